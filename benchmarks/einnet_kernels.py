@@ -16,10 +16,10 @@ from benchmarks import machine
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
-from dslc.derive.calls import read_call
-from dslc.derive.programs import unlike
-from dslc.derive.search import Limits, Search
-from dslc.derive.targets import targets_of
+from dslc.derivation.calls import read_call
+from dslc.derivation.programs import unlike
+from dslc.derivation.search import Limits, Search
+from dslc.derivation.targets import targets_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.profile import Sizes

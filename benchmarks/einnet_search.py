@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 
-from dslc.derive.calls import read_call
-from dslc.derive.programs import estimated
-from dslc.derive.search import Limits, Search
-from dslc.derive.targets import targets_of
+from dslc.derivation.calls import read_call
+from dslc.derivation.programs import estimated
+from dslc.derivation.search import Limits, Search
+from dslc.derivation.targets import targets_of
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many

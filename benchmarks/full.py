@@ -1,4 +1,5 @@
-"""What takes too much for the tests: files with kernels on old and other runtimes, and tensors of more than 2^31 elements.
+"""What takes too much for the tests: files with kernels on old and other runtimes, tensors of more than 2^31 elements, and all of the
+documentation's code blocks.
 
     python -m benchmarks.full [NAME ...] [--folder DIR] [--again]
 
@@ -13,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from benchmarks import neighbours
+from benchmarks import blocks, neighbours
 from benchmarks.kernel_models import CASES
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.library import build
@@ -179,13 +181,25 @@ def _many(text: str, shape: tuple[int, ...], expected: Callable[[Any], Any]) -> 
     return 0.0 if np.array_equal(found, wanted) else float(np.abs(found[..., -99:].astype(int) - wanted[..., -99:]).max() or 1)
 
 
+# ---- documentation -------------------------------------------------------------------------------------------------
+
+
+def documentation() -> dict[str, Any]:
+    """0 for every code block of README and docs that runs, else what went wrong; budgets are those that the blocks name."""
+    out: dict[str, Any] = {}
+    for page in blocks.PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+            out |= {where: problem or 0.0 for where, problem in blocks.ran(page, Path(folder), full=True).items()}
+    return out
+
+
 # ---- the command line ----------------------------------------------------------------------------------------------
 
 
 def main() -> int:
     """Prints the table; exit code 1 where something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.full", description=(__doc__ or "").splitlines()[0])
-    rows = [*RUNTIMES, "many elements"]
+    rows = [*RUNTIMES, "many elements", "documentation"]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which rows (default: all of {', '.join(rows)})")
     parser.add_argument("--folder", type=Path, default=None, help="where environments, files and results are kept")
     parser.add_argument("--again", action="store_true", help="forget what was found")
@@ -209,7 +223,7 @@ def main() -> int:
                 place = folder / name.replace(" ", "-").lower()
                 found = checked(RUNTIMES[name], place, folder / "files", libraries)
             else:
-                found = many_elements()
+                found = documentation() if name == "documentation" else many_elements()
             known[name] = {"found": found, "seconds": round(time.monotonic() - began, 1)}
             results.write_text(json.dumps(known, indent=1), "utf-8")
         found = known[name]["found"]

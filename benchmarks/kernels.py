@@ -1,10 +1,11 @@
 """Generated kernels against ONNX Runtime, and against OpenVINO (32 bits) and torch.compile where these are installed.
 
-    python -m benchmarks.kernels [NAME ...] [--budget SECONDS] [--seconds SECONDS] [--fresh]
+    python -m benchmarks.kernels [NAME ...] [--isa LEVEL] [--budget SECONDS] [--seconds SECONDS] [--fresh]
 
 Every row is a small model as exporters write it, at fixed and at symbolic sizes. A runtime is timed in turn with ONNX Runtime, each in
-a process of its own that is stopped while the other runs. Rows are kept in a file as they are measured, so that a table that was
-interrupted goes on where it ended; `--fresh` measures all again.
+a process of its own that is stopped while the other runs. Kernels are written for each level of instructions that is asked for: by
+default for x86-64-v3, which most machines have, and for all that this one can do; ONNX Runtime uses all of it at every level. Rows are
+kept in a file as they are measured, so that a table that was interrupted goes on where it ended; `--fresh` measures all again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.kernel_models import CASES, Case, addition
 from benchmarks.peers import cell, raced_with_peers
 from benchmarks.rows import Row, Rows, markdown
 from dslc.codegen.host.library import Library
+from dslc.codegen.host.processor import NAMES, NATIVE, here, runs, wanted
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
@@ -39,8 +41,12 @@ from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
 
+#: the level that most machines have
+USUAL = "x86-64-v3"
 #: of an addition: the part of the speed of a plain addition that moves as many bytes
-HEADER = ("model", "sizes", "ORT ms", "kernel ms", "ratio", "95 % of ratio", "goal", "of an addition", "peers over ORT", "kernels")
+HEADER = (
+    "model", "sizes", "level", "ORT ms", "kernel ms", "ratio", "95 % of ratio", "goal", "of an addition", "peers over ORT", "kernels",
+)  # fmt: skip
 
 
 def with_kernels(
@@ -84,8 +90,13 @@ def sizes_of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dic
     return out
 
 
-def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
-    """One row."""
+def measured(case: Case, symbolic: bool, level: str, options: argparse.Namespace) -> Row:
+    """One row, with kernels of a level of instructions."""
+    with wanted(level):
+        return {**_measured(case, symbolic, options), "level": level}
+
+
+def _measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
     model, shapes = case.model(symbolic)
     threads = options.threads
     made, library, story = with_kernels(model, sizes_of(model, shapes), threads, options.budget, options.cache)
@@ -106,7 +117,7 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
         alone = ModelFile(addition(n).SerializeToString())
         import numpy as np
 
-        plain = race([alone], {name: np.ones(n, np.float32) for name in "xy"}, threads, options.seconds / 4)[0].minimum
+        plain = race([alone, alone], {name: np.ones(n, np.float32) for name in "xy"}, threads, options.seconds / 4)[0].minimum
         row["bandwidth"] = plain / timings[1].minimum
     return row
 
@@ -126,27 +137,35 @@ def _error(files: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) -
 def cells(row: Row) -> tuple[str, ...]:
     """A row as it is printed."""
     if "ratio" not in row:
-        return (row["label"], row["sizes"], *("-" for _ in HEADER[2:-1]), row["why"])
+        return (row["label"], row["sizes"], row["level"], *("-" for _ in HEADER[3:-1]), row["why"])
     share = f"{row['bandwidth']:.0%}" if "bandwidth" in row else "-"
     peers = ", ".join(f"{name} {cell(value)}" for name, value in row["peers"].items()) or "-"
     return (
-        row["label"], row["sizes"], f"{row['before']:.4f}", f"{row['after']:.4f}", f"{row['ratio']:.2f}",
+        row["label"], row["sizes"], row["level"], f"{row['before']:.4f}", f"{row['after']:.4f}", f"{row['ratio']:.2f}",
         f"[{row['low']:.2f}, {row['high']:.2f}]", f"{row['goal']:g}", share, peers, str(row["kernels"]),
     )  # fmt: skip
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown, and the geometric mean of their ratios."""
-    ratios = [row.get("ratio", 1.0) for row in rows]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
-    lines = markdown([HEADER, *map(cells, rows)])
-    return f"{lines}\n\nGeometric mean of the ratios: {mean:.2f}; the least: {min(ratios, default=1.0):.2f}."
+    """The rows in Markdown, and the geometric mean of their ratios at each level."""
+    lines = [markdown([HEADER, *map(cells, rows)]), ""]
+    for level in dict.fromkeys(row["level"] for row in rows):
+        ratios = [row.get("ratio", 1.0) for row in rows if row["level"] == level]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        lines.append(f"{level}: geometric mean of the ratios {mean:.2f}, the least {min(ratios):.2f}.")
+    return "\n".join(lines)
+
+
+def levels() -> tuple[str, ...]:
+    """What most machines have, where this one has more, and all that it can do."""
+    return (USUAL, NATIVE) if runs(USUAL) and here().level != USUAL else (NATIVE,)
 
 
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose label has one of these in it (default: all)")
+    parser.add_argument("--isa", action="append", choices=NAMES, help="a level of instructions; may be repeated")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for finding the kernels of a model (default 60)")
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds for timing it (default 8)")
     parser.add_argument("--threads", type=int, default=this_machine().threads)
@@ -154,7 +173,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="measure again what is known")
     options = parser.parse_args()
     on = machine.describe(options.threads)
-    print(on)
+    print(f"{on}\n{here()}")
     known = Rows(cache_folder(options.cache) / "benchmark-kernels.json", on, options.fresh)
     rows = []
     for case in CASES:
@@ -162,8 +181,10 @@ def main() -> int:
             key = f"{case.label} {'symbolic' if symbolic else 'fixed'}"
             if options.names and not any(name in key for name in options.names):
                 continue
-            rows.append(known.get(key) or known.put(key, measured(case, symbolic, options)))
-            print(f"| {' | '.join(cells(rows[-1]))} |", flush=True)
+            for level in options.isa or levels():
+                own = f"{key} {level}"
+                rows.append(known.get(own) or known.put(own, measured(case, symbolic, level, options)))
+                print(f"| {' | '.join(cells(rows[-1]))} |", flush=True)
     print(f"\n{table(rows)}")
     return 0
 

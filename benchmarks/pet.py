@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.analysis.counts import known_flops
-from dslc.derive.programs import estimated
+from dslc.derivation.programs import estimated
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, topological
 from dslc.ir.holes import hole, program

@@ -23,8 +23,8 @@ import onnx
 import dslc
 from benchmarks import models, zoo
 from dslc.analysis.counts import known_flops
-from dslc.derive.programs import estimated
-from dslc.derive.targets import summed
+from dslc.derivation.programs import estimated
+from dslc.derivation.targets import summed
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Input, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted, leaves_of

@@ -2,8 +2,9 @@
 
     python -m benchmarks.same [MODEL.onnx | NAME] [--runs 100] [--budget 3] [--threads N] [--bind NAME=N]
 
-Runs ``dslc bench A A`` again and again, and counts verdicts: an interval of 95 % may exclude 1 in 5 of 100 runs, and by chance
-in up to 9 (97 of 100 times). Exit code 1 where there are more.
+Runs ``dslc bench A A`` again and again, and counts verdicts: an interval of 95 % that holds at every look may exclude 1 in 5 of 100
+runs, and by chance in up to 9 (97 of 100 times). Exit code 1 where there are more. `tests/search/test_sequential.py` counts them by
+simulation, with more looks and contenders.
 """
 
 from __future__ import annotations

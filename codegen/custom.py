@@ -86,6 +86,7 @@ def custom_kernel(
         text=text,
         sizes=signature.sizes(),
         checks=list(signature.checks()),
+        needed=list(signature.names.values()),
         shapes=[signature.shape(type) for type in outputs],
         pointers=pointers,
     )

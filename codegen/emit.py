@@ -128,7 +128,8 @@ class Emitter(Expressions):
         key = ("tile", tensor.pointer, first, self.active)
         found = self.recall(key)
         if found is None:
-            call = f"{tensor.pointer} + {self.text(first)}, {self.text(step)}, {self.active or self.width}"
+            total = self.text(tensor.elements)
+            call = f"{tensor.pointer}, {self.text(first)}, {total}, {self.text(step)}, {self.active or self.width}"
             text = f"k_load_tile<{stored}, {self.width}>({call})"
             name = self.name("tile")
             self.levels[-1].block.statements.append(Let(f"k_tile<{stored}, {self.width}>", name, text))

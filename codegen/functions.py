@@ -110,7 +110,7 @@ def function_text(name: str, args: list[str], dtype: DType, lanes: bool) -> str 
     if name == "select":
         return f"k_select({', '.join(args)})" if lanes else f"({args[0]} ? {args[1]} : {args[2]})"
     if name in COMPARISONS:
-        return f"k_test({args[0]} {name} {args[1]})" if lanes else f"({args[0]} {name} {args[1]})"
+        return f"k_test({args[0]}, {name}, {args[1]})" if lanes else f"({args[0]} {name} {args[1]})"
     if dtype is DType.BOOL:
         name = {"max": "or", "min": "and", "*": "and", "+": "or"}.get(name, name)
     if name in {"and", "or"}:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.factored import factored, parted, strided
@@ -14,9 +13,12 @@ from dslc.codegen.filtered import Filter, filtered
 from dslc.codegen.filtered_code import filtered_code
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.host.processor import Processor
+from dslc.codegen.host.processor import processor as wanted_processor
 from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.nothing import reducible_at_zero
 from dslc.codegen.padded import padded
-from dslc.codegen.panels import packed_factors, panelled
+from dslc.codegen.panels import is_product, panelled
 from dslc.codegen.poly import NotPolynomial, Poly
 from dslc.codegen.render import preamble, render
 from dslc.codegen.separate import outermost, separated
@@ -32,10 +34,8 @@ from dslc.ir.scalar import Num, Reduce, Sym, read, walk
 from dslc.semantics.library import Rules
 
 
-def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, ...]:
-    """Some ways to write a group's kernel, the best guess first.
-
-    `machine` may have an attribute `vector_bytes` (64 where nothing is known).
+def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> tuple[Variant, ...]:
+    """Some ways to write a group's kernel for a processor (by default the one that is wanted), the best guess first.
 
     Raises:
         NotGenerated: there is no kernel for the group.
@@ -44,21 +44,23 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         parts = separated(parts_of(rules, group))
         stages = stages_of(parts)
         shared = separated(parts_of(rules, group, read_outputs=True)) != parts
-    lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
+    processor = processor or wanted_processor()
+    lanes, sums = processor.lanes, processor.sums
     if filtered(parts, lanes, lanes)[1]:
-        # as many sums as there are registers for, beside a row of the panel
-        return (Variant(width=lanes, vectors=2, block=12 if lanes >= 16 else 6, filtered=True),)
+        return (Variant(width=lanes, vectors=2, block=sums // 2, filtered=True),)
     first = Variant(width=lanes)
     out = [first]
     scopes = [each.part.scope for stage in stages for each in stage.placed]
     if any(isinstance(node, Reduce) for scope in scopes for node in walk(scope.body)):
         out.append(Variant(width=lanes, lane=1))
-        out.append(Variant(width=lanes, vectors=4, block=6))
+        out.append(Variant(width=lanes, vectors=4, block=sums // 4))
         out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
-        # 24 sums in registers
-        shapes = (Variant(width=lanes, vectors=4, block=6), Variant(width=lanes, vectors=2, block=12))
-        if any(True for scope in scopes for _ in packed_factors(scope)):
-            out[1:1] = [replace(shape, panels=True) for shape in shapes]
+        shapes = (Variant(width=lanes, vectors=4, block=sums // 4), Variant(width=lanes, vectors=2, block=sums // 2))
+        products = sum(map(is_product, scopes))
+        if products:
+            # a product that others follow is as large as they are
+            place = 0 if products > 1 else 1
+            out[place:place] = [replace(shape, panels=True) for shape in shapes]
         if len(factored(parts).parts) > len(parts.parts):
             windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [replace(shapes[0], windows=True)]
             # to look at every position for its remainder is hopeless
@@ -127,6 +129,7 @@ class _Kernel:
         stages = stages_of(parts, self.variant.fuse)
         name = "k_" + content(parts, self.variant, preamble())
         memory, scratch = self._memory(stages)
+        zero = frozenset() if self.filters else reducible_at_zero(parts, self.syms)
         codes: list[StageCode] = []
         for k, stage in enumerate(stages):
             later = frozenset(arg for other in stages[k + 1 :] for each in other.placed for arg in each.part.args)
@@ -143,12 +146,13 @@ class _Kernel:
             title=f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}",
             sizes=signature.sizes(),
             checks=list(signature.checks()),
+            needed=[self.names[sym] for sym in self.syms if sym not in zero],
             shapes=[signature.shape(type) for type in outputs],
             scratch=scratch,
             stages=codes,
             contract=self.variant.contract,
         )
-        return KernelText(name, inputs, outputs, self.syms, preamble() + body)
+        return KernelText(name, inputs, outputs, self.syms, preamble() + body, self.variant.form)
 
     def _kept(self, stage: Stage) -> tuple[int, ...]:
         """The inputs that a stage depends on, where it makes nothing but weights for other stages."""

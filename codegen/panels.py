@@ -85,6 +85,11 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
             yield Packed(node, factor, lane, outer, tuple(it for it in node.iters if it in factor.free))
 
 
+def is_product(scope: Scope) -> bool:
+    """Whether there is a sum of products of which a factor is shared by many positions."""
+    return next(packed_factors(scope), None) is not None
+
+
 def _least(extents: Iterator[Scalar | int] | list[Scalar | int] | tuple[Scalar, ...]) -> float:
     """The number of positions, many where it is unknown."""
     total = 1.0
@@ -132,4 +137,4 @@ def is_packed(body: Scalar, lane: Iter, width: int) -> bool:
     return any(each is place for each in walk(body))
 
 
-__all__ = ["Packed", "is_packed", "packed_factors", "panelled"]
+__all__ = ["Packed", "is_packed", "is_product", "packed_factors", "panelled"]

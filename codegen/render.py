@@ -28,7 +28,10 @@ def template(name: str, folder: str = "cpp") -> str:
 @cache
 def preamble() -> str:
     """What every kernel stands on; guarded, so that it may come several times in one file."""
-    return template("kernel.h").replace('#include "kernel_math.h"\n', template("kernel_math.h"))
+    text = template("kernel.h")
+    for name in ("kernel_vector.h", "kernel_math.h"):
+        text = text.replace(f'#include "{name}"\n', template(name))
+    return text
 
 
 def render(template_name: str, /, folder: str = "cpp", **values: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.group import Part, Parts, reads_of
+from dslc.codegen.panels import is_product
 from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
@@ -86,7 +87,13 @@ def _joined(stage: Stage, part: Part) -> Stage | None:
     ]
     placed.append(Placed(part, outer, inner))
     out = Stage(tuple(stage.extents[k] for k in kept), tuple(placed))
-    return out if _worthwhile(out, stage, part) else None
+    return out if _worthwhile(out, stage, part) and not _unblocked(out) else None
+
+
+def _unblocked(stage: Stage) -> bool:
+    """Whether a product of matrices would be computed row by row, since something in the stage has loops of its own: as a stage of its
+    own it is computed by blocks that share what they read, many times as fast."""
+    return any(each.inner for each in stage.placed) and any(is_product(each.part.scope) for each in stage.placed)
 
 
 def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:

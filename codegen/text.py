@@ -27,7 +27,8 @@ class KernelText:
     `NAME_kept` has a bit for each input that a stage depends on, where what it leaves at the beginning of the scratch memory stays as
     long as these inputs do; 0 for all other stages.
 
-    `NAME_sizes` gives 0 where the dimensions are not those that the kernel was made for; nothing may be run then.
+    `NAME_sizes` gives 0 where the dimensions are not those that the kernel was made for; nothing may be run then. 2 where a size is 0
+    at which nothing may be run either, and all is well if all outputs are empty.
     """
 
     #: a C identifier by content: `k_` and 12 hexadecimal digits of what it computes and of the variant
@@ -36,8 +37,10 @@ class KernelText:
     outputs: tuple[TensorType, ...]
     #: the unknown sizes, in the order of the C array `sizes`
     sizes: tuple[Sym, ...]
-    #: C++17; includes nothing, all helpers are static
+    #: C++17; includes all that it needs but <stddef.h> and <stdint.h>, all helpers are static
     text: str
+    #: the substitution that made the group it was written of, and its choice, where there is one
+    form: str = ""
 
 
 class Reason(Enum):

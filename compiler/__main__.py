@@ -1,5 +1,5 @@
 """`python -m dslc` is `dslc`."""
 
-from dslc.cli.main import main
+from dslc.cli.entry import main
 
 main()

@@ -17,7 +17,7 @@ class SourceText:
     """The text of one file, and where its lines begin."""
 
     path: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -56,6 +56,9 @@ class Span:
     @property
     def text(self) -> str:
         return self.source.text[self.start : self.end]
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

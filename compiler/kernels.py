@@ -27,6 +27,7 @@ from dslc.version import __version__
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto
 
+    from dslc.codegen.host.processor import Processor
     from dslc.codegen.text import KernelText
     from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
@@ -182,17 +183,23 @@ def _number(data: Any, at: int) -> tuple[int, int]:
 # ---- the library of a file -----------------------------------------------------------------------------------------
 
 
-def known(model: Model, folder: str | Path | None = None) -> Kernels | None:
-    """The kernels of a model as far as they were built before; None where nobody has tried yet. Compiles nothing."""
-    return _known(said(model), folder)
+def known(model: Model, folder: str | Path | None = None, processor: Processor | None = None) -> Kernels | None:
+    """The kernels of a model for a processor (by default the one that is wanted) as far as they were built before; None where nobody
+    has tried yet. Compiles nothing."""
+    file = said(model)
+    return _known(file, folder, processor) if file.functions else NONE
 
 
-def _known(file: Said, folder: str | Path | None) -> Kernels | None:
-    from dslc.codegen.host.library import opened
-
+def _known(file: Said, folder: str | Path | None, processor: Processor | None) -> Kernels | None:
     if not file.functions:
         return NONE
-    entry = _entry(file, folder)
+    return next((found for entry in _entries(file, folder, processor) if (found := _read(entry)) is not None), None)
+
+
+def _read(entry: Path) -> Kernels | None:
+    """What was written down at a place about a file."""
+    from dslc.codegen.host.library import opened
+
     try:
         found = json.loads(entry.read_text(encoding="utf-8"))
         missing = tuple(Missing(str(name), Why[why], str(detail)) for name, why, detail in found["missing"])
@@ -202,7 +209,7 @@ def _known(file: Said, folder: str | Path | None) -> Kernels | None:
         library = entry.parent / Path(str(found["library"])).name
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    whole = opened(library)
+    whole = opened(library, any_machine=True)
     if whole is None or not set(names) <= set(whole.kernels):
         return None
     return Kernels(library, names, missing)
@@ -215,6 +222,7 @@ def prepared(
     texts: Mapping[str, KernelText] | None = None,
     rules: Rules | None = None,
     generator: Generator | None = None,
+    processor: Processor | None = None,
 ) -> Kernels:
     """The kernels of a model, built where they were not; a kernel that cannot be built is missing, and says why.
 
@@ -223,33 +231,36 @@ def prepared(
         texts: kernels by their operators' names, where they are known already; others are generated from the model's functions.
         rules: what functions are read with, by default the standard library.
         generator: what makes C++ of a group, by default dslc's own.
+        processor: that they are for; by default the one that is wanted.
     """
     from dslc.codegen.host.compiler import NotBuilt
     from dslc.codegen.host.library import build
 
     file = said(model)
-    found = _known(file, folder)
+    if not file.functions:
+        return NONE
+    found = _known(file, folder, processor)
     if found is not None:
         return found
     given = {name: text for name, text in (texts or {}).items() if name in file.functions}
-    named, missing = _all_generated(file, given, rules, generator)
+    named, missing = _all_generated(file, given, rules, generator, processor)
     if not named:
-        return _remember(file, folder, Kernels(None, (), tuple(missing)))
+        return _remember(file, folder, processor, Kernels(None, (), tuple(missing)))
     try:
-        library = build(named, folder)
+        library = build(named, folder, processor=processor)
     except NotBuilt as problem:
         missing += [Missing(name, Why.BUILT, str(problem), lasting=False) for name in named]
         return Kernels(None, (), tuple(missing))
     lost = [Missing(one.op, Why.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried) for one in library.failed]
-    return _remember(file, folder, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh))
+    return _remember(file, folder, processor, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh))
 
 
 def texts_of(
-    model: Model, *, rules: Rules | None = None, generator: Generator | None = None
+    model: Model, *, rules: Rules | None = None, generator: Generator | None = None, processor: Processor | None = None
 ) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
     """The C++ of a model's kernels by their operators' names, and those that there is none for."""
     file = said(model)
-    named, missing = _all_generated(file, {}, rules, generator)
+    named, missing = _all_generated(file, {}, rules, generator, processor)
     return named, tuple(missing)
 
 
@@ -271,13 +282,13 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
     here = said(model).functions
     for name, text in sorted(texts.items()):
         if name in here:
-            set_metadata(model, VARIANT + name, text.name)
+            set_metadata(model, VARIANT + name, f"{text.name} {text.form}".strip())
     if threads is not None and here:
         set_metadata(model, THREADS, str(threads))
 
 
 def _all_generated(
-    file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None
+    file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None, processor: Processor | None
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
     from dslc.codegen.limited import EVERY, SECONDS, TooLong, within
@@ -288,7 +299,7 @@ def _all_generated(
         if name in named:
             continue
         # libraries are no part of what takes long
-        work = partial(_generated, file, name, function, rules or standard(), generator)
+        work = partial(_generated, file, name, function, rules or standard(), generator, processor)
         try:
             made = within(min(SECONDS, end - time.monotonic()), work)
         except TooLong as late:
@@ -317,7 +328,7 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
 
 
 def _generated(
-    file: Said, name: str, function: FunctionProto, rules: Rules, generator: Generator | None
+    file: Said, name: str, function: FunctionProto, rules: Rules, generator: Generator | None, processor: Processor | None
 ) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
 
@@ -325,7 +336,8 @@ def _generated(
     if isinstance(group, Missing):
         return group
     try:
-        text = (generator or _own)(rules, group, file.metadata.get(VARIANT + name, ""))
+        own = _own if processor is None else partial(_own, processor=processor)
+        text = (generator or own)(rules, group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:
         return Missing(name, Why.GENERATED, str(problem))
     except Exception as problem:
@@ -342,8 +354,9 @@ def _shapes(types: Iterable[Any]) -> list[Any]:
     return [(type.dtype, type.rank) for type in types]
 
 
-def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
-    """The kernel of that name, where a variant has it; else the first one: it promises most.
+def _own(rules: Rules, group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
+    """The kernel of that name, where a variant for the processor has it; else the first one of the form that is noted beside the name,
+    else the first one of all: it promises most.
 
     Raises:
         NotGenerated: the first one is in a form that rounds otherwise, and whoever wrote the file may have wanted none.
@@ -352,13 +365,17 @@ def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
     from dslc.codegen.text import NotGenerated, Reason
     from dslc.match.forms import ways
 
-    every = ways(rules, group)
+    every = ways(rules, group, processor=processor)
     first = generate(rules, *every[0])
+    variant, _, form = variant.partition(" ")
     if variant in ("", first.name):
         return first
     rounded = [(graph, replace(one, contract=False)) for graph, one in every]
     others = (generate(rules, graph, one) for graph, one in (*every[1:], *rounded))
     found = next((text for text in others if text.name == variant), None)
+    if found is None and form:
+        # the file was written on another processor
+        found = next((generate(rules, graph, one) for graph, one in every if one.form == form), None)
     if found is None and every[0][1].form:
         raise NotGenerated(Reason.FORM, f"no variant is {variant} any more")
     return found or first
@@ -367,13 +384,14 @@ def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
 # ---- what was found out is kept ------------------------------------------------------------------------------------
 
 
-def _entry(file: Said, folder: str | Path | None) -> Path:
-    """Where it is written down which library a file's kernels are in, for this machine and this version of the generator."""
-    from dslc.codegen.host.compiler import machine
-    from dslc.codegen.host.library import ABI, HOST, library_folder
+def _entries(file: Said, folder: str | Path | None, processor: Processor | None) -> list[Path]:
+    """Where it may be written down which library a file's kernels are in, for a processor and this version of the generator."""
+    from dslc.codegen.host.library import ABI, HOST, library_folders
+    from dslc.codegen.host.processor import processor as wanted
 
-    parts = [file.digest, machine(), __version__, str(ABI), str(HOST), _generator()]
-    return library_folder(folder) / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.json"
+    parts = [file.digest, (processor or wanted()).identity, __version__, str(ABI), str(HOST), _generator()]
+    name = f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.json"
+    return [place / name for place in library_folders(folder)]
 
 
 @cache
@@ -391,11 +409,13 @@ def _generator() -> str:
     return total.hexdigest()
 
 
-def _remember(file: Said, folder: str | Path | None, found: Kernels) -> Kernels:
+def _remember(file: Said, folder: str | Path | None, processor: Processor | None, found: Kernels) -> Kernels:
     """Writes down what was found, where it will be found again."""
     if any(not one.lasting for one in found.missing):
         return found
-    entry = _entry(file, folder)
+    entry = _entries(file, folder, processor)[0]
+    if found.library is not None:
+        entry = found.library.with_name(entry.name)
     says = {
         "library": None if found.library is None else found.library.name, "names": found.names,
         "missing": [[one.name, one.why.name, one.detail] for one in found.missing],

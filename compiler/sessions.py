@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import error
+
+#: in what a kernel says that does not run on what it is given (`cpp/library_host.j2`)
+REFUSED = "generated kernel was not made for"
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -17,9 +23,12 @@ if TYPE_CHECKING:
 
 
 def session(
-    model: str | os.PathLike[str] | bytes | ModelProto, *, threads: int | None = None, build: bool = True, **options: Any
-) -> Any:
+    model: str | os.PathLike[str] | bytes | ModelProto, *, threads: int | None = None, build: bool = True, isa: str | None = None,
+    **options: Any,
+) -> Any:  # fmt: skip
     """An `onnxruntime.InferenceSession` on the CPU, in which generated kernels run as far as they can be had.
+
+    Its `run` takes all sizes that the model takes: where a kernel was not made for them, the run is done again without kernels.
 
     A library that was built before is found without compiling. Where there is none and none can be made, plain ONNX Runtime runs the
     same file, and a warning says so.
@@ -28,10 +37,11 @@ def session(
         model: a file, or a model without external data.
         threads: of the runtime; by default as many as the file was timed with, else as many as ONNX Runtime takes (0).
         build: whether kernels are built where they were not.
+        isa: the level of instructions that kernels are for; by default `DSLC_ISA`, else all that this machine can do.
         options: attributes of `onnxruntime.SessionOptions`.
 
     Raises:
-        DslcError: E0811 where ONNX Runtime does not load the model.
+        DslcError: E0811 where ONNX Runtime does not load the model, E0817 where this machine has not that level.
         TypeError: an option that `SessionOptions` does not have.
     """
     import onnxruntime
@@ -56,10 +66,12 @@ def session(
         return out
 
     given = made()
-    found = register(given, data, build=build)
+    found = register(given, data, build=build, isa=isa)
     try:
         try:
-            return ort.InferenceSession(data, given, providers=["CPUExecutionProvider"])
+            if found.library is None:
+                return ort.InferenceSession(data, given, providers=["CPUExecutionProvider"])
+            return _with_bodies()(data, given, made)
         except Exception:
             if found.library is None:
                 raise
@@ -70,20 +82,66 @@ def session(
         raise error("E0811", f"ONNX Runtime does not load the model: {first_line(problem)}") from problem
 
 
+@cache
+def _with_bodies() -> Any:
+    """The class of sessions in which the bodies of all kernels run where a kernel refuses what it is given."""
+    import onnxruntime
+
+    ort: Any = onnxruntime
+    base: Any = ort.InferenceSession
+
+    class KernelSession(base):  # type: ignore[misc]
+        """A session with kernels. A run at sizes that a kernel was not made for (a mean over nothing) is done again without kernels."""
+
+        def __init__(self, model: Any, options: Any, plain_options: Callable[[], Any]) -> None:
+            super().__init__(model, options, providers=["CPUExecutionProvider"])
+            self._source, self._plain_options = model, plain_options
+            self._plain: Any = None
+            self._making = Lock()
+
+        def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any:
+            return self._or_bodies("run", output_names, input_feed, run_options)
+
+        def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
+            return self._or_bodies("run_with_ort_values", output_names, input_dict_ort_values, run_options)
+
+        def _or_bodies(self, how: str, *given: Any) -> Any:
+            try:
+                return getattr(super(), how)(*given)
+            except Exception as problem:  # ONNX Runtime raises many kinds, none of them documented
+                if REFUSED not in str(problem):
+                    raise
+            return getattr(self._bodies(), how)(*given)
+
+        def _bodies(self) -> Any:
+            with self._making:
+                if self._plain is None:
+                    self._plain = base(self._source, self._plain_options(), providers=["CPUExecutionProvider"])
+            return self._plain
+
+    return KernelSession
+
+
 def register(
     options: Any,
     model: str | os.PathLike[str] | bytes | ModelProto,
     *,
     library: str | os.PathLike[str] | None = None,
     build: bool = True,
+    isa: str | None = None,
 ) -> Kernels:
     """Registers the kernels of a model with `onnxruntime.SessionOptions` of your own; says which kernels these are.
 
     Args:
         library: one that `dslc build -o` wrote; by default the one in the cache, built where there is none and `build` is true.
+        isa: the level of instructions that kernels are for; by default `DSLC_ISA`, else all that this machine can do.
+
+    Raises:
+        DslcError: E0817 where this machine has not that level.
     """
     from dslc.codegen.host.library import opened
-    from dslc.kernels import NONE, Kernels, known, prepared
+    from dslc.codegen.host.processor import processor, runnable
+    from dslc.kernels import NONE, Kernels, known, prepared, said
     from dslc.kernels import register as registered
 
     if library is not None:
@@ -94,7 +152,10 @@ def register(
             return NONE
         found = Kernels(path.resolve(), whole.kernels)
     else:
-        found = (prepared(model) if build else known(model)) or NONE
+        found = NONE
+        if said(model).functions:
+            level = runnable(processor(isa or ""))
+            found = (prepared(model, processor=level) if build else known(model, processor=level)) or NONE
     if found.missing:
         first = found.missing[0]
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"

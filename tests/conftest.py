@@ -26,8 +26,8 @@ settings.load_profile("dslc")
 LONG = (
     "test_optimize.py", "test_fusions.py", "test_convolutions.py", "test_regions.py", "test_budget.py", "test_attack.py",
     "test_kernels.py", "test_derivations.py", "test_in_bounds.py", "test_agreement.py", "test_library.py", "test_guards.py",
-    "test_cluster.py", "test_field.py", "test_law_strength.py", "test_renamed.py", "test_rulesets.py", "test_readme.py",
-    "test_differential.py", "test_generate.py", "test_generated.py", "test_import.py", "test_check.py", "test_fmt.py",
+    "test_cluster.py", "test_blocks.py", "test_field.py", "test_law_strength.py", "test_renamed.py", "test_rulesets.py",
+    "test_readme.py", "test_differential.py", "test_generate.py", "test_generated.py", "test_import.py", "test_check.py", "test_fmt.py",
     "test_exact_steps.py", "test_interpret_rules.py", "test_egraph_searches.py", "test_backend_suite.py", "test_node_cases.py",
     "test_verify.py", "test_export_more.py", "test_counterparts.py", "test_merging.py", "test_properties.py", "test_terms.py",
 )  # fmt: skip

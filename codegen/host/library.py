@@ -7,7 +7,6 @@ import ctypes
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import struct
@@ -15,28 +14,36 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dslc.codegen.host.compiler import MEMORY, SECONDS, BuildReason, Compiler, NotBuilt, compiler, first_error, machine
+from dslc.codegen.host.compiler import MEMORY, SECONDS, SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
+from dslc.codegen.host.objects import objects, sweep
+from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
-from dslc.folders import cache_folder
+from dslc.folders import cache_folder, stand_in
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
-ABI, HOST = 17, 3
+ABI, HOST = 17, 4
 #: domain of the operators
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel
 TENSORS, RANK, SIZES = 64, 16, 64
 #: what touches fewer bytes is not worth a second thread; parts that a stage is divided into, at most
 PARALLEL_BYTES, PARTS = 1 << 16, 64
-#: of the time, what all kernels together may take before half of them are left out; seconds that the compiler gets at least
-TOGETHER, LEAST_SECONDS = 0.6, 1.0
+#: of the time, what compiling may take at least where most of it is left for linking; seconds that each of both gets at least
+LINKING, LEAST_SECONDS = 0.6, 1.0
+#: the object of what is around kernels, which is the same for all libraries
+_AROUND = "around"
+#: what the texts of kernels need: standard headers of C++ would take a third of a kernel's time
+_HEADERS = "#include <stddef.h>\n#include <stdint.h>\n"
+#: the functions of a kernel
+_FUNCTIONS = ("sizes", "shape", "scratch", "stages", "kept", "tasks", "run")
 _MAGIC = b"dslc-kernels-1\0\0"
 _TAIL = struct.Struct("<Q32s16s")
 #: numbers of element types in ONNX
@@ -95,7 +102,8 @@ class Library:
         dims = [(ctypes.c_int64 * max(1, array.ndim))(*array.shape) for array in arrays]
         listed = (ctypes.POINTER(ctypes.c_int64) * max(1, len(dims)))(*dims)
         sizes = (ctypes.c_int64 * max(1, len(text.sizes)))()
-        if not part("sizes", ctypes.c_int)(listed, sizes):
+        fits = part("sizes", ctypes.c_int)(listed, sizes)
+        if not fits:
             raise NotRun(f"shapes {[list(array.shape) for array in arrays]} do not fit {', '.join(map(str, text.inputs))}")
         outputs = []
         for k, type in enumerate(text.outputs):
@@ -104,14 +112,16 @@ class Library:
             outputs.append(np.empty(tuple(shape)[: type.rank], NUMPY[type.dtype]))
         if all(array.size == 0 for array in outputs):
             return tuple(outputs)
-        if 0 in list(sizes)[: len(text.sizes)]:
-            raise NotRun("a size is 0, and there is something to compute")
+        if fits == 2:
+            raise NotRun("a size is 0, at which there is something to compute that the kernel was not made for")
         scratch = np.empty(max(0, part("scratch", ctypes.c_int64)(sizes)) + 64, np.uint8)
         memory = ctypes.c_void_p(-(-scratch.ctypes.data // 64) * 64)
         given = (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
         made = (ctypes.c_void_p * len(outputs))(*[array.ctypes.data for array in outputs])
         for stage in range(part("stages", ctypes.c_int)()):
             tasks = part("tasks", ctypes.c_int64)(sizes, stage)
+            if tasks <= 0:
+                continue
             run = part("run", None)
 
             def share(k: int, tasks: int = tasks, stage: int = stage, run: Any = run) -> None:
@@ -147,6 +157,7 @@ def build(
     *,
     seconds: float = SECONDS,
     memory: int = MEMORY,
+    processor: Processor | None = None,
 ) -> Library:
     """One library of all kernels, from the cache or compiled; a kernel that does not compile is left out.
 
@@ -154,106 +165,103 @@ def build(
         texts: the kernels; by the names of their operators where these are not the kernels' own.
         folder: of dslc's caches.
         seconds, memory: what the compiler may take each time that it is called, in seconds and bytes.
+        processor: that the library is for; by default the one that is wanted.
 
     Raises:
         NotBuilt: no compiler, none of the kernels compiles, or nothing can be written.
     """
     named = dict(texts) if isinstance(texts, Mapping) else {text.name: text for text in texts}
-    used = compiler()
-    place = library_folder(folder)
-    path = place / f"{_key(used, named)}.so"
-    found = opened(path)
-    if found is not None and not any(failure.hurried for failure in found.failed):
-        return Library(path, {op: named[op] for op in found.kernels}, found.failed)
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sweep(place)
-        with tempfile.TemporaryDirectory(prefix="building-", dir=place) as temporary:
-            return _built(used, named, path, Path(temporary), seconds, memory)
-    except OSError as problem:
-        raise NotBuilt(BuildReason.FOLDER, f"{place}: {problem.strerror or problem}") from None
+    used = compiler(processor)
+    name = f"{_digest(used, source(named))}{SUFFIX}"
+    for place in library_folders(folder):
+        found = opened(place / name, any_machine=True)
+        if found is not None and not any(failure.hurried for failure in found.failed):
+            return Library(place / name, {op: named[op] for op in found.kernels}, found.failed)
+    for place in library_folders(folder):
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(place)
+            with tempfile.TemporaryDirectory(prefix="building-", dir=place) as temporary:
+                return _built(used, named, place / name, Path(temporary), seconds, memory)
+        except OSError as problem:
+            failed = NotBuilt(BuildReason.FOLDER, f"{place}: {problem.strerror or problem}")
+        except NotBuilt as problem:
+            if problem.reason is not BuildReason.FOLDER:
+                raise
+            failed = problem
+    raise failed
 
 
 def _built(used: Compiler, named: Mapping[str, KernelText], path: Path, temporary: Path, seconds: float, memory: int) -> Library:
-    made = temporary / "kernels.so"
+    made, sealed = temporary / f"kernels{SUFFIX}", temporary / "sealed"
     good, failed = _compiled(used, named, temporary, made, seconds, memory)
-    _check(made, good)
-    _seal(made, good, failed)
-    os.replace(made, path)
+    _check(made, good, used.processor)
+    _seal(made, sealed, good, failed, used.processor)
+    os.replace(sealed, path)
     return Library(path, good, failed, fresh=True)
 
 
 def _compiled(
     used: Compiler, named: Mapping[str, KernelText], temporary: Path, made: Path, seconds: float, memory: int
 ) -> tuple[dict[str, KernelText], tuple[Failure, ...]]:
-    """The kernels that compile, together in one library, and the others. Where all take too long, half of them: the shorter texts,
-    else the longer ones, and so on."""
-    failed: dict[str, Failure] = {}
-    tries, alone, end = [dict(named)], False, time.monotonic() + seconds
-    for left in tries:
-        while left and (left is tries[0] or time.monotonic() < end):
-            code = temporary / "kernels.cpp"
-            code.write_text(source(left), encoding="utf-8")
-            remains = max(LEAST_SECONDS, end - time.monotonic())
-            try:
-                used.compile(code, made, remains if len(named) == 1 else TOGETHER * remains, memory)
-                late = Failure("", BuildReason.TIMEOUT, "there was no time to compile it")
-                return left, tuple(replace(failed.get(op, late), op=op) for op in named if op not in left)
-            except NotBuilt as problem:
-                if problem.reason is BuildReason.NO_COMPILER:
-                    raise
-                detail = first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail
-                blamed = _blamed(problem.detail, left) if problem.reason is BuildReason.ERROR else {}
-                if problem.reason is BuildReason.TIMEOUT and len(left) > 1 and time.monotonic() < end:
-                    order = sorted(left, key=lambda op: len(named[op].text))
-                    half = (len(order) + 1) // 2
-                    tries += [{op: named[op] for op in part} for part in (order[:half], order[half:])]
-                    break
-                if not blamed and len(left) > 1 and not alone and problem.reason is not BuildReason.TIMEOUT:
-                    # nobody is named: each on its own, in less time
-                    alone = True
-                    blamed = _failing(used, left, temporary, max(LEAST_SECONDS, seconds / 4), memory)
-                if not blamed:
-                    blamed = dict.fromkeys(left, Failure("", problem.reason, detail))
-                for op, failure in blamed.items():
-                    failed[op] = failure
-                    del left[op]
-    first = next(iter(failed.values()), Failure("", BuildReason.ERROR, "no kernels"))
-    raise NotBuilt(first.reason, first.detail)
+    """The kernels that compile, together in one library, and the others."""
+    end = time.monotonic() + seconds
+    texts = {text.name: _alone(text) for text in named.values()}
+    texts[_AROUND] = _source({}, [], True)
+    kept = temporary.parent / "objects"
+    sweep(kept)
+    # what takes little of the time is left for linking
+    share = max(LEAST_SECONDS, seconds - LEAST_SECONDS, LINKING * seconds)
+    ready, problems = objects(used, texts, partial(_digest, used), kept, temporary, share, memory)
+    good = {op: text for op, text in named.items() if text.name in ready}
+    failed = tuple(_failure(op, problems[text.name]) for op, text in named.items() if text.name in problems)
+    if not good:
+        first = next(iter(failed), Failure("", BuildReason.ERROR, "no kernels"))
+        raise NotBuilt(first.reason, first.detail)
+    if _AROUND not in ready:
+        raise problems[_AROUND]
+    code = temporary / "kernels.cpp"
+    code.write_text(_source(good, [], False), encoding="utf-8")
+    seconds = max(LEAST_SECONDS, end - time.monotonic())
+    linked = dict.fromkeys(str(ready[name]) for name in [*(text.name for text in good.values()), _AROUND])
+    with used.start(code, made, *linked, seconds=seconds, memory=memory) as one:
+        used.check(one, made)
+    return good, failed
 
 
-def _blamed(said: str, left: Mapping[str, KernelText]) -> dict[str, Failure]:
-    """The kernels in whose text the compiler found errors: each begins a file of its own name."""
-    first: dict[str, str] = {}
-    for line in said.splitlines():
-        found = re.match(r"(\w+):\d+(?::\d+)?: (?:fatal )?error", line.strip())
-        if found:
-            first.setdefault(found[1], line.strip()[:300])
-    return {op: Failure("", BuildReason.ERROR, first[text.name]) for op, text in left.items() if text.name in first}
+def object_kept(used: Compiler, text: KernelText, place: Path, temporary: Path) -> None:
+    """Compiles a kernel to an object that is kept beside the libraries of a folder, where it is not there yet."""
+    key = partial(_digest, used)
+    objects(used, {text.name: _alone(text)}, key, place / "objects", temporary, SECONDS, MEMORY)
 
 
-def _failing(used: Compiler, left: Mapping[str, KernelText], temporary: Path, seconds: float, memory: int) -> dict[str, Failure]:
-    out: dict[str, Failure] = {}
-    for op, text in left.items():
-        code, made = temporary / "one.cpp", temporary / "one.so"
-        code.write_text(source({op: text}), encoding="utf-8")
-        try:
-            used.compile(code, made, seconds, memory)
-        except NotBuilt as problem:
-            out[op] = Failure("", problem.reason, first_error(problem.detail))
-    return out
+def _alone(text: KernelText) -> str:
+    """The C++ of a kernel's object."""
+    return f'{_HEADERS}#line 1 "{text.name}"\n{text.text}'
 
 
-def _check(made: Path, kernels: Mapping[str, KernelText]) -> None:
+def _failure(op: str, problem: NotBuilt) -> Failure:
+    if problem.reason is BuildReason.NO_COMPILER:
+        raise problem
+    return Failure(op, problem.reason, first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail)
+
+
+def _check(made: Path, kernels: Mapping[str, KernelText], processor: Processor) -> None:
     """That a library which was just made can be loaded, and has every function that is asked of it."""
     import _ctypes
 
+    functions = [f"{text.name}_{part}" for text in kernels.values() for part in _FUNCTIONS]
+    if foreign(processor):
+        content = made.read_bytes()
+        missing = next((name for name in functions if name.encode() not in content), None)
+        if missing is not None:
+            raise NotBuilt(BuildReason.UNLOADABLE, f"{made.name}: no symbol {missing}")
+        return
     try:
         loaded = ctypes.CDLL(str(made))
         try:
-            for text in kernels.values():
-                for part in ("sizes", "shape", "scratch", "stages", "kept", "tasks", "run"):
-                    loaded[f"{text.name}_{part}"]
+            for name in functions:
+                loaded[name]
         finally:
             # the file gets another name, and this process many of them
             getattr(_ctypes, "dlclose", lambda handle: None)(loaded._handle)
@@ -263,6 +271,11 @@ def _check(made: Path, kernels: Mapping[str, KernelText]) -> None:
 
 def source(named: Mapping[str, KernelText]) -> str:
     """The C++ of a library, by the names of its operators."""
+    return _source(named, list({text.name: text for text in named.values()}.values()), True)
+
+
+def _source(named: Mapping[str, KernelText], texts: Sequence[KernelText], host: bool) -> str:
+    """The table of some operators, with the texts of kernels and with what all libraries have."""
     for text in named.values():
         ranks = [type.rank for type in (*text.inputs, *text.outputs)]
         if len(ranks) > TENSORS or max(ranks, default=0) > RANK or len(text.sizes) > SIZES:
@@ -279,15 +292,10 @@ def source(named: Mapping[str, KernelText]) -> str:
     ]  # fmt: skip
     return str(
         _template().render(
-            kernels=kernels, texts=_once(named), abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS, max_sizes=SIZES,
-            parallel_bytes=PARALLEL_BYTES, parts=PARTS,
+            kernels=kernels, texts=texts, host=host, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS,
+            max_sizes=SIZES, parallel_bytes=PARALLEL_BYTES, parts=PARTS,
         )
     )  # fmt: skip
-
-
-def _once(named: Mapping[str, KernelText]) -> list[KernelText]:
-    """Every text once: one kernel may serve several operators."""
-    return list({text.name: text for text in named.values()}.values())
 
 
 def _letters(numbers: Any) -> str:
@@ -303,8 +311,9 @@ def _template() -> Any:
     return environment.get_template("cpp/library.cpp.j2")
 
 
-def _key(used: Compiler, named: Mapping[str, KernelText]) -> str:
-    parts = [source(named), used.version, *used.command, *used.flags, machine(), str(ABI), str(HOST)]
+def _digest(used: Compiler, text: str) -> str:
+    """What a text compiles to is decided by it, the compiler and the processor."""
+    parts = [text, used.version, *used.command, *used.flags, used.processor.identity, str(ABI), str(HOST)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -321,23 +330,26 @@ class Opened:
     machine: str
 
 
-def _seal(made: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure]) -> None:
-    """Writes behind a library what is in it, and a checksum: loading half a file would end the process."""
+def _seal(made: Path, sealed: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor) -> None:
+    """Writes a library, and behind it what is in it and a checksum: loading half a file would end the process.
+
+    It is a new file: of one that was loaded macOS keeps a signature, and ends who loads it changed.
+    """
     content = made.read_bytes()
     says = {
-        "machine": machine(), "abi": ABI, "kernels": list(kernels),
+        "machine": processor.identity, "abi": ABI, "kernels": list(kernels),
         "failed": [[failure.op, failure.reason.name, failure.detail] for failure in failed],
     }  # fmt: skip
     notes = json.dumps(says).encode()
     digest = hashlib.sha256(content + notes).digest()
-    with made.open("ab") as out:
-        out.write(notes + _TAIL.pack(len(notes), digest, _MAGIC))
+    with sealed.open("wb") as out:
+        out.write(content + notes + _TAIL.pack(len(notes), digest, _MAGIC))
         out.flush()
         os.fsync(out.fileno())
 
 
 def opened(path: Path, any_machine: bool = False) -> Opened | None:
-    """What a library has, where its file is whole, belongs to this user and was built for this machine; None otherwise."""
+    """What a library has, where its file is whole, belongs to this user and was built for what this machine can do; None otherwise."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode) or (hasattr(os, "getuid") and state.st_uid not in (os.getuid(), 0)):
@@ -357,7 +369,7 @@ def opened(path: Path, any_machine: bool = False) -> Opened | None:
         found = Opened(path, tuple(map(str, says["kernels"])), failed, str(says["machine"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found if any_machine or (found.machine == machine() and says.get("abi") == ABI) else None
+    return found if any_machine or (found.machine in identities() and says.get("abi") == ABI) else None
 
 
 def library_folder(folder: str | Path | None = None) -> Path:
@@ -365,10 +377,16 @@ def library_folder(folder: str | Path | None = None) -> Path:
     return cache_folder(folder) / "kernels"
 
 
+def library_folders(folder: str | Path | None = None) -> tuple[Path, ...]:
+    """That folder, and where libraries are where it cannot be written."""
+    here = cache_folder(folder)
+    return tuple(dict.fromkeys((here / "kernels", stand_in(here) / "kernels")))
+
+
 def kept(folder: str | Path | None = None) -> tuple[int, int]:
     """How many built libraries there are, and their bytes together."""
     sizes = []
-    for path in library_folder(folder).glob("*.so"):
+    for path in library_folder(folder).glob(f"*{SUFFIX}"):
         with contextlib.suppress(OSError):
             sizes.append(path.stat().st_size)
     return len(sizes), sum(sizes)
@@ -383,7 +401,7 @@ def clear(folder: str | Path | None = None) -> int:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink()
-                count += path.suffix == ".so"
+                count += path.suffix == SUFFIX
     return count
 
 
@@ -395,4 +413,7 @@ def _sweep(place: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-__all__ = ["Failure", "Library", "NotBuilt", "NotRun", "Opened", "build", "clear", "kept", "library_folder", "opened", "source"]
+__all__ = [
+    "Failure", "Library", "NotBuilt", "NotRun", "Opened", "build", "clear", "kept", "library_folder", "library_folders", "opened",
+    "source",
+]  # fmt: skip

@@ -40,7 +40,10 @@ def always(condition: Scalar) -> bool:
     """Whether a condition on sizes is proved for all of them, each at least what is known of it."""
     known = [node for node in walk(condition) if isinstance(node, Sym) and node.least is not None]
     sizes = Case(tuple(atom(node) - (node.least or 0) for node in known))
-    return all(_refuted_case(sizes, case) for case in cases(condition, False))
+    try:
+        return all(_refuted_case(sizes, case) for case in cases(condition, False))
+    except NotIntegral:  # a case in which an end is infinite
+        return False
 
 
 def _refuted_case(sizes: Case, case: Case) -> bool:

@@ -2,16 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dslc.cli.options import binding, seconds_of
+from dslc.codegen.host.processor import NAMES
 
 if TYPE_CHECKING:
+    from dslc.cost.inputs import Given
+    from dslc.cost.statistics import Interval
     from dslc.cost.timing import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    """Two models timed interleaved on the same inputs.
+
+    `timings` are in seconds, `ratio` says how many times as fast the second model is, with its 95 % interval; `least`: below that share
+    of difference neither counts as faster.
+    """
+
+    models: tuple[str, str]
+    timings: tuple[Timing, Timing]
+    machine: str
+    notes: tuple[str, ...]
+    least: float
+
+    @property
+    def ratio(self) -> Interval:
+        return self.timings[1].ratio
+
+    @property
+    def verdict(self) -> str:
+        """Which one is faster, in words."""
+        ratio, second = self.ratio, self.models[1]
+        sure = f"95 % interval{ratio.ends}" if ratio.ends else "too few pairs for an interval"
+        measured = f"{ratio.ratio:.3f} times as fast, {sure}"
+        if ratio.low > 1 or ratio.high < 1:
+            return f"{second} is {'faster' if ratio.low > 1 else 'slower'}: {measured}"
+        if ratio.within(self.least):
+            return f"{second} is no faster and no slower: {measured}"
+        return f"the budget ended before timing could decide: {second} is {measured}; --budget gives more"
+
+    def __repr__(self) -> str:
+        return f"<Benched {self.models[0]} and {self.models[1]}: {self.ratio} times as fast>"
+
+    def __str__(self) -> str:
+        times = [f"{model}: median {timing.median * 1e3:.4g} ms, minimum {timing.minimum * 1e3:.4g} ms, {timing.blocks} blocks"
+                 for model, timing in zip(self.models, self.timings, strict=True)]  # fmt: skip
+        return "\n".join([*times, self.verdict, self.machine, *(f"note: {note}" for note in self.notes)])
+
+
+def benched(
+    first: Path, second: Path, sizes: Mapping[str, int], inputs: Given | None, threads: int | None, isa: str | None, budget: float,
+    waiting: AbstractContextManager[object] | None = None,
+) -> Benched:  # fmt: skip
+    """Times two models; `budget` in seconds, `waiting` is entered while that lasts.
+
+    Raises:
+        DslcError: as for inputs, and for what is no model or does not run.
+    """
+    from dslc.codegen.host.processor import processor, runnable, wanted
+    from dslc.cost.clock import Clock
+    from dslc.cost.inputs import tried_inputs
+    from dslc.cost.machine import this_machine
+    from dslc.cost.process import ModelFile
+    from dslc.cost.timing import RACING, raced, runs
+    from dslc.onnx.reading import read_for_inputs
+
+    clock = Clock(budget)
+    with wanted(isa):
+        runnable(processor())
+        model = read_for_inputs(first)
+        read_for_inputs(second)
+        machine = this_machine(threads)
+        files = [ModelFile(str(first)), ModelFile(str(second))]
+        tried = list(tried_inputs(model, sizes, inputs, draws=1))
+        # one that neither runs on is as good as any other to say why
+        feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads)), tried[0])
+        with waiting or nullcontext():
+            timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)
+    return Benched((str(first), str(second)), (timings[0], timings[1]), str(machine), tuple(feeds.notes), RACING.least)
 
 
 @click.command("bench")
@@ -20,64 +96,65 @@ if TYPE_CHECKING:
 @click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a symbolic dimension, or INPUT.AXIS=N.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
+@click.option("--isa", type=click.Choice(NAMES), help="Run kernels for a level of instructions, not for all that this machine can do.")
 @click.option("--budget", default="20s", metavar="TIME", show_default=True, help="Longest time to measure.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page with every pair.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
-    first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, budget: str, output_format: str
-) -> int:
+    first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: str,
+    html: Path | None, output_format: str,
+) -> int:  # fmt: skip
     """Time two models interleaved, and print medians, minima and the ratio.
 
     Both run on the same inputs. The ratio says how many times as fast B is; its 95 % interval comes from paired blocks of
-    runs. It ends as soon as it is clear which is faster, or with the budget. Exit code 0 whichever is faster.
+    runs, and holds at every look. So it ends as soon as it is clear which is faster, or that neither is by 1 %, or with the
+    budget. Exit code 0 whichever is faster.
     """
     from rich.console import Console
     from rich.table import Table
 
-    from dslc.cost.clock import Clock
-    from dslc.cost.inputs import tried_inputs
-    from dslc.cost.machine import this_machine
-    from dslc.cost.process import ModelFile
-    from dslc.cost.timing import raced, runs
-    from dslc.onnx.reading import read_for_inputs
-
-    clock = Clock(seconds_of(budget, "--budget"))
-    model = read_for_inputs(first)
-    read_for_inputs(second)
-    sizes = binding(bind)
-    machine = this_machine(threads)
-    files = [ModelFile(str(first)), ModelFile(str(second))]
-    tried = list(tried_inputs(model, sizes, inputs, draws=1))
-    # one that neither runs on is as good as any other to say why
-    feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads)), tried[0])
     console = Console(highlight=False, stderr=output_format == "json")
-    with console.status("timing ..."):
-        timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)
+    limit, sizes = seconds_of(budget, "--budget"), binding(bind)
+    found = benched(first, second, sizes, inputs, threads, isa, limit, console.status("timing ..."))
+    if html is not None:
+        _page(html, found)
     if output_format == "json":
-        click.echo(_json((first, second), timings, str(machine), feeds.notes))
+        click.echo(_json(found))
         return 0
     table = Table("model", "median", "minimum", "blocks")
-    for file, timing in zip((first, second), timings, strict=True):
-        table.add_row(str(file), f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
+    for file, timing in zip(found.models, found.timings, strict=True):
+        table.add_row(file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
     console.print(table)
-    ratio = timings[1].ratio
-    verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "no faster and no slower"
-    sure = f"95 % interval{ratio.ends}" if ratio.ends else "measured too few times for an interval; --budget gives more"
-    console.print(f"{second} is {verdict}: {ratio.ratio:.3f} times as fast, {sure}", soft_wrap=True)
-    console.print(str(machine))
-    for note in feeds.notes:
+    console.print(found.verdict, soft_wrap=True)
+    console.print(found.machine)
+    for note in found.notes:
         console.print(f"note: {note}")
     return 0
 
 
-def _json(models: Sequence[Path], timings: Sequence[Timing], machine: str, notes: Sequence[str]) -> str:
+def _page(place: Path, found: Benched) -> None:
+    """Writes a page with a plot of every pair."""
+    import json
+
+    from dslc.cli.optimize import write_text
+    from dslc.reporting.others import page_of_bench
+
+    pairs = [
+        {"before_ms": one.before * 1e3, "after_ms": one.after * 1e3, "generation": one.generation, "base_first": one.base_first}
+        for one in found.timings[1].pairs
+    ]
+    write_text(place, page_of_bench(json.loads(_json(found)), pairs))
+
+
+def _json(found: Benched) -> str:
     """What was measured as JSON: times in milliseconds; the ends of an interval are null where none is known."""
     import json
 
-    ratio = timings[1].ratio
+    ratio = found.ratio
     each = [
-        {"model": str(model), "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
-        for model, timing in zip(models, timings, strict=True)
+        {"model": model, "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
+        for model, timing in zip(found.models, found.timings, strict=True)
     ]
     low, high = (ratio.low, ratio.high) if ratio.known else (None, None)
-    found = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": machine, "notes": list(notes)}
-    return json.dumps(found, indent=2)
+    record = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}
+    return json.dumps(record, indent=2)

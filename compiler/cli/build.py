@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslc.codegen.host.processor import NAMES
+
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from dslc.codegen.cuda.text import CudaText
+    from dslc.codegen.host.processor import Processor
+    from dslc.errors import DslcError
     from dslc.kernels import Kernels
 
 
@@ -21,15 +25,17 @@ if TYPE_CHECKING:
 @click.option("--emit", type=click.Path(path_type=Path), metavar="DIR", help="Write the C++ and the command that compiles it.")
 @click.option("--on", "target", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
               help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.")
+@click.option("--isa", type=click.Choice(NAMES),
+              help="For another level of instructions: with -o or --emit also for machines that can do more than this one.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
-def command(model: Path, output: Path | None, emit: Path | None, target: str, cache: Path | None) -> int:
+def command(model: Path, output: Path | None, emit: Path | None, target: str, isa: str | None, cache: Path | None) -> int:
     """Build the kernels of a model that `dslc optimize` wrote, so that `dslc.session` finds them.
 
     They are generated from the functions in the file, which every other runtime runs; no code comes from it. Exit code 1 where a
     kernel is missing: the model runs without it, by its function.
     """
     from dslc.errors import error
-    from dslc.kernels import prepared, said
+    from dslc.kernels import said
     from dslc.onnx.reading import read_for_inputs
 
     proto = read_for_inputs(model)
@@ -44,20 +50,55 @@ def command(model: Path, output: Path | None, emit: Path | None, target: str, ca
         return 0
     if target == "cuda":
         return _cuda(proto, emit, planned)
+    found = built(proto, output, emit, isa, cache)
     if emit is not None:
-        _emit(proto, emit)
-    found = prepared(proto, cache)
+        click.echo(f"wrote {emit / 'kernels.cpp'}")
     for name in found.names:
         click.echo(f"{name}  {'built' if found.fresh else 'was built before'}")
     for one in found.missing:
         click.echo(f"{one.name}  runs as plain nodes: {one.why.value}" + (f" ({one.detail})" if one.detail else ""))
     if found.library is None:
-        raise error("E0815", f"no kernel of {model} could be built: {_first(found)}", path=str(model), hint="it runs all the same")
+        raise none_built(found, str(model), isa)
     click.echo(f"library: {found.library}")
     if output is not None:
-        _write(output, found.library.read_bytes())
         click.echo(f"wrote {output}: dslc.register(options, model, library={str(output)!r})")
     return 1 if found.missing else 0
+
+
+def built(
+    proto: ModelProto, output: Path | None = None, emit: Path | None = None, isa: str | None = None, cache: Path | None = None
+) -> Kernels:
+    """Builds the kernels of a model, and writes their library and C++ where that is asked for.
+
+    Raises:
+        DslcError: E0817 where they are for this machine and it has not that level, E0903 for what cannot be written.
+    """
+    from dslc.codegen.host.processor import processor as level
+    from dslc.codegen.host.processor import runnable
+    from dslc.kernels import prepared
+
+    processor = level(isa or "")
+    if output is None and emit is None:
+        runnable(processor)
+    if emit is not None:
+        _emit(proto, emit, processor)
+    found = prepared(proto, cache, processor=processor)
+    if output is not None and found.library is not None:
+        _write(output, found.library.read_bytes())
+    return found
+
+
+def none_built(found: Kernels, model: str, isa: str | None = None) -> DslcError:
+    """What to raise where a model has kernels, and not one could be built."""
+    from dslc.codegen.host.compiler import usual
+    from dslc.codegen.host.processor import foreign
+    from dslc.codegen.host.processor import processor as level
+    from dslc.errors import error
+
+    processor, hint = level(isa or ""), "it runs all the same"
+    if foreign(processor):
+        hint = f"kernels for {processor.architecture} take a cross compiler: {' or '.join(usual(processor))}, or what CXX names"
+    return error("E0815", f"no kernel of {model} could be built: {_first(found)}", path=model, hint=hint)
 
 
 def _first(found: Kernels) -> str:
@@ -65,22 +106,21 @@ def _first(found: Kernels) -> str:
     return one.detail or one.why.value
 
 
-def _emit(proto: ModelProto, folder: Path) -> None:
+def _emit(proto: ModelProto, folder: Path, processor: Processor) -> None:
     """The C++ of the library and the command that compiles it."""
-    from dslc.codegen.host.compiler import Compiler, NotBuilt, compiler
+    from dslc.codegen.host.compiler import SUFFIX, Compiler, NotBuilt, compiler, usual
     from dslc.codegen.host.library import source
     from dslc.kernels import texts_of
 
-    texts, _ = texts_of(proto)
+    texts, _ = texts_of(proto, processor=processor)
     if not texts:
         return
     try:
-        used = compiler()
+        used = compiler(processor)
     except NotBuilt:
-        used = Compiler(("c++",), "")
+        used = Compiler(usual(processor)[:1], "", processor)
     _write(folder / "kernels.cpp", source(texts).encode())
-    _write(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path('kernels.so')))}\n".encode())
-    click.echo(f"wrote {folder / 'kernels.cpp'}")
+    _write(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path(f'kernels{SUFFIX}')))}\n".encode())
 
 
 def _planned(proto: ModelProto) -> dict[str, CudaText]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,17 +119,40 @@ def _unmatched(rules: Rules, modules: Sequence[Module], found: Sequence[Diagnost
     return findings
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `dslc check` finds in some rule files, in the order of their places; `str` gives the text that it prints."""
+
+    files: tuple[Path, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings may be left."""
+        return not any(finding.severity == "error" for finding in self.diagnostics)
+
+    def __str__(self) -> str:
+        if not self.diagnostics:
+            return f"{len(self.files)} file{'s' * (len(self.files) != 1)} checked, nothing found"
+        return render(self.diagnostics, "full").rstrip()
+
+
+def checked(names: Sequence[str], overlapping: bool = False) -> Checked:
+    """The findings in files, folders and libraries. Raises DslcError as `files_of`."""
+    paths = files_of(names)
+    # a file that is named stands for itself; of a folder or a library every file is meant
+    folders = {path.parent for name in names if not Path(name).is_file() for path in files_of([name])}
+    return Checked(tuple(paths), tuple(check_files(paths, overlapping, sorted(folders))))
+
+
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
 @click.option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
 @click.option("--output-format", "form", type=click.Choice(FORMATS), default="full", show_default=True)
 def command(names: tuple[str, ...], overlapping: bool, form: str) -> int:
     """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
-    paths = files_of(names)
-    # a file that is named stands for itself; of a folder or a library every file is meant
-    folders = {path.parent for name in names if not Path(name).is_file() for path in files_of([name])}
-    findings = check_files(paths, overlapping, sorted(folders))
-    click.echo(render(findings, form, color=wants_color(sys.stdout)), nl=False)
-    if not findings and form == "full":
-        click.echo(f"{len(paths)} file{'s' * (len(paths) != 1)} checked, nothing found", err=True)
-    return int(any(finding.severity == "error" for finding in findings))
+    found = checked(names, overlapping)
+    click.echo(render(found.diagnostics, form, color=wants_color(sys.stdout)), nl=False)
+    if not found.diagnostics and form == "full":
+        click.echo(str(found), err=True)
+    return int(not found.ok)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from dslc.reporting.data import Picture
 
-    from dslc.derive.calls import Called
-    from dslc.derive.programs import Program
-    from dslc.derive.search import Derived
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dslc.derivation.calls import Called
+    from dslc.derivation.programs import Program
     from dslc.ir.dtype import TensorType
     from dslc.semantics.library import Rules
 
@@ -26,6 +30,98 @@ SEARCHING, PROOF = 0.6, 5.0
 OVER = 8.0
 #: what lowerings run on
 DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedProgram:
+    """A program that computes what a call does, proved for all inputs.
+
+    `target`: the operators of other names in it; `steps`: the derivations that lead to it; `cost_ms`: estimated milliseconds;
+    `program`: its text as the definition of an operator; `calls`: its operators with attributes and shapes; `generated`: the
+    equations of its generated operators; `bytes`: what these read and write, None where sizes are unknown.
+    """
+
+    target: str
+    steps: tuple[str, ...]
+    proved: bool
+    cost_ms: float
+    program: str
+    calls: tuple[Mapping[str, Any], ...]
+    generated: tuple[str, ...]
+    bytes: int | None
+    #: how it is drawn
+    picture: Picture = field(default_factory=Picture, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "picture"}
+
+    @property
+    def title(self) -> str:
+        """`conv: 0.0512 ms estimated, proved, 1.20 MB through generated operators`."""
+        moved = "" if self.bytes is None else f", {self.bytes / 1e6:.2f} MB through generated operators"
+        return f"{self.target}: {self.cost_ms:.4f} ms estimated, {'proved' if self.proved else 'not proved'}{moved}"
+
+    def __repr__(self) -> str:
+        return f"<DerivedProgram {self.title}>"
+
+    def __str__(self) -> str:
+        lines = [" > ".join(self.steps) or "no derivation: matched as it is", *self.program.splitlines()[2:]]
+        return "\n".join([self.title, *(f"   {line}" for line in lines)])
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedPrograms:
+    """What `dslc derive` finds.
+
+    `programs`: the cheapest first; `found`: how many programs there were; `states`, `applications`: expressions that were looked
+    at, and derivations that were applied; `complete`: whether nothing was cut; `missed`: why there is no program of a target;
+    `notes`: what is wrong with the libraries.
+    """
+
+    programs: tuple[DerivedProgram, ...]
+    found: int
+    states: int
+    applications: int
+    seconds: float
+    complete: bool
+    #: whether the search itself was cut
+    searched: bool
+    missed: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        cut = "" if self.searched else "; the search was cut"
+        return f"{self.found} programs, {self.states} expressions, {self.applications} applications, {self.seconds:.1f} s{cut}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "programs": [one.to_dict() for one in self.programs], "states": self.states, "applications": self.applications,
+            "seconds": round(self.seconds, 3), "complete": self.complete, "missed": dict(self.missed), "notes": list(self.notes),
+        }  # fmt: skip
+
+    def to_html(self, call: str = "") -> str:
+        """A page of the programs, each with its graph; `call` is what they were derived of."""
+        from dslc.reporting.others import page_of_programs
+
+        return page_of_programs(call, self.to_dict(), [dataclasses.asdict(one.picture) for one in self.programs])
+
+    def _repr_html_(self) -> str:
+        from dslc.reporting.others import fragment_of_table
+
+        rows = [(one.target, f"{one.cost_ms:.4g} ms", " > ".join(one.steps)) for one in self.programs]
+        return fragment_of_table("Derived programs", ("operators", "estimated", "derived by"), rows, self.summary)
+
+    def __repr__(self) -> str:
+        return f"<DerivedPrograms: {self.summary}>"
+
+    def __str__(self) -> str:
+        lines = [f"No program of {name}: {why}." for name, why in self.missed.items()]
+        lines += [] if self.programs or self.missed else ["No other program was found."]
+        lines += [f"{number}. {each}" for number, each in enumerate(self.programs, 1)]
+        return "\n".join([*lines, self.summary, *(f"note: {note}" for note in self.notes)])
 
 
 @click.command()
@@ -42,24 +138,52 @@ DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
               help="Seconds for search and proofs.")  # fmt: skip
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
-    alone: bool,
+    alone: bool, html: Path | None,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
+    from dslc.cli.options import binding
+
+    found = derivations_of(
+        call, libraries=libraries, alone=alone, targets=targets, devices=devices, node=node, bind=binding(binds), max_depth=max_depth,
+        intensity=intensity, budget=budget, max_states=max_states, every=every,
+    )  # fmt: skip
+    if html is not None:
+        from dslc.cli.optimize import write_text
+
+        write_text(html, found.to_html(call))
+    if output_format == "json":
+        click.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    titles = {f"{number}. {each.title}" for number, each in enumerate(found.programs, 1)}
+    for line in str(found).splitlines():
+        click.secho(line, bold=line in titles)
+
+
+def derivations_of(
+    call: str, *, libraries: Sequence[str] = (), alone: bool = False, targets: Sequence[str] = (), devices: Sequence[str] = (),
+    node: str | None = None, bind: Mapping[str, int] | None = None, max_depth: int = 7, intensity: float = 4.0, budget: float = 35.0,
+    max_states: int | None = None, every: bool = False,
+) -> DerivedPrograms:  # fmt: skip
+    """Derives programs for a call; `budget` in seconds, `alone` without EinNet's derivations, `every`: all programs, not the ten best.
+
+    Raises:
+        DslcError: for what is wrong with the call, the libraries or the targets.
+    """
     from math import inf
 
-    from dslc.cli.options import binding
-    from dslc.derive.kinds import kinds
-    from dslc.derive.programs import unlike
-    from dslc.derive.search import Limits, Search
-    from dslc.derive.targets import targets_of
+    from dslc.derivation.kinds import kinds
+    from dslc.derivation.programs import unlike
+    from dslc.derivation.search import Limits, Search
+    from dslc.derivation.targets import targets_of
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
@@ -67,8 +191,8 @@ def command(
     began = time.monotonic()
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
-    rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], targets, devices)
-    called = called_as(rules, call, node, binding(binds))
+    rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices))
+    called = called_as(rules, call, node, bind or {})
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
@@ -84,24 +208,15 @@ def command(
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
     shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else MOST)
-    records = [_record(rules, each, called, lowered) for each in shown]
     found = {call.op for each in programs for call in each.calls}
-    missed = {name: str(search.missed(name)) for name in sorted({*wanted} - found)}
-    notes = _mistakes(rules, libraries)
-    if output_format == "json":
-        facts = {
-            "programs": records, "states": derived.states, "applications": derived.applications,
-            "seconds": round(time.monotonic() - began, 3), "complete": derived.complete and not cut, "missed": missed,
-            "notes": notes,
-        }  # fmt: skip
-        click.echo(json.dumps(facts, indent=2))
-        return
-    _print(records, len(programs), derived, missed, time.monotonic() - began)
-    for note in notes:
-        click.echo(f"note: {note}")
+    return DerivedPrograms(
+        tuple(_program(rules, each, called, lowered) for each in shown), len(programs), derived.states, derived.applications,
+        time.monotonic() - began, derived.complete and not cut, derived.complete,
+        {name: str(search.missed(name)) for name in sorted({*wanted} - found)}, tuple(_mistakes(rules, libraries)),
+    )  # fmt: skip
 
 
-def _mistakes(rules: Rules, libraries: tuple[str, ...]) -> list[str]:
+def _mistakes(rules: Rules, libraries: Sequence[str]) -> list[str]:
     """Mistakes in these libraries, in words: a derivation that has one does nothing, or nothing that it says."""
     from dslc.semantics.check import check
     from dslc.semantics.library import modules_of
@@ -119,7 +234,7 @@ def called_as(
 
     `known`, `several`: as for `read_call`.
     """
-    from dslc.derive.calls import call_of, read_call, region_of
+    from dslc.derivation.calls import call_of, read_call, region_of
     from dslc.errors import error
     from dslc.onnx.importer import import_model
 
@@ -143,7 +258,7 @@ def called_as(
 
 def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
-    from dslc.derive.steps import ITERATORS
+    from dslc.derivation.steps import ITERATORS
     from dslc.errors import DslcError, SourceText, Span, error
     from dslc.inspection.bounds import check_operator
 
@@ -172,7 +287,7 @@ def targeted(
     Raises:
         DslcError: E0909 for a name of none, and for a lowering that has no table.
     """
-    from dslc.derive.lowered import lowerings_on, with_lowerings
+    from dslc.derivation.lowered import lowerings_on, with_lowerings
     from dslc.errors import error
     from dslc.semantics.library import load_many
 
@@ -204,30 +319,27 @@ def _is_other(program: Program, called: Called) -> bool:
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
-def _record(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...]) -> dict[str, Any]:
-    from dslc.derive.lowered import unlowered
+def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...]) -> DerivedProgram:
+    from dslc.derivation.lowered import unlowered
     from dslc.ir.graph import Graph
     from dslc.ir.text import program_text
+    from dslc.reporting.programs import picture_of
 
     # what a lowering runs is written as what it computes
     graph = Graph(called.graph.inputs, (unlowered(rules, program.value, lowered),))
-    return {
-        "target": ", ".join(name.partition(".")[2] for name in program.targets),
-        "steps": [str(step) for step in program.steps],
-        "proved": True,
-        "cost_ms": program.seconds * 1e3,
-        "program": program_text(graph),
-        "calls": [
-            {
-                "operator": node.op,
-                "attributes": {name: _plain(value) for name, value in node.attrs},
-                "shapes": [[str(size) if not isinstance(size, int) else size for size in arg.type.shape] for arg in node.args],
-            }
-            for node in program.calls
-        ],
-        "generated": [str(node.scope) for node in program.generated],
-        "bytes": _bytes(program),
-    }
+    calls = tuple(
+        {
+            "operator": node.op,
+            "attributes": {name: _plain(value) for name, value in node.attrs},
+            "shapes": [[str(size) if not isinstance(size, int) else size for size in arg.type.shape] for arg in node.args],
+        }
+        for node in program.calls
+    )
+    return DerivedProgram(
+        ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), True,
+        program.seconds * 1e3, program_text(graph), calls, tuple(str(node.scope) for node in program.generated), _bytes(program),
+        picture_of(program.value),
+    )  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
@@ -271,21 +383,3 @@ def _proved(rules: Rules, program: Program, called: Called, seconds: float) -> b
 
     left, right = expand(rules, (called.value,)), expand(rules, (program.value,))
     return isinstance(compare(rules, left, right, seconds=seconds), Equal)
-
-
-def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: dict[str, str], seconds: float) -> None:
-    for name, why in missed.items():
-        click.echo(f"No program of {name}: {why}.")
-    if not records and not missed:
-        click.echo("No other program was found.")
-    for number, each in enumerate(records, 1):
-        status = "proved" if each["proved"] else "not proved"
-        moved = "" if each["bytes"] is None else f", {each['bytes'] / 1e6:.2f} MB through generated operators"
-        click.secho(f"{number}. {each['target']}: {each['cost_ms']:.4f} ms estimated, {status}{moved}", bold=True)
-        click.echo("   " + (" > ".join(each["steps"]) or "no derivation: matched as it is"))
-        for line in each["program"].splitlines()[2:]:
-            click.echo("   " + line)
-    cut = "" if derived.complete else "; the search was cut"
-    click.echo(
-        f"{count} programs, {derived.states} expressions, {derived.applications} applications, {seconds:.1f} s{cut}"
-    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Value
     from dslc.ir.scalar import Scalar
     from dslc.prove.partial.difference import Difference
+    from dslc.reporting.planes import Plane
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
@@ -30,6 +33,80 @@ _LOOKED, _SECONDS = 24, 5.0
 _ATTEMPTS = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class SetOfSizes:
+    """Where one output of two programs differs, its sizes unknown: `set` as isl writes it, whole where `exact`, else at most that."""
+
+    name: str
+    shape: str
+    set: str
+    empty: bool
+    exact: bool
+    proved: bool
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "share": 0.0 if self.empty else None, "boxes": [], "proved": self.proved, "agree": None, "seconds": round(self.seconds, 4),
+            "set": self.set,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        said = "equal" if self.empty else f"differs{'' if self.exact else ' at most'} at {self.set}"
+        proved = "proved" if self.proved else "not proved where a side has no value"
+        return f"{self.name}{self.shape}: {said}\n  {proved} for all sizes and all inputs; {self.seconds:.2f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Where two programs differ, output by output.
+
+    `differences` where sizes are known, `sets` where they are not. Of a rule: `instance` is what its names stand for, `limit` the share
+    that may differ, `correction` what is known of its own correction.
+    """
+
+    names: tuple[str, ...]
+    differences: tuple[Difference, ...] = ()
+    sets: tuple[SetOfSizes, ...] = ()
+    instance: str = ""
+    limit: float | None = None
+    correction: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether no position differs; see `proved` of each part for what that rests on."""
+        return all(one.empty for one in self.sets) and not any(one.boxes for one in self.differences)
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """A plane of each output, as `dslc diff --svg` draws it."""
+        from dslc.reporting.planes import plane
+
+        return tuple(plane(each.mask, name) for each, name in zip(self.differences, self.names, strict=False))
+
+    def to_dict(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """Plain values for JSON: of one output, or a list for several."""
+        records = [*(_record(each) for each in self.differences), *(each.to_dict() for each in self.sets)]
+        return records[0] if len(records) == 1 else records
+
+    def __repr__(self) -> str:
+        shares = [f"{name} {each.share:.3%}" for name, each in zip(self.names, self.differences, strict=False) if each.boxes]
+        shares += [each.name for each in self.sets if not each.empty]
+        return f"<Compared: {'differs in ' + ', '.join(shares) if shares else 'equal'}>"
+
+    def __str__(self) -> str:
+        from dslc.reporting.planes import text
+
+        lines = [f"at {self.instance}"] if self.instance else []
+        lines += [str(each) for each in self.sets]
+        for name, each, shown in zip(self.names, self.differences, self.planes, strict=False):
+            lines += _lines(name, each, self.limit)
+            if each.boxes and each.share < 1:
+                lines += ["  " + line for line in text(shown)]
+        return "\n".join([*lines, *([f"the rule's own correction is {self.correction}"] if self.correction else [])])
+
+
 @click.command()
 @click.argument("programs", nargs=-1, required=True, metavar="RULE | CALL CALL")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
@@ -37,13 +114,14 @@ _ATTEMPTS = 2000
 @click.option("--bind", "binds", multiple=True, metavar="NAME=VALUE", help="A size, or of RULE an attribute: d=2, p=[1,1,1,1].")
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="CALL is a model: its node (or result) of this name; one each.")
 @click.option("--svg", "drawing", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a plane of the set.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of what differs.")
 @click.option("--pieces", type=click.IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have.")
 @click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="For the exact prover.")
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs, and of what is drawn of RULE.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     programs: tuple[str, ...], libraries: tuple[str, ...], shapes: tuple[str, ...], binds: tuple[str, ...], drawing: Path | None,
-    nodes: tuple[str, ...], pieces: int, timeout: str, seed: int, output_format: str,
+    html: Path | None, nodes: tuple[str, ...], pieces: int, timeout: str, seed: int, output_format: str,
 ) -> None:  # fmt: skip
     """Say at which positions two programs differ: both sides of a substitution RULE, or two calls as `dslc derive` takes them.
 
@@ -53,16 +131,61 @@ def command(
 
     One name in both calls is one tensor. What is not said of RULE is drawn, sizes at which it differs in part first.
     """
-    from dslc.cli.planes import plane, svg, text
+    from dslc.reporting.planes import svg
+
+    seconds = seconds_of(timeout, "--timeout")
+    if len(programs) > 2:
+        raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
+    found = compared(programs, libraries, shapes, binds, nodes, pieces, seconds, seed)
+    if output_format == "json":
+        if found.instance:
+            click.echo(f"at {found.instance}", err=True)
+        click.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        titles = {_title(name, each) for name, each in zip(found.names, found.differences, strict=False)}
+        for line in str(found).splitlines():
+            click.secho(line, bold=line in titles)
+    if html is not None:
+        _page(html, programs, found)
+    if drawing is not None and found.differences:
+        drawing.write_text(svg(list(found.planes)), "utf-8")
+        if output_format == "full":
+            click.echo(f"drawn in {drawing}")
+
+
+def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
+    """Writes a page of what differs, with a picture of each output that does in part."""
+    from dslc.cli.optimize import write_text
+    from dslc.prove.strided import Box
+    from dslc.reporting.others import page_of_difference
+    from dslc.reporting.planes import svg
+
+    records = found.to_dict()
+    pictures = [svg([one]) for each, one in zip(found.differences, found.planes, strict=False) if each.boxes and each.share < 1]
+    notes = [f"at {found.instance}"] if found.instance else []
+    listed = records if isinstance(records, list) else [records]
+    named = [
+        {**one, "name": name, "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]]}
+        for name, one in zip(found.names, listed, strict=False)
+    ]
+    write_text(place, page_of_difference(programs, named, pictures, notes))
+
+
+def compared(
+    programs: Sequence[str], libraries: Sequence[str] = (), shapes: Sequence[str] = (), binds: Sequence[str] = (),
+    nodes: Sequence[str] = (), pieces: int = 1000, seconds: float = 10.0, seed: int = 0,
+) -> Compared:  # fmt: skip
+    """Where the sides of a rule, or two calls, differ; arguments as those of the command.
+
+    Raises:
+        DslcError: for what is wrong with them, and where they are not compared.
+    """
     from dslc.errors import error
     from dslc.ir.graph import topological
     from dslc.prove.partial.difference import NotCompared, difference
     from dslc.prove.partial.rules import wrongly_corrected
     from dslc.prove.verdict import Counterexample
 
-    seconds = seconds_of(timeout, "--timeout")
-    if len(programs) > 2:
-        raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
     instance: Instance | None = None
     old: Sequence[Value]
     new: Sequence[Value]
@@ -70,8 +193,6 @@ def command(
         rules, rule, instance = _sides(programs[0], libraries, shapes, binds, seed)
         names = tuple(instance.left)
         old, new = ([side[name] for name in names] for side in (instance.left, instance.right))
-        if str(instance):
-            click.echo(f"at {instance}", err=output_format == "json")
     elif shapes:
         raise error("E0911", "a call has the shapes of its tensors", hint="`--shape` is for a rule")
     else:
@@ -80,31 +201,19 @@ def command(
     try:
         every = topological(value.node for value in (*old, *new))
         if not all(value.type.is_static for node in every for value in node.values):
-            _for_all_sizes(rules, old, new, seconds, output_format)
-            return
+            return Compared(names, sets=_for_all_sizes(rules, names, old, new, seconds))
         found = difference(rules, old, new, seed=seed, pieces=pieces, seconds=seconds, evident=True)
     except NotCompared as problem:
         raise _refused(problem, programs) from None
-    planes = [plane(each.mask, name) for each, name in zip(found, names, strict=True)]
-    if output_format == "json":
-        records = [_record(each) for each in found]
-        click.echo(json.dumps(records[0] if len(records) == 1 else records, indent=2))
-    else:
-        for name, each, shown in zip(names, found, planes, strict=True):
-            _print(name, each, None if instance is None else instance.limit)
-            if each.boxes and each.share < 1:
-                for line in text(shown):
-                    click.echo("  " + line)
-        if instance is not None and instance.corrected:
-            right = wrongly_corrected(rules, rule, instance, found, seed)
-            said = "proved" if right else "not proved"
-            if isinstance(right, Counterexample):
-                said = f"wrong at {right.output}{list(right.position)}"
-            click.echo(f"the rule's own correction is {said}")
-    if drawing is not None:
-        drawing.write_text(svg(planes), "utf-8")
-        if output_format == "full":
-            click.echo(f"drawn in {drawing}")
+    if instance is None:
+        return Compared(names, found)
+    correction = ""
+    if instance.corrected:
+        right = wrongly_corrected(rules, rule, instance, found, seed)
+        correction = "proved" if right else "not proved"
+        if isinstance(right, Counterexample):
+            correction = f"wrong at {right.output}{list(right.position)}"
+    return Compared(names, found, (), str(instance), instance.limit, correction)
 
 
 def _calls(
@@ -150,31 +259,25 @@ def _calls(
     return rules, both[: len(sides[0])], both[len(sides[0]) :]
 
 
-def _for_all_sizes(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float, output_format: str) -> None:
-    """The set where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
+def _for_all_sizes(
+    rules: Rules, names: Sequence[str], old: Sequence[Value], new: Sequence[Value], seconds: float
+) -> tuple[SetOfSizes, ...]:
+    """The sets where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
     from dslc.prove.partial.difference import NotCompared, Why, equal_everywhere, parametric
 
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
     if region is None and not equal_everywhere(rules, old, new, seconds):
         raise NotCompared(Why.SIZES)
-    taken = round(time.perf_counter() - began, 4)
+    taken = time.perf_counter() - began
     whole = region is None or all(region.defined)
-    records: list[dict[str, Any]] = []
-    for k, value in enumerate(old):
+    out = []
+    for k, (name, value) in enumerate(zip(names, old, strict=True)):
         each = None if region is None else region.sets[k]
-        empty = each is None or bool(each.is_empty())
-        share = 0.0 if empty else None
-        shown = "{ }" if each is None else str(each)
-        records.append({"share": share, "boxes": [], "proved": whole, "agree": None, "seconds": taken, "set": shown})
-        if output_format == "full":
-            name = f"Y{k}" if len(old) > 1 else "Y"
-            shape = f"[{', '.join(map(str, value.type.shape))}]"
-            said = "equal" if empty else f"differs{'' if region is not None and region.exact else ' at most'} at {shown}"
-            click.echo(f"{name}{shape}: {said}")
-            click.echo(f"  {'proved' if whole else 'not proved where a side has no value'} for all sizes and all inputs; {taken:.2f} s")
-    if output_format == "json":
-        click.echo(json.dumps(records[0] if len(records) == 1 else records, indent=2))
+        shape = f"[{', '.join(map(str, value.type.shape))}]"
+        shown, empty = "{ }" if each is None else str(each), each is None or bool(each.is_empty())
+        out.append(SetOfSizes(name, shape, shown, empty, region is not None and region.exact, whole, taken))
+    return tuple(out)
 
 
 def _sides(
@@ -183,7 +286,7 @@ def _sides(
     """A rule and an instance of it at the given shapes: the first that differs in part, else the first."""
     from dslc.cli.why_not import find_rule
     from dslc.errors import SourceText, Span, error
-    from dslc.semantics.installed import find_library
+    from dslc.semantics.installed import library_of
     from dslc.semantics.library import load_many
 
     file, _, short = name.rpartition("::")
@@ -191,8 +294,7 @@ def _sides(
     if "(" in name and not own:
         hint = 'two calls: `dslc diff "CALL" "CALL"`'
         raise error("E0911", "one call is compared with nothing", Span(SourceText("call", name), 0, len(name)), hint=hint)
-    library = name.partition(".")[0]
-    if not own and "." in name and library != "std" and find_library(library)[0] is not None:
+    if not own and (library := library_of(name)) is not None:
         own = [library]
     rules = load_many(["std", *libraries, *own])
     rule = find_rule(rules, short if own and file else name)
@@ -279,28 +381,33 @@ def _record(found: Difference) -> dict[str, Any]:
     return {"share": found.share, "boxes": boxes, "proved": found.proved, "agree": found.agree, "seconds": round(found.seconds, 4)}
 
 
-def _print(name: str, found: Difference, limit: float | None) -> None:
+def _title(name: str, found: Difference) -> str:
     from dslc.prove.partial.rules import percent
 
-    total = 1
-    for size in found.shape:
-        total *= size
-    count = sum(box.count for box in found.boxes)
+    count, total = sum(box.count for box in found.boxes), prod(found.shape)
     verdict = "equal" if not count else f"{percent(found.share)} differs"
-    click.secho(f"{name}{list(found.shape)}: {verdict} ({count} of {total} positions)", bold=True)
+    return f"{name}{list(found.shape)}: {verdict} ({count} of {total} positions)"
+
+
+def _lines(name: str, found: Difference, limit: float | None) -> list[str]:
+    """What is said of one output: its title, boxes, proof, and what PET's way says."""
+    from dslc.prove.partial.rules import percent
+
+    count, total = sum(box.count for box in found.boxes), prod(found.shape)
+    out = [_title(name, found)]
     if limit is not None and found.share > limit:
-        click.echo(f"  more than the rule's limit of {percent(limit)}")
-    for box in found.boxes[:_LISTED]:
-        click.echo(f"  {box}")
+        out.append(f"  more than the rule's limit of {percent(limit)}")
+    out += [f"  {box}" for box in found.boxes[:_LISTED]]
     if len(found.boxes) > _LISTED:
-        click.echo(f"  and {len(found.boxes) - _LISTED} more boxes")
+        out.append(f"  and {len(found.boxes) - _LISTED} more boxes")
     where = "outside of it" if count else "everywhere"
     said = f"{'proved' if found.proved else 'not proved'} equal {where} for all inputs"
-    click.echo(f"  {said if count < total or not total else 'equal nowhere'}; {found.seconds:.2f} s")
+    out.append(f"  {said if count < total or not total else 'equal nowhere'}; {found.seconds:.2f} s")
     if not found.proved and found.error_bound is not None:
-        click.echo(f"  the probability that a position is missing is at most {found.error_bound:.1e}")
+        out.append(f"  the probability that a position is missing is at most {found.error_bound:.1e}")
     if found.agree is None:
-        click.echo("  boxes (PET): do not apply")
+        out.append("  boxes (PET): do not apply")
     else:
         boxed = percent(found.boxed or 0.0)
-        click.echo(f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at")
+        out.append(f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at")
+    return out

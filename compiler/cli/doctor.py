@@ -1,17 +1,31 @@
-"""`dslc doctor`: what dslc runs on."""
+"""`dslc doctor`: what dslc runs on, and what may be done about it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+
+#: seconds that a driver has to answer
+_PATIENCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What may be done about something, and what one has of it."""
+
+    do: str
+    why: str
 
 
 @click.command("doctor")
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
 @click.option("--clear-kernels", is_flag=True, help="Delete the built libraries of kernels; sessions build them again.")
 def command(cache: Path | None, clear_kernels: bool) -> int:
-    """Report on the machine, the runtimes and the caches. Exit code 1 where something is missing."""
+    """Report on the machine, the runtimes, the libraries and the caches, and advise. Exit code 1 where something is missing."""
+    from rich.markup import escape
     from rich.table import Table
 
     from dslc.cli.tables import console
@@ -25,8 +39,10 @@ def command(cache: Path | None, clear_kernels: bool) -> int:
     ok = True
     for name, text, fine in facts(cache):
         ok = ok and fine
-        table.add_row(name, text if fine else f"[red]{text}[/red]")
+        table.add_row(name, escape(text) if fine else f"[red]{escape(text)}[/red]")
     console().print(table)
+    for one in advice(cache):
+        console().print(f"[bold]advice[/] {escape(one.do)}: {escape(one.why)}")
     return 0 if ok else 1
 
 
@@ -46,6 +62,7 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
         except metadata.PackageNotFoundError:
             out.append((package, "is not installed", False))
     out.append(("processor", device(), True))
+    out.extend(_instructions())
     out.append(("threads", f"{default_threads()} by default, {len(allowed_cpus())} processors allowed", True))
     out.append(("memory", f"{available_memory() / 2**30:.1f} GiB free", available_memory() > 1 << 29))
     out.append(_runtime())
@@ -56,8 +73,111 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
     out.append(("cache", f"{opened.path}: {costs} costs, {verdicts} verdicts, {size / 2**20:.1f} MiB", not caught))
     out.extend(("cache", text, False) for text in caught)
     out.extend(_kernels(cache))
-    out.append(_library())
+    out.extend(_gpu())
+    out.extend(_libraries())
     return out
+
+
+def advice(cache: Path | None) -> Iterator[Advice]:
+    """What may be done about what is missing, old, small or busy here."""
+    import os
+
+    from dslc.codegen.host.compiler import NotBuilt, compiler
+    from dslc.cost.machine import allowed_cpus
+    from dslc.folders import cache_folder, unwritable
+
+    yield from _outdated()
+    try:
+        compiler()
+    except NotBuilt:
+        yield Advice("install a C++ compiler (Debian: apt install g++)", "without one there are no generated kernels")
+    folder = cache_folder(cache)
+    if problem := unwritable(folder):
+        yield Advice("set DSLC_CACHE to a folder that can be written", f"{folder}: {problem}; every run measures and proves anew")
+    cpus = len(allowed_cpus())
+    if cpus == 1:
+        yield Advice("give it a second processor", "what else runs on the only one is in every time: verdicts need a longer --budget")
+    try:
+        load = os.getloadavg()[0]
+    except (OSError, AttributeError):  # not on this system
+        load = 0.0
+    if load > cpus:
+        yield Advice("measure when less is running", f"a load of {load:.1f} on {cpus} processors: small gains are not told from noise")
+    if devices() and not bindings():
+        yield Advice("pip install 'dslc[cuda]'", "there is a CUDA device, and nothing that runs a plan on it (`--on cuda`)")
+
+
+def _outdated() -> Iterator[Advice]:
+    """Packages that are older than dslc asks for."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        needs = metadata.requires("dslc") or []
+    except metadata.PackageNotFoundError:
+        return
+    for need in map(Requirement, needs):
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            have = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            yield Advice(f"pip install '{need.name}{need.specifier}'", "it is not installed")
+            continue
+        if not need.specifier.contains(have, prereleases=True):
+            yield Advice(f"pip install '{need.name}{need.specifier}'", f"{have} is installed, and dslc is not tried with it")
+
+
+def devices() -> list[str]:
+    """The CUDA devices that the driver names; none without a driver."""
+    import shutil
+    import subprocess
+
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    try:
+        done = subprocess.run(
+            [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
+            capture_output=True, text=True, check=False, timeout=_PATIENCE,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def bindings() -> list[str]:
+    """The installed packages by which plans run on a device."""
+    from importlib.util import find_spec
+
+    found = []
+    for name in ("cuda.core", "pycuda"):
+        try:
+            there = find_spec(name) is not None
+        except (ImportError, ValueError):
+            there = False
+        found += [name] if there else []
+    return found
+
+
+def _gpu() -> list[tuple[str, str, bool]]:
+    found = devices()
+    by = f"; plans run by {', '.join(bindings())}" if bindings() else ""
+    return [("GPU", f"{one}{by}", True) for one in found] or [("GPU", f"none{by}", True)]
+
+
+def _instructions() -> list[tuple[str, str, bool]]:
+    """What the processor can do, and what kernels are written for where that is something else."""
+    from dslc.codegen.host.processor import VARIABLE, here, processor, runnable
+    from dslc.errors import DslcError
+
+    out = [("instructions", str(here()), True)]
+    try:
+        found = runnable(processor())
+    except DslcError as problem:
+        return [*out, ("kernels for", str(problem).splitlines()[0], False)]
+    return out if found.native else [*out, ("kernels for", f"{found} ({VARIABLE})", True)]
 
 
 def _kernels(cache: Path | None) -> list[tuple[str, str, bool]]:
@@ -88,12 +208,13 @@ def _runtime() -> tuple[str, str, bool]:
     return ("a run", f"an empty model takes {seconds * 1e6:.1f} us", True)
 
 
-def _library() -> tuple[str, str, bool]:
-    from dslc.errors import DslcError
-    from dslc.semantics.library import load
+def _libraries() -> list[tuple[str, str, bool]]:
+    """Every library that can be named here; a broken one says why."""
+    from dslc.catalogue.rows import all_libraries
 
-    try:
-        rules = load("std")
-    except DslcError as problem:
-        return ("std", str(problem).splitlines()[0], False)
-    return ("std", f"{len(rules.operators)} operators, {len(rules.substitutions)} substitutions", True)
+    return [
+        ("library", f"{one.name}: {one.problem}", False)
+        if one.problem
+        else ("library", f"{one.name} {one.version or '(no version)'}: {one.operators} operators, {one.rules} rules, {one.path}", True)
+        for one in all_libraries()
+    ]

@@ -48,8 +48,7 @@ def _find(name: str, known: dict[str, tuple[str, Any]]) -> str:
 
 def _status(rules: Rules, definition: Any) -> list[str]:
     """How much is known to be true of a definition, from its library's lock; then each prover's answer."""
-    from dslc.prove.known.digest import rule_digest
-    from dslc.prove.known.lock import lock_path, read_lock
+    from dslc.prove.known.resting import recorded
     from dslc.prove.run.verify import trusted_reason
     from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
@@ -60,12 +59,14 @@ def _status(rules: Rules, definition: Any) -> list[str]:
         return ["unproved: parsed and resolved only"]
     if isinstance(syntax, t.Substitution) and syntax.partial:
         return ["partial: right almost everywhere, and not applied before a corrector exists"]
-    found = read_lock(lock_path(definition)).of(definition.name, rule_digest(rules, definition))
+    found, counts = recorded(rules, definition)
     if found is None:
         trusted = trusted_reason(definition)
         said = f', trusted: "{trusted}"' if trusted is not None else ""
         return [f"not proved yet{said}: `dslc verify` proves it"]
     lines = [": ".join(part for part in (found.status, found.types_text, found.reason) if part)]
+    if not counts:
+        lines.append("    says the dslc.lock beside it, and nobody here: `dslc verify` proves it")
     for one in found.verdicts:
         about = [part for part in (one.scope, one.reason) if part]
         if one.error_bound is not None:
@@ -84,9 +85,11 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     Raises:
         DslcError: E0909 where no definition, or more than one, has the name.
     """
+    from dslc.semantics.installed import library_of
     from dslc.semantics.library import load_many
 
-    rules = load_many(libraries or ("std",))
+    own = library_of(name)
+    rules = load_many(libraries or (own or "std",))
     known = _all(rules)
     full = _find(name, known)
     kind, definition = known[full]

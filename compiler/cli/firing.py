@@ -136,7 +136,7 @@ def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
 def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
     from dslc.analysis.numeric import Unknown, interval
-    from dslc.derive.pieces import sum_ranges
+    from dslc.derivation.pieces import sum_ranges
 
     scope = node.scope
     at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
@@ -163,7 +163,7 @@ def _is_choice(part: Scalar) -> bool:
 
 def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]:
     """What one application makes of the last value of a graph, anywhere in its expression."""
-    from dslc.derive.steps import Steps
+    from dslc.derivation.steps import Steps
 
     steps = Steps([rule])
     (value,) = expand(rules, graph.outputs[-1:])
@@ -172,7 +172,7 @@ def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]
 
 
 def _normal(rules: Rules, rule: DerivationDef, graph: Graph) -> Value:
-    from dslc.derive.steps import Steps
+    from dslc.derivation.steps import Steps
 
     (value,) = expand(rules, graph.outputs[-1:])
     return Steps([rule]).start(value)

@@ -1,4 +1,4 @@
-"""What keeps `dslc optimize` from using a rule where it matches: its status, the model's opset, a missing kernel, or the price."""
+"""What a rule gains where it matches, or what keeps `dslc optimize` from using it: its status, the opset, a missing kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Side:
 
 
 def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest: int) -> list[str]:
-    """A line for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
+    """A sentence for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
 
     Args:
         opset: the model's.
@@ -50,7 +50,8 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest
             new = replacements(match)
         except Refused:
             continue
-        out += _forms(rules, list(new.values()), graph, opset, newest) or _price(rules, match, new, opset)
+        where = "Elsewhere" if count else "Alone"
+        out += _forms(rules, list(new.values()), graph, opset, newest) or _price(rules, match, new, opset, where)
         count += 1
         if count == _PLACES:
             break
@@ -66,8 +67,8 @@ def _status(rules: Rules, rule: CompiledRule) -> str:
     known = statuses(rules, [rule.definition], cache_folder()).get(rule.definition.name)
     if known is None or known.status in RELIABLE:
         return ""
-    allowed = f": `--allow {known.status}`" if known.status != "refuted" else ""
-    return f"its status is {known.status}, and only proved and bounded rules are used{allowed}"
+    allowed = f" (--allow {known.status} uses it)" if known.status != "refuted" else ""
+    return f"Not used: its status is {known.status}{allowed}."
 
 
 def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newest: int) -> list[str]:
@@ -84,9 +85,9 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
             continue
         later = next((k for k in range(opset + 1, newest + 1) if exportable(node, rules, k)), None)
         if later is None:
-            out.append(f"no ONNX node expresses `{node.op}`")
+            out.append(f"Not used: ONNX has no node for `{node.op}`, and there is no kernel.")
         else:
-            out.append(f"`{node.op}` has an ONNX form from opset {later} on, and the model has opset {opset}")
+            out.append(f"Not used: `{node.op}` needs opset {later}, the model has {opset}.")
     return out
 
 
@@ -100,15 +101,15 @@ def _generated(rules: Rules, node: Call, opset: int) -> bool:
     return not no_compiler() and isinstance(outputs[0].node, Kernel) and bool(texts_of(rules, outputs, opset))
 
 
-def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int) -> list[str]:
+def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int, where: str) -> list[str]:
     """The times of both sides alone, or why ONNX Runtime does not run the new one."""
     inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
     if not inputs or not all(value.known and value.type.is_static for value in (*inputs, *new, *new.values())):
-        return ["its price depends on sizes that are not known: `--bind NAME=N`"]
+        return ["Its price depends on sizes: --bind NAME=N."]
     try:
         sides = [_prepared(rules, list(side), inputs, opset) for side in (new.keys(), new.values())]
     except DslcError as problem:
-        return [f"ONNX Runtime has no kernel for what it becomes: {problem.diagnostics[0].message}"]
+        return [f"Not used: ONNX Runtime cannot run the result: {problem.diagnostics[0].message}."]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(_RUNS):
         for side, found in zip(sides, times, strict=True):
@@ -116,11 +117,9 @@ def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int) -> l
             side.session.run(None, side.feeds)
             found.append(time.perf_counter() - began)
     before, after = (1e3 * median(found) for found in times)
-    how = ", with a generated kernel," if any(one.kernels for one in sides) else ""
-    shown = f"alone it takes{how} {after:.3g} ms after the rule and {before:.3g} ms before"
-    if after > before * _CLOSE:
-        return [f"the price: {shown}"]
-    return [f"nothing that shows here: {shown}; around it others may gain more"]
+    how = ", with a generated kernel" if any(one.kernels for one in sides) else ""
+    slower = ", slower" if after > before * _CLOSE else ""
+    return [f"{where}{how}: {before:.3g} -> {after:.3g} ms ({before / after:.2g}x{slower})."]
 
 
 def _prepared(rules: Rules, outputs: list[Value], inputs: list[Value], opset: int) -> _Side:

@@ -27,12 +27,14 @@ COMMANDS = {
     "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
     "verify": ("dslc.cli.verify", "Prove rules and laws, or find where their sides differ."),
     "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
+    "list": ("dslc.cli.list", "List operators, rules, libraries, targets or strategies."),
     "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
     "new": ("dslc.cli.new", "Start a rule library."),
     "import-rules": ("dslc.cli.import_rules", "Import rule files of TASO, TENSAT or FlexFlow, proved."),
     "export-rules": ("dslc.cli.export_rules", "Write substitutions as rule files of TASO, TENSAT or FlexFlow."),
     "generate": ("dslc.cli.generate", "Find rules between graphs of some operators, and prove them."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
+    "report": ("dslc.cli.report", "Make a page of a report of `dslc optimize`."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
     "extract": ("dslc.cli.extract", "Find the cheapest programs of an e-graph."),
     "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
@@ -135,13 +137,14 @@ def run(args: Sequence[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        # what a command has written by then it has said
+        with suppress(OSError):
+            sys.stderr.write("interrupted\n")
         return 130
     except click.ClickException as failure:
         failure.show()
         return failure.exit_code
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader went away (`dslc ... | head`); nothing more may be written, at exit neither.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -159,10 +162,13 @@ def run(args: Sequence[str] | None = None) -> int:
 def main() -> NoReturn:
     """Entry point of the console script and of `python -m dslc`."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
-    with rare_collections():
+    code = 130
+    with suppress(KeyboardInterrupt), rare_collections():
         code = run()
     # all is said: an interrupt changes nothing any more, and what is there need not be looked through once more
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
+    # where Ctrl-C came while text was run (a dataclass is made that way), Python would end itself by the signal; this forgets it
+    exec("")
     sys.exit(code)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import inf
@@ -19,14 +21,31 @@ if TYPE_CHECKING:
     from dslc.report import Report
 
 
-@click.command("optimize")
+#: suffixes of files that are pages
+PAGES = frozenset((".html", ".htm"))
+
+
+class _Command(click.Command):
+    """A command whose options with an optional value never take a model's file for that value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        optional = [one for one in self.params if isinstance(one, click.Option) and one.flag_value == ""]
+        bare = {name: one.flag_value for one in optional for name in one.opts}
+        told = []
+        for arg, after in zip(args, [*args[1:], ""], strict=True):
+            told.append(f"{arg}={bare[arg]}" if arg in bare and (Path(after).is_file() or after.endswith(".onnx")) else arg)
+        return super().parse_args(ctx, told)
+
+
+@click.command("optimize", cls=_Command)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write over the input.")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @options_of(Settings, strategy_options())
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
-@click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.json", help="The report as JSON.")
+@click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.html|R.json",
+              help="The report as a page or as JSON, by the suffix.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True,
               help="How the report is printed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
@@ -57,7 +76,7 @@ def command(
         raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None
     clock = Clock(settings.budget or inf)
     clock.enter("starting")
-    from dslc.cli.progress import interrupts, progress
+    from dslc.cli.progress import finishing, interrupts, progress
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
@@ -68,7 +87,8 @@ def command(
             writable(other)
             written.append(other)
     with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
-        settings = replace(settings, progress=shown, interrupts=pressed)
+        command = shlex.join(["dslc", *sys.argv[1:]])
+        settings = replace(settings, progress=shown, interrupts=pressed, detailed=report_file is not None, command=command)
         try:
             result = optimize(model, settings, clock)
         except BaseException as problem:
@@ -77,13 +97,15 @@ def command(
             click.echo("interrupted: nothing was kept, nothing was written", err=True)
             return 130
     report = result.report
-    if target is not None and not (in_place and report.kept_original):
-        from dslc.onnx.save import save
+    with finishing():
+        if target is not None and not (in_place and report.kept_original):
+            from dslc.onnx.save import save
 
-        save(result.model, target, folder=model.parent, external_data=external_data or None)
-    if report_file is not None:
-        write_text(report_file, report.to_json())
+            save(result.model, target, folder=model.parent, external_data=external_data or None)
+        if report_file is not None:
+            write_text(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
     if output_format == "json":
+        report = replace(report, details=None)
         click.echo(report.to_json(), nl=False)
     elif not quiet:
         show(report, target, verbose)
@@ -157,11 +179,15 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from dslc.cost.statistics import Interval
+
     console = Console(highlight=False, soft_wrap=True)
     if report.steps:
-        table = Table("rule", "count", "gain (predicted)", "status", "proved here by")
+        # rules that are only applied have no prices
+        priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
+        table = Table("rule", "count", *["gain (predicted)"] * priced, "status", "proved here by")
         for step in report.steps:
-            table.add_row(step.rule, str(step.count), f"{step.gain_ms:z.4f} ms", step.status, step.proof)
+            table.add_row(step.rule, str(step.count), *[f"{step.gain_ms:z.4f} ms"] * priced, step.status, step.proof)
         console.print(table)
     if report.before is not None and report.after is not None and not report.kept_original:
         changes = (
@@ -178,7 +204,7 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         for size in report.sizes:
             names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
             times = f"{size.before_ms:.4g} ms -> {size.after_ms:.4g} ms"
-            console.print(f"at {names}: {times}, {size.ratio:.3f} [{size.low:.3f}, {size.high:.3f}]")
+            console.print(f"at {names}: {times}, {Interval(size.ratio, size.low, size.high)}")
     if report.max_rel_error is not None and not report.kept_original:
         console.print(f"largest relative error of an output: {report.max_rel_error:.2g}")
     if verbose:

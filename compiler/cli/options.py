@@ -86,6 +86,8 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     if about.type is bool:
         return click.option(written, name, is_flag=True, flag_value=default is not True, default=None, help=about.help)
     rest: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
+    if about.bare is not None:
+        rest |= {"is_flag": False, "flag_value": about.bare}
     if about.shown is not None:
         rest |= {"default": about.shown, "show_default": True}
     return click.option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 #: seconds between two lines where there is no terminal, and between two looks of the bar at the clock
 LINES, LOOKS = 10.0, 0.2
+#: seconds until a Ctrl-C that was lost is tried again
+LOST = 0.02
 #: a bar that is full would stop its clock
 _FULL = 0.999
 
@@ -44,26 +48,83 @@ class Shown:
         return f"{self._clock.seconds:6.1f} s  {self.what}" + (f" ({self.best})" if self.best else "")
 
 
+@dataclass(slots=True)
+class Pressed:
+    """How often a command was asked to end, and by which signal last (0: by none)."""
+
+    count: int = 0
+    number: int = 0
+
+    def __call__(self) -> int:
+        return self.count
+
+
 @contextmanager
-def interrupts() -> Iterator[Callable[[], int]]:
-    """Counts how often Ctrl-C is pressed; it raises KeyboardInterrupt as ever."""
+def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
+    """Counts how often Ctrl-C is pressed; it raises KeyboardInterrupt as ever, and again where a callback of the interpreter (that of a
+    weak reference) has lost it. `more`: signals that do the same."""
+    found, again = Pressed(), False
+
+    def pressed(number: int, frame: FrameType | None) -> None:
+        nonlocal again
+        found.count, found.number, again = found.count + (not again), number, False
+        signal.default_int_handler(number, frame)
+
+    def once_more() -> None:
+        nonlocal again
+        again = True
+        _thread.interrupt_main(signal.Signals(found.number))
+
+    def lost(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is not KeyboardInterrupt:
+            unraisable(what)
+        else:
+            threading.Timer(LOST, once_more).start()
+
+    try:
+        before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook
+    except ValueError:
+        # not the main thread, which alone is told of signals
+        yield found
+        return
+    sys.unraisablehook = lost
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = unraisable
+
+
+@contextmanager
+def finishing(*more: signal.Signals) -> Iterator[None]:
+    """What a Ctrl-C (or one of `more` signals) does not keep from being done, and a second one ends: the result is there, and is
+    written."""
     count = 0
 
     def pressed(number: int, frame: FrameType | None) -> None:
         nonlocal count
         count += 1
-        signal.default_int_handler(number, frame)
+        if count > 1:
+            signal.default_int_handler(number, frame)
+
+    def lost(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is not KeyboardInterrupt:
+            unraisable(what)
 
     try:
-        before = signal.signal(signal.SIGINT, pressed)
+        before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook
     except ValueError:
-        # not the main thread, which alone is told of signals
-        yield lambda: 0
+        # not the main thread
+        yield
         return
+    sys.unraisablehook = lost
     try:
-        yield lambda: count
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = unraisable
 
 
 @contextmanager

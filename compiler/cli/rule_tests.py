@@ -23,10 +23,10 @@ import functools
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,64 +51,104 @@ _CLOSE = 1e-5
 Generator = Callable[..., Array]
 
 
+#: what `dslc test` and the plugin for pytest run of a file
+Kind = Literal["example", "property", "substitution", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that a file says of itself, and where it is written. Of an operator's examples `number` counts them, from 1."""
+
+    name: str
+    kind: Kind
+    number: int
+    span: Span
+    check: Callable[[], Outcome]
+
+    def run(self) -> Outcome:
+        """What became of it; what cannot be computed fails, and the others still run."""
+        start = time.perf_counter()
+        try:
+            found = self.check()
+        except DslcError as problem:
+            found = _outcome(self.name, "failed", list(problem.diagnostics))
+        except (ArithmeticError, RecursionError, MemoryError) as problem:
+            found = _outcome(self.name, "failed", [Diagnostic("E0504", f"`{self.name}` cannot be computed: {problem}")])
+        return replace(found, seconds=time.perf_counter() - start)
+
+
 def run_tests(
     rules: Rules, only: Collection[str] | None = None, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
 ) -> list[Outcome]:
     """Runs every example, test, law and substitution of some modules (all, where none are given), in the order of the files.
+
+    The examples of one operator are one outcome.
 
     Args:
         only: names or patterns (`std.conv*`, `conv`) of what to run.
         trials: random instances of each law and substitution; 0 leaves them out.
     """
     out: list[Outcome] = []
-    for name, action in _actions(rules, modules, seed, trials):
-        if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in (name, name.rpartition(".")[2])):
-            start = time.perf_counter()
-            out.append(replace(_outcome_of(name, action), seconds=time.perf_counter() - start))
+    for case in cases(rules, modules, seed, trials):
+        parts = (case.name, case.name.rpartition(".")[2])
+        if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in parts):
+            found = case.run()
+            if case.number > 1:
+                found = _joined(out.pop(), found)
+            out.append(found)
     return out
 
 
-def _outcome_of(name: str, action: Callable[[], Outcome]) -> Outcome:
-    """What became of one test; one that cannot be computed fails, and the others still run."""
-    try:
-        return action()
-    except DslcError as problem:
-        return _outcome(name, "failed", list(problem.diagnostics))
-    except (ArithmeticError, RecursionError, MemoryError) as problem:
-        return _outcome(name, "failed", [Diagnostic("E0504", f"`{name}` cannot be computed: {problem}")])
+def _joined(first: Outcome, second: Outcome) -> Outcome:
+    """The examples of one operator; the status is that of the first that failed."""
+    return replace(
+        first, passed=first.passed and second.passed, status=second.status if first.passed else first.status,
+        diagnostics=(*first.diagnostics, *second.diagnostics), seconds=first.seconds + second.seconds,
+    )  # fmt: skip
 
 
-def _actions(
-    rules: Rules, modules: Collection[Module] | None, seed: int, trials: int
-) -> Iterator[tuple[str, Callable[[], Outcome]]]:
-    chosen = rules.modules if modules is None else modules
-    for module in rules.modules:
-        if module not in chosen:
-            continue
-        for item in module.file.items:
-            name = f"{module.library}.{getattr(item, 'name', '')}"
-            if isinstance(item, t.Operator):
-                examples = [s for s in item.statements if isinstance(s, t.Example)]
-                if examples:
-                    yield name, functools.partial(_examples, rules, module, name, examples)
-            elif isinstance(item, t.Property) and trials:
-                yield name, functools.partial(check_law, rules, rules.laws[name], seed, trials)
-            elif isinstance(item, t.Substitution) and trials:
-                yield name, functools.partial(check_substitution, rules, rules.substitutions[name], seed, trials)
+def parts_of(file: t.File, trials: int = 3) -> Iterator[tuple[t.Item | t.Example, Kind, str, int]]:
+    """What a file says of itself, before anything of it is understood: the piece of text, its kind, its short name and number."""
+    for item in file.items:
+        if isinstance(item, t.Operator):
+            examples = [s for s in item.statements if isinstance(s, t.Example)]
+            yield from ((example, "example", item.name, number) for number, example in enumerate(examples, 1))
+        elif isinstance(item, t.Property) and trials:
+            yield item, "property", item.name, 1
+        elif isinstance(item, t.Substitution) and trials:
+            yield item, "substitution", item.name, 1
+    yield from ((item, "test", item.name, 1) for item in file.items if isinstance(item, t.Test))
+
+
+def cases(
+    rules: Rules, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
+) -> Iterator[Case]:
+    """What some modules say of themselves (all, where none are given): as `parts_of`, ready to run; tests come after all others."""
+    chosen = [module for module in rules.modules if modules is None or module in modules]
+    for module in chosen:
+        for item, kind, short, number in parts_of(module.file, trials):
+            name = f"{module.library}.{short}"
+            check: Callable[[], Outcome]
+            if isinstance(item, t.Example):
+                check = functools.partial(_example, rules, module, name, item)
+            elif kind == "property":
+                check = functools.partial(check_law, rules, rules.laws[name], seed, trials)
+            elif kind == "substitution":
+                check = functools.partial(check_substitution, rules, rules.substitutions[name], seed, trials)
+            else:
+                continue
+            yield Case(name, kind, number, item.span, check)
     for test in rules.tests:
         if test.module in chosen:
-            yield test.name, functools.partial(_test, rules, test)
+            yield Case(test.name, "test", 1, test.syntax.span, functools.partial(_test, rules, test))
 
 
 def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> Outcome:
     return Outcome(name, not findings, kind, tuple(findings))
 
 
-def _examples(rules: Rules, module: Module, name: str, examples: list[t.Example]) -> Outcome:
-    findings: list[Diagnostic] = []
-    for example in examples:
-        findings.extend(_Expectation(rules, module, name, {}).check(example.value, "E0503", "example"))
-    return _outcome(name, "example", findings)
+def _example(rules: Rules, module: Module, name: str, example: t.Example) -> Outcome:
+    return _outcome(name, "example", _Expectation(rules, module, name, {}).check(example.value, "E0503", "example"))
 
 
 def _test(rules: Rules, test: TestDef) -> Outcome:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +14,8 @@ from dslc.cli.options import attribute_value, shape_value
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from dslc.ir.dtype import DType
 
 
 @click.command()
@@ -31,19 +35,68 @@ def command(
 ) -> None:
     """Print what follows from an operator's equation: shapes, linearity, iterators, boxes, costs, ONNX clauses.
 
+    OPERATOR is a name of the language (`conv`, `std.conv`, `acme.filters.emphasis` of an installed library) or ONNX's (`MaxPool`).
     Without --shape, small shapes that the types accept are searched.
     """
-    from dslc.errors import Diagnostic, DslcError
-    from dslc.inspection.describe import describe
-    from dslc.inspection.samples import sample
-    from dslc.semantics.env import Mismatch
-    from dslc.semantics.library import load_many, standard
-
     given_shapes = {name: _shape(text) for name, text in (_pair(item, "--shape") for item in shapes)}
     values = {name: attribute_value(text) for name, text in (_pair(item, "an attribute") for item in attributes)}
     types = {name: _dtype(text) for name, text in (_pair(item, "--dtype") for item in dtypes)}
-    rules = load_many(libraries) if libraries else standard()
-    definition = rules.operator(operator)
+    shown = operator_facts(operator, given_shapes, values, types, libraries)
+    if output_format == "json":
+        click.echo(json.dumps(shown.facts, indent=2))
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 120
+    _print(Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty()), shown.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What follows from an operator's equation: `facts` are those of `dslc show --output-format json`, `str` its text."""
+
+    facts: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The operator's qualified name."""
+        return str(self.facts["name"])
+
+    def __repr__(self) -> str:
+        return f"<Shown {self.facts['signature'].removeprefix('operator ')}>"
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        written = StringIO()
+        _print(Console(file=written, width=120, highlight=False, soft_wrap=True), self.facts)
+        return written.getvalue().strip("\n")
+
+
+def operator_facts(
+    operator: str, given_shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], types: Mapping[str, DType],
+    libraries: Sequence[str],
+) -> Shown:  # fmt: skip
+    """What follows from an operator's equation, at given shapes, attributes and element types as far as these are given.
+
+    Raises:
+        DslcError: E0201 where there is no such operator, E0306 where these do not fit it.
+        click.UsageError: it has no such parameter.
+    """
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.inspection.describe import describe
+    from dslc.inspection.finding import onnx_operators, operator_named
+    from dslc.inspection.samples import sample
+    from dslc.semantics.env import Mismatch
+    from dslc.semantics.installed import library_of
+    from dslc.semantics.library import load_many, standard
+
+    own = library_of(operator)
+    named = libraries or ((own,) if own else ())
+    rules = load_many(named) if named else standard()
+    definition = operator_named(rules, operator)
     unknown = set(given_shapes) - {param.name for param in definition.syntax.params}
     if unknown:
         raise click.UsageError(f"`{definition.short}` has no parameter `{sorted(unknown)[0]}`.")
@@ -54,13 +107,10 @@ def command(
             [Diagnostic("E0306", f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span, hint=problem.hint)]
         ) from None
     facts = describe(rules, definition, outputs)
-    if output_format == "json":
-        click.echo(json.dumps(facts, indent=2))
-        return
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else 120
-    _print(Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty()), facts)
+    others = [one.name for one in onnx_operators(rules, operator) if one is not definition]
+    if others:
+        facts["also"] = others
+    return Shown(facts)
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:
@@ -108,6 +158,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         _line(console, "", text)
     if "arguments" in facts:
         _instance(console, facts)
+    _line(console, "also", ", ".join(facts.get("also", ())))
     for clause in facts["onnx"]:
         until = "" if clause["until"] is None else f" to {clause['until'] - 1}"
         _line(console, "onnx", f"{clause['op']}, opset {clause['since']}{until or ' and newer'}: {clause['text']}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -65,39 +67,107 @@ def command(
     Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: what has one is
     not proved.
     """
-    from dslc.diagnostics.render import render, wants_color
-    from dslc.prove.laws import load_with_laws
-    from dslc.prove.run.verify import PROVERS, verify
+    from dslc.cli.progress import finishing, interrupts
 
     limit = seconds_of(timeout, "--timeout")
     if limit <= 0:
         raise click.BadParameter("a prover needs some time", param_hint="--timeout")
-    wanted = names or ("std",)
-    rules = load_with_laws(wanted)
-    every = _chosen(rules, wanted, patterns)
-    chosen = [name for name in every if name not in rules.derivations]
-    mistakes = _mistakes(rules, wanted)
+    asked = Asked(names or ("std",), patterns, provers, jobs, limit, no_lock, trust_lock, seed, guards)
+    outcome, began = Outcome(), time.perf_counter()
+    with interrupts(signal.SIGTERM) as pressed:
+        try:
+            with _progress(quiet or output_format in {"json", "markdown"}) as told:
+                verified(asked, outcome, told)
+        except BaseException as problem:
+            # libraries in C may turn the exception into an error of their own
+            if not pressed() and not isinstance(problem, KeyboardInterrupt):
+                raise
+            outcome.interrupted = True
+        with finishing(signal.SIGTERM):
+            _tell(outcome, output_format, quiet, time.perf_counter() - began)
+            short = below(outcome.verdicts, require)
+            if short:
+                click.echo(f"less than {require}: {', '.join(short)}", err=True)
+    if outcome.interrupted:
+        return 128 + (pressed.number or signal.SIGINT)
+    return 1 if outcome.findings or short else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run is about; `limit` in seconds, for one prover and one rule."""
+
+    names: Sequence[str]
+    patterns: Sequence[str] = ()
+    provers: Sequence[str] = ()
+    jobs: int | None = None
+    limit: float = 30.0
+    no_lock: bool = False
+    trust_lock: bool = False
+    seed: int = 0
+    guards: bool = True
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is known so far, also where a signal ends the run. `chosen`: what it is about, in order."""
+
+    rules: Rules | None = None
+    chosen: Sequence[str] = ()
+    known: dict[str, RuleVerdict] = field(default_factory=dict)
+    findings: list[Diagnostic] = field(default_factory=list)
+    #: rules whose findings are among these
+    looked: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def verdicts(self) -> list[RuleVerdict]:
+        return [self.known[name] for name in self.chosen if name in self.known]
+
+
+def verified(asked: Asked, out: Outcome, told: Progress | None) -> None:
+    """Fills the outcome as verdicts come."""
+    from dslc.prove.laws import load_with_laws
+    from dslc.prove.run.verify import PROVERS, verify
+
+    out.rules = rules = load_with_laws(asked.names)
+    every = _chosen(rules, asked.names, asked.patterns)
+    out.chosen = chosen = [name for name in every if name not in rules.derivations]
+    out.findings += (mistakes := _mistakes(rules, asked.names))
     unasked = mistaken(rules, chosen, mistakes)
-    asked = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not provers or p in provers))
-    notes: list[str] = []
-    began = time.perf_counter()
-    with _progress(quiet or output_format in {"json", "markdown"}) as told:
-        verdicts = verify(
-            rules, [name for name in chosen if name not in unasked], default_jobs() if jobs is None else jobs,
-            None if no_lock else "beside", told,
-            provers=asked, limit=limit, seed=seed, notes=notes, trust=trust_lock,
-        )  # fmt: skip
-    proved = {verdict.rule: verdict for verdict in verdicts}
-    verdicts = tuple(unasked.get(name) or proved[name] for name in chosen)
-    derived = _derivations(rules, [name for name in every if name in rules.derivations], mistakes, seed)
-    verdicts += derived
-    findings = [*mistakes, *(d for v in proved.values() for d in _findings(rules, v, seed, guards)), *_refuted(rules, derived)]
-    seconds = time.perf_counter() - began
+    provers = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not asked.provers or p in asked.provers))
+    proved = verify(
+        rules, [name for name in chosen if name not in unasked], default_jobs() if asked.jobs is None else asked.jobs,
+        None if asked.no_lock else "beside", told,
+        provers=provers, limit=asked.limit, seed=asked.seed, notes=out.notes, trust=asked.trust_lock, into=out.known,
+    )  # fmt: skip
+    out.known |= unasked
+    derived = _derivations(rules, [name for name in every if name in rules.derivations], mistakes, asked.seed)
+    out.known |= {one.rule: one for one in derived}
+    out.chosen = [*chosen, *(one.rule for one in derived)]
+    for verdict in proved:
+        out.findings += _findings(rules, verdict, asked.seed, asked.guards)
+        out.looked.add(verdict.rule)
+    out.findings += _refuted(rules, derived)
+
+
+def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None:
+    from dslc.diagnostics.render import render, wants_color
+
+    verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
+    for verdict in verdicts if out.interrupted else ():
+        # the guards of these, and what other mistakes they have, would take time
+        if rules is not None and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
+            findings += _findings(rules, verdict, 0, guarded=False)
     if output_format == "json":
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
+        if out.interrupted:
+            outcome |= {"interrupted": True, "left": [name for name in out.chosen if name not in out.known]}
         click.echo(json.dumps(outcome, indent=2))
-    elif output_format == "markdown":
-        click.echo(markdown(rules, verdicts, seconds))
+        return
+    if output_format == "markdown":
+        click.echo(markdown(out.rules, verdicts, seconds) if out.rules is not None else "")
     else:
         if findings:
             click.echo(render(findings, output_format, color=wants_color(sys.stderr)), nl=False, err=output_format == "full")
@@ -109,14 +179,12 @@ def command(
             _table(verdicts)
             for line in (*needs(verdicts), *presumed(verdicts)):
                 click.echo(line)
-        for note in dict.fromkeys(notes):
+        for note in dict.fromkeys(out.notes):
             click.echo(f"note: {note}", err=True)
-        if verdicts or not mistakes:
+        if verdicts or not (findings or out.interrupted):
             click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
-    short = below(verdicts, require)
-    if short:
-        click.echo(f"less than {require}: {', '.join(short)}", err=True)
-    return 1 if findings or short else 0
+    if out.interrupted:
+        click.echo(f"interrupted: {len(out.known)} of {len(out.chosen)} were done", err=True)
 
 
 def _derivations(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic], seed: int) -> tuple[RuleVerdict, ...]:

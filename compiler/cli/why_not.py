@@ -4,14 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from dslc.match import CompiledRule
+    from dslc.match.why_not import Explanation
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why one direction of a rule does not apply to a model; where it does, what keeps `dslc optimize` from using it.
+
+    `after`: the rules that come before it so that it applies, None where none were found; `obstacles`: sentences about a rule that
+    applies, at once or after these; `steps`: how many rules were tried.
+    """
+
+    explanation: Explanation
+    after: tuple[str, ...] | None
+    obstacles: tuple[str, ...]
+    steps: int
+
+    @property
+    def applies(self) -> int:
+        """At how many places the rule applies."""
+        return self.explanation.applies
+
+    def __repr__(self) -> str:
+        found = self.explanation
+        return f"<WhyNot {found.rule}: {f'applies at {found.applies}' if found.applies else found.reason}>"
+
+    def __str__(self) -> str:
+        if self.applies:
+            return " ".join([str(self.explanation), *self.obstacles])
+        if self.after is not None:
+            return "\n".join([str(self.explanation), " ".join([f"  Applies after {', then '.join(self.after)}.", *self.obstacles])])
+        return "\n".join([str(self.explanation), *([f"  Nor after {self.steps} other rules."] if self.steps else [])])
 
 
 def find_rule(rules: Rules, name: str) -> SubstitutionDef:
@@ -36,19 +72,61 @@ def find_rule(rules: Rules, name: str) -> SubstitutionDef:
     raise DslcError([Diagnostic("E0909", f"no rule is named `{name}`", hint=hint)], exit_code=2)
 
 
+def why_nots(
+    rule: str, model: Path | ModelProto, libraries: Sequence[str], bind: Mapping[str, int], steps: int = 2, trust_lock: bool = False
+) -> Iterator[WhyNot]:
+    """Every direction of a rule that is looked for, one after the other; `RULE^-1` is only the reverse.
+
+    Raises:
+        DslcError: E0909 for what is no rule or has no reverse, and for what is wrong with the model.
+    """
+    from dslc.cli.in_the_way import obstacles
+    from dslc.cli.rule_tests import newest_opset
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.match import compile_directions, why_not
+    from dslc.match.coming_before import before
+    from dslc.onnx.importer import import_model
+    from dslc.prove.known.resting import trust_locks
+    from dslc.semantics.installed import library_of
+    from dslc.semantics.library import load_many
+
+    own = library_of(rule)
+    rules = load_many(["std", *libraries, *([own] if own else [])])
+    trust_locks(rules, trust_lock)
+    name = rule.removesuffix("^-1")
+    directions = compile_directions(rules, find_rule(rules, name))
+    if name != rule:
+        directions = tuple(direction for direction in directions if direction.reverse)
+        if not directions:
+            raise DslcError([Diagnostic("E0909", f"`{name}` has no reverse that could be matched")], exit_code=2)
+    imported = import_model(model, rules, bind)
+    graph, opset = imported.graph, imported.context.opset
+    others = _usable(rules) if steps else []
+    for direction in directions:
+        found = why_not(direction, graph, imported.context.names)
+        if found.applies:
+            yield WhyNot(found, None, tuple(obstacles(rules, direction, graph, opset, newest_opset())), steps)
+            continue
+        earlier = before(direction, graph, others, steps)
+        after = None if earlier is None else tuple(earlier.rules)
+        kept_back = () if earlier is None else tuple(obstacles(rules, direction, earlier.graph, opset, newest_opset()))
+        yield WhyNot(found, after, kept_back, steps)
+
+
 @click.command()
 @click.argument("rule")
-@click.argument("model", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="RULE is a call: why it is no program of this operator.")
 @click.option("--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row.")
 @click.option("--budget", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="With --target: seconds of searching.")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
+@click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @click.option("--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension.")
 def command(
-    rule: str, model: str | None, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...], targets: tuple[str, ...],
-    node: str | None, max_depth: int, budget: float,
+    rule: str, model: Path | None, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...], targets: tuple[str, ...],
+    node: str | None, max_depth: int, budget: float, trust_lock: bool,
 ) -> None:  # fmt: skip
     """Say why RULE does not apply to MODEL: the best partial match, and the first thing that failed.
 
@@ -69,40 +147,10 @@ def command(
         return
     if model is None:
         raise click.UsageError("a RULE and a MODEL, or a call with --target OPERATOR.")
-    from dslc.cli.in_the_way import obstacles
     from dslc.cli.options import binding
-    from dslc.cli.rule_tests import newest_opset
-    from dslc.match import compile_directions, why_not
-    from dslc.match.coming_before import before
-    from dslc.onnx.importer import import_model
-    from dslc.semantics.library import load_many
 
-    bind = binding(binds)
-    rules = load_many(["std", *libraries])
-    name = rule.removesuffix("^-1")
-    directions = compile_directions(rules, find_rule(rules, name))
-    if name != rule:
-        directions = tuple(direction for direction in directions if direction.reverse)
-        if not directions:
-            raise click.UsageError(f"{name} has no reverse that could be matched.")
-    imported = import_model(model, rules, bind)
-    graph, opset = imported.graph, imported.context.opset
-    others = _usable(rules) if steps else []
-    for direction in directions:
-        found = why_not(direction, graph, imported.context.names)
+    for found in why_nots(rule, model, libraries, binding(binds), steps, trust_lock):
         click.echo(str(found))
-        earlier = None if found.applies else before(direction, graph, others, steps)
-        if earlier is not None:
-            click.echo(f"  it applies after {', then '.join(earlier.rules)}")
-            graph_then = earlier.graph
-        elif found.applies:
-            graph_then = graph
-        else:
-            if steps:
-                click.echo(f"  nor after {steps} of the other rules that could bring what it needs")
-            continue
-        for line in obstacles(rules, direction, graph_then, opset, newest_opset()):
-            click.echo(f"  in its way: {line}")
 
 
 def _usable(rules: Rules) -> list[CompiledRule]:

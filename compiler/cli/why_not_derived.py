@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dslc.derive.search import Search
-    from dslc.derive.solving import Missed
+    from dslc.derivation.search import Search
+    from dslc.derivation.solving import Missed
     from dslc.ir.graph import Scope
     from dslc.semantics.library import Rules
 
@@ -19,9 +19,9 @@ def tell(
     """Prints one answer for each target. Raises DslcError: for an unknown name, and a call that cannot be read."""
     from dslc.cli.derive import called_as, targeted
     from dslc.cli.options import binding
-    from dslc.derive.search import Limits, Search
-    from dslc.derive.solving import Miss, Missed
-    from dslc.derive.tables import patterns_of
+    from dslc.derivation.search import Limits, Search
+    from dslc.derivation.solving import Miss, Missed
+    from dslc.derivation.tables import patterns_of
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
 
@@ -55,8 +55,8 @@ def tell(
 
 def _nearest(rules: Rules, search: Search, name: str) -> tuple[Missed, Scope | None]:
     """Why an expression that was looked at is no call of an operator, and its scope: of all the one that came furthest."""
-    from dslc.derive.solving import Miss, Missed, nearer
-    from dslc.derive.targets import missed
+    from dslc.derivation.solving import Miss, Missed, nearer
+    from dslc.derivation.targets import missed
     from dslc.ir.graph import ScopeNode, topological
     from dslc.ir.scalar import Reduce, walk
 

@@ -1,14 +1,16 @@
 """The cost cache: what was measured once is not measured again.
 
 One SQLite file in the user's cache folder. Two processes may share it and a kill at any moment leaves it whole (WAL). A
-file that is corrupt or was written by another version is set aside with one warning, and a new one is begun; where no
-file can be written at all, a cache in memory takes its place.
+file that is corrupt or was written by another version is set aside with one warning, and a new one is begun; where none can
+be written, one in a folder for temporary files takes its place, else one in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import time
 import warnings
@@ -17,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dslc.folders import cache_folder
+from dslc.folders import cache_folder, stand_in, unwritable
 
 SCHEMA = 1
 NAME = "costs.sqlite3"
@@ -35,8 +37,8 @@ class CostCache:
     """
 
     def __init__(self, folder: str | Path | None = None, warn: Callable[[str], None] | None = None) -> None:
-        self.path = cache_folder(folder) / NAME
         self._warn = warn or (lambda text: warnings.warn(text, stacklevel=2))
+        self.path = self._place(cache_folder(folder)) / NAME
         self._db = self._open()
 
     def __enter__(self) -> CostCache:
@@ -72,6 +74,20 @@ class CostCache:
         """How many costs and how many verdicts there are."""
         row = self._get("SELECT (SELECT count(*) FROM costs), (SELECT count(*) FROM verdicts)", ())
         return (int(row[0]), int(row[1])) if row else (0, 0)
+
+    def _place(self, folder: Path) -> Path:
+        """The folder, or what stands in for it where it cannot be written, with the costs that it had."""
+        why = unwritable(folder)
+        other = stand_in(folder) if why else folder
+        if other == folder or unwritable(other):
+            return folder
+        self._warn(f"the cache folder {folder} cannot be written ({why}): {other} stands in for it")
+        with contextlib.suppress(OSError):
+            if not (other / NAME).exists():
+                partial = other / f".{NAME}.{os.getpid()}"
+                shutil.copyfile(folder / NAME, partial)
+                partial.replace(other / NAME)
+        return other
 
     # A file that breaks while it is in use is treated as one that was broken from the start.
     def _get(self, query: str, parameters: tuple[str, ...]) -> tuple[Any, ...] | None:

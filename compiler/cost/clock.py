@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
+
+#: a command that never rests and got less of one processor than that was kept waiting by others
+STARVED = 0.6
 
 
 class TimeUp(Exception):
@@ -29,11 +33,24 @@ class Clock:
         self._since = self.began
         self._phases: dict[str, float] = {}
         self._cut: dict[str, None] = {}
+        self._moments: dict[str, float] = {}
+        self._spans: list[tuple[str, float, float]] = []
+        self._processor = _spent()
 
     @property
     def seconds(self) -> float:
         """Seconds since the command began."""
         return self.now() - self.began
+
+    @property
+    def processor(self) -> float:
+        """Seconds of processor time that this process got since then, with its children that have ended."""
+        return _spent() - self._processor
+
+    @property
+    def starved(self) -> bool:
+        """Whether the process got much less of a processor than one: others had it, or a limit was set."""
+        return self.processor < STARVED * self.seconds
 
     def left(self, keep: float = 0.0) -> float:
         """Seconds until the budget's end, less the share `keep` of the budget; never below 0."""
@@ -55,6 +72,7 @@ class Clock:
         moment = self.now()
         if self._name:
             self._phases[self._name] = self._phases.get(self._name, 0.0) + moment - self._since
+            self._spans.append((self._name, self._since, moment))
         self._name, self._since = name, moment
 
     @contextmanager
@@ -71,13 +89,65 @@ class Clock:
         """Says that a phase ended before it was done."""
         self._cut[name] = None
 
+    def resume(self, names: Collection[str]) -> None:
+        """Says that phases go on which had ended before they were done."""
+        for name in names:
+            self._cut.pop(name, None)
+
+    def reached(self, what: str) -> None:
+        """Keeps when something was there for the first time."""
+        self._moments.setdefault(what, self.seconds)
+
+    @property
+    def moments(self) -> Mapping[str, float]:
+        """Seconds from the beginning until something was there for the first time."""
+        return dict(self._moments)
+
     @property
     def phases(self) -> Mapping[str, float]:
         """Seconds of every phase, in the order in which they began."""
         self.enter(self._name)
         return dict(self._phases)
 
+    def timeline(self, most: int = 400) -> tuple[tuple[str, float, float], ...]:
+        """Phases with the seconds from the beginning at which each began and ended, in order; where phases alternate so fast that there
+        would be more than `most`, each of as many equal slices is of the phase that took most of it."""
+        self.enter(self._name)
+        spans = [(name, begin - self.began, end - self.began) for name, begin, end in self._spans if end > begin]
+        if len(joined := _joined(spans)) > most:
+            spans = _sliced(joined, most)
+        return tuple(_joined(spans))
+
     @property
     def cuts(self) -> tuple[str, ...]:
         """The phases that ended before they were done."""
         return tuple(self._cut)
+
+
+def _spent() -> float:
+    """Seconds of processor time of this process and of its children that have ended; 0 where the system counts none."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _joined(spans: Iterable[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """The same, spans of one phase that follow each other as one."""
+    out: list[tuple[str, float, float]] = []
+    for name, begin, end in spans:
+        if out and out[-1][0] == name and out[-1][2] == begin:
+            out[-1] = (name, out[-1][1], end)
+        else:
+            out.append((name, begin, end))
+    return out
+
+
+def _sliced(spans: list[tuple[str, float, float]], count: int) -> list[tuple[str, float, float]]:
+    """So many slices of equal length, each of the phase that took most of it."""
+    first, width = spans[0][1], (spans[-1][2] - spans[0][1]) / count
+    parts: list[dict[str, float]] = [{} for _ in range(count)]
+    for name, begin, end in spans:
+        for k in range(int((begin - first) / width), min(count, int((end - first) / width) + 1)):
+            inside = min(end, first + (k + 1) * width) - max(begin, first + k * width)
+            parts[k][name] = parts[k].get(name, 0.0) + max(0.0, inside)
+    edges = [first + k * width for k in range(count + 1)]
+    return [(max(part, key=lambda one: part[one]), edges[k], edges[k + 1]) for k, part in enumerate(parts) if part]

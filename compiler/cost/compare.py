@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dslc.cost.process import ModelFile, Worker
+from dslc.cost.process import ModelFile, Spares, Worker
 from dslc.cost.timing import check_memory
 
 TOLERANCES: Mapping[Any, float] = {
@@ -50,9 +50,10 @@ class Reference:
         return Reference(self.names, self.outputs[k : k + 1])
 
 def outputs_of(
-    file: ModelFile, feeds: Sequence[Feeds], threads: int, left: Callable[[], float] = lambda: inf, plain: bool = False
+    file: ModelFile, feeds: Sequence[Feeds], threads: int, left: Callable[[], float] = lambda: inf, plain: bool = False,
+    worker: Worker | None = None, spares: Spares | None = None,
 ) -> Reference:
-    """Runs a model on each of the inputs; `left` says how many seconds that may take.
+    """Runs a model on each of the inputs, in a process of its own or in that of a worker; `left` says how many seconds that may take.
 
     `plain` turns the runtime's own optimizations of graphs off.
 
@@ -61,8 +62,10 @@ def outputs_of(
         MemoryShort: memory is too small.
     """
     check_memory([file])
-    with Worker(threads, left) as worker:
+    if worker is not None:
         return ran(worker, worker.load(file, plain), feeds)
+    with Worker(threads, left, spares=spares) as own:
+        return ran(own, own.load(file, plain), feeds)
 
 
 def ran(worker: Worker, names: Sequence[str], feeds: Sequence[Feeds]) -> Reference:

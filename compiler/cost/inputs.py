@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 from dslc.errors import Diagnostic, DslcError, error
+
+#: inputs of a user: an `.npz` file or a folder of them, or arrays by the names of inputs, one set or several
+Given: TypeAlias = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 #: outputs are compared on so many draws
 DRAWS = 3
@@ -26,15 +30,20 @@ class Inputs:
     special: tuple[Mapping[str, Any], ...] = ()
 
 
-def given_inputs(path: str | Path, model: Any) -> Inputs:
-    """The arrays of an `.npz` file, or of every `.npz` file of a folder.
+def given_inputs(given: Given, model: Any) -> Inputs:
+    """The arrays of an `.npz` file, or of every `.npz` file of a folder; or arrays by the names of inputs.
 
     Raises:
         DslcError: E0902 for what cannot be read, E0810 for inputs that are missing, unknown or of another type.
     """
+    if not isinstance(given, str | Path):
+        sets = [given] if isinstance(given, Mapping) else list(given)
+        for number, one in enumerate(sets):
+            _check(one, model, "the inputs" if len(sets) == 1 else f"inputs[{number}]")
+        return Inputs(tuple(sets))
     import numpy as np
 
-    place = Path(path)
+    place = Path(given)
     files = sorted(place.glob("*.npz")) if place.is_dir() else [place]
     if not files:
         raise error("E0902", "no .npz file in this folder", path=str(place))
@@ -50,6 +59,18 @@ def given_inputs(path: str | Path, model: Any) -> Inputs:
             raise error("E0902", "not a readable .npz file", path=str(file), hint=hint) from None
         _check(feeds[-1], model, str(file))
     return Inputs(tuple(feeds))
+
+
+def identity_of(given: Given | None) -> str:
+    """What tells inputs that are given from others: the place of files, a hash of arrays."""
+    if given is None or isinstance(given, str | Path):
+        return str(None if given is None else Path(given).resolve())
+    total = hashlib.sha256()
+    for one in [given] if isinstance(given, Mapping) else given:
+        for name, array in sorted(one.items()):
+            total.update(f"{name}:{array.dtype}:{array.shape}:".encode() + array.tobytes())
+        total.update(b";")
+    return total.hexdigest()
 
 
 def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
@@ -80,9 +101,9 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
 
 
 def tried_inputs(
-    model: Any, bind: Mapping[str, int], given: str | Path | None = None, draws: int = DRAWS
+    model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = DRAWS
 ) -> Iterator[Inputs]:
-    """Inputs to try in turn until a model runs on them: those of a file, or drawn ones, at one size after the other where nothing
+    """Inputs to try in turn until a model runs on them: those that are given, or drawn ones, at one size after the other where nothing
     fixes sizes. The notes name what was assumed.
 
     Raises:
@@ -119,10 +140,11 @@ def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple
     The model may fail on them, or give infinities: then they say nothing about a rewritten one.
     """
     from dslc.onnx.inputs import input_specs
-    from dslc.onnx.numbers import KINDS, special
+    from dslc.onnx.numbers import KINDS, only_numbers, special
 
     specs, _, strange = input_specs(model, bind, other)
     if strange:
         return ()
-    drawn = (special(model, specs, kind, keep=frozenset(bind)) for kind in KINDS)
+    plain = only_numbers(model)
+    drawn = (special(model, specs, kind, keep=frozenset(bind), plain=plain) for kind in KINDS)
     return tuple(feeds for feeds in drawn if feeds is not None)

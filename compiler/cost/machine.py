@@ -9,6 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from dslc.codegen.host.processor import NATIVE, Processor, caches, processor, wanted_name
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -17,15 +19,23 @@ class Machine:
     device: str
     threads: int
     runtime: str
+    #: that kernels are written for: `native`, or a level of instructions
+    isa: str = NATIVE
 
     def __str__(self) -> str:
         plural = "" if self.threads == 1 else "s"
-        return f"{self.device}, {self.threads} thread{plural}, {self.runtime}"
+        level = "" if self.isa == NATIVE else f", kernels for {self.isa}"
+        return f"{self.device}, {self.threads} thread{plural}, {self.runtime}{level}"
+
+    @property
+    def processor(self) -> Processor:
+        """What kernels are written for."""
+        return processor(self.isa)
 
 
 def this_machine(threads: int | None = None) -> Machine:
     """This machine with that many threads of the runtime (default: one for each physical core that may be used)."""
-    return Machine(device(), threads or default_threads(), runtime())
+    return Machine(device(), threads or default_threads(), runtime(), wanted_name())
 
 
 def allowed_cpus() -> list[int]:
@@ -57,16 +67,9 @@ def device() -> str:
     return f"{name}{details}, {len(allowed_cpus())} CPUs"
 
 
-@cache
 def farthest_cache() -> int:
     """Bytes of the largest cache of a processor, as the system tells; 32 MiB where it does not."""
-    sizes = [0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text("utf-8", "replace").strip()
-        digits = text.rstrip("KM")
-        if digits.isdecimal():
-            sizes.append(int(digits) << {"K": 10, "M": 20}.get(text[-1], 0))
-    return max(sizes) or 1 << 25
+    return max(caches(), default=1 << 25)
 
 
 @cache

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
 from dslc.cost.machine import Machine
@@ -40,7 +41,7 @@ class Sample:
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
     operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those. `library` is the
     path of one that has the kernels of the model; the model is then not looked at for layouts, and `like` makes one that says what its
-    inputs may be.
+    inputs may be. Without `layout` nothing is found out about layouts.
     """
 
     text: str
@@ -49,6 +50,7 @@ class Sample:
     weights: tuple[str, ...] = ()
     library: str = ""
     like: Like | None = None
+    layout: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,15 @@ class Measurer:
         self.cache = cache
         self.count = 0
         self._left, self._during = left, during
-        self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}"
+        level = "" if target.isa == NATIVE else f"; kernels for {target.isa}"
+        self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}{level}"
         self._worker = Worker(target.threads, left)
         self._overhead: float | None = None
+
+    @property
+    def worker(self) -> Worker:
+        """The process in which it measures, for whoever has something to run between two measurements."""
+        return self._worker
 
     def close(self) -> None:
         self._worker.close()
@@ -120,7 +128,7 @@ class Measurer:
 
     def _once(self, sample: Sample, turn: str) -> Measured:
         """One measurement."""
-        which = f":{turn}" if turn else ""
+        which = (f":{turn}" if turn else "") + ("" if sample.layout else ":bare")
         by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest() + which
         found = self._known(by_text)
         if found is not None:
@@ -130,14 +138,25 @@ class Measurer:
             return Measured(inf)
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
         by_model = f"model:{contents}{which}"
-        found = self._known(by_model) or self._measure(
-            model, sample.weights, sample.copies, not turn and not sample.library, sample.library, sample.like
-        )
+        layout = sample.layout and not turn and not sample.library
+        # who knows about layouts knows the time, too
+        found = self._known(by_model) or (None if sample.layout or turn else self._known(f"model:{contents}"))
+        found = found or self._measure(model, sample.weights, sample.copies, layout, sample.library, sample.like)
         parts = {"": found.seconds, ":layout": float(found.number)}
         self.cache.put_seconds(
             self._context, {key + part: value for key in (by_text, by_model) for part, value in parts.items()}
         )
         return found
+
+    def verdict(self, words: str) -> dict[str, Any] | None:
+        """What was decided here, in this way, about what the words say."""
+        return self.cache.verdict(self._decided(words))
+
+    def put_verdict(self, words: str, verdict: Mapping[str, Any]) -> None:
+        self.cache.put_verdict(self._decided(words), verdict)
+
+    def _decided(self, words: str) -> str:
+        return "here:" + hashlib.sha256(f"{self._context}\0{words}".encode()).hexdigest()
 
     def _known(self, key: str) -> Measured | None:
         """What the cache has."""

@@ -557,11 +557,15 @@ class CostModel:
         assert isinstance(node, ScopeNode | Kernel)
         return node_at(node, args, self._bound, self._bound)
 
+    def size(self, name: str) -> int:
+        """What stands for an open size where costs are measured."""
+        return self._sizes.get(name, self._other)
+
     def _bound(self, root: Scalar) -> Scalar:
         """An expression at the sizes that are measured."""
         for part in walk(root):
             if isinstance(part, Sym) and part not in self._bind:
-                self._bind[part] = num(self._sizes.get(part.name, self._other))
+                self._bind[part] = num(self.size(part.name))
         return substitute(root, self._bind)
 
     def _static_type(self, type: TensorType) -> TensorType:

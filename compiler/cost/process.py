@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dslc.codegen.host.processor import VARIABLE, processor
+from dslc.cost.machine import allowed_cpus
 from dslc.cost.worker import receive, send
 from dslc.kernels import prepared
 
@@ -25,6 +27,8 @@ RUNNER = "dslc.cost.worker"
 LARGE = 1 << 22
 #: a request may take so many seconds longer than is left, since starting a process is part of it
 GRACE = 0.5
+#: processes that are started ahead: for two models, new ones twice
+SPARES = 4
 
 
 class WorkerFailed(Exception):
@@ -96,18 +100,89 @@ def _external_bytes(data: bytes, folder: str | None) -> int:
     return sum(path.stat().st_size for name in names if (path := Path(folder) / name).exists())
 
 
+def started(runner: str, isa: str) -> subprocess.Popen[bytes]:
+    """A process that runs models with kernels of a level of instructions; it may not be ready yet."""
+    alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", runner],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **alone, VARIABLE: isa},
+        # Ctrl-C is for the optimizer, which then ends its workers
+        start_new_session=True,
+    )
+
+
+class Spares:
+    """Processes started ahead for whoever will need one: starting one takes as long as timing a fast model.
+
+    They start beside what Python does on another processor, and are halted while something is measured.
+    """
+
+    def __init__(self, runner: str = RUNNER) -> None:
+        self._runner, self._isa = runner, processor().isa
+        self._idle: list[subprocess.Popen[bytes]] = []
+
+    def fill(self, count: int = SPARES) -> None:
+        """Starts as many as are missing to that number; none where there is one processor, on which it would take another's time."""
+        if len(allowed_cpus()) > 1:
+            self._idle += [started(self._runner, self._isa) for _ in range(count - len(self._idle))]
+
+    def take(self, runner: str, isa: str) -> subprocess.Popen[bytes] | None:
+        """One of that kind that runs, if any."""
+        while self._idle and (runner, isa) == (self._runner, self._isa):
+            process = self._idle.pop(0)
+            if process.poll() is None:
+                return process
+            ended(process)
+        return None
+
+    @contextlib.contextmanager
+    def halted(self) -> Iterator[None]:
+        """Leaves the processors to what is measured inside."""
+        held = list(self._idle) if hasattr(signal, "SIGSTOP") else []
+        for process in held:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in held:
+                process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Ends those that nobody took."""
+        while self._idle:
+            ended(self._idle.pop())
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and lets go of its pipes."""
+    process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+    process.wait()
+
+
 class Worker:
     """A process that runs models. Use it as a context manager, or call `close`.
 
     Args:
-        threads: of the runtime.
+        threads: of the runtime. Kernels are those for the processor that is wanted when the worker is made.
         left: seconds that a request may take, asked at each one; a process that has not answered then is killed.
         runner: the module that is started.
+        spares: processes that were started ahead.
     """
 
-    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf, runner: str = RUNNER) -> None:
+    def __init__(
+        self, threads: int, left: Callable[[], float] = lambda: inf, runner: str = RUNNER, spares: Spares | None = None
+    ) -> None:
         self.threads = threads
+        self._processor = processor()
         self._runner = runner
+        self._spares = spares
         self._left = left
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
@@ -118,16 +193,16 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, file: ModelFile, plain: bool = False, library: str = "") -> list[str]:
+    def load(self, file: ModelFile, plain: bool = False, library: str = "", profiled: bool = False) -> list[str]:
         """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
 
         `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not; `library` is
-        the path of one that has them.
+        the path of one that has them. `profiled`: what nodes take is asked for.
         """
         if file.kernels and not library:
-            prepared(file.model)
+            prepared(file.model, processor=self._processor)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask({**request, "library": library, "kernels": file.kernels})
+        answer = self.ask({**request, "library": library, "kernels": file.kernels, "profiled": profiled})
         names: list[str] = answer["outputs"]
         return names
 
@@ -146,7 +221,7 @@ class Worker:
 
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
-        prepared(model)
+        prepared(model, processor=self._processor)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
         return self.ask({**request, "layout": layout, "threads": self.threads, "library": library, "like": like})
 
@@ -206,26 +281,13 @@ class Worker:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        process.wait()
+        ended(process)
         self._stopped = False
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self._runner],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **alone},
-                # Ctrl-C is for the optimizer, which then ends its workers
-                start_new_session=True,
-            )
+            spare = None if self._spares is None else self._spares.take(self._runner, self._processor.isa)
+            self._process = spare or started(self._runner, self._processor.isa)
         elif self._stopped:
             self._process.send_signal(signal.SIGCONT)
         self._stopped = False

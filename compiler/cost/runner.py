@@ -54,7 +54,8 @@ class _Served:
             self._call = self._loaded.bind(request["feeds"])
             return {"plain": False, "seconds": once(self._call, self._now)}
         if request["do"] == "time" and self._call is not None:
-            warmed(self._call)
+            if request.get("warm", True):
+                warmed(self._call)
             return {"seconds": clocked(self._call, request["calls"], request["inner"], self._now)}
         raise RuntimeError(f"cannot {request['do']}")
 

@@ -1,49 +1,76 @@
-"""Whole models against each other: interleaved, in pairs, each in a process of its own that halts while others run."""
+"""Whole models against each other: in rounds, each in a process of its own that halts while others run, until it is decided."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from math import ceil, inf
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from math import ceil, inf, log
 from typing import Any
 
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import available_memory
-from dslc.cost.process import ModelFile, Worker, WorkerFailed, on_disk
-from dslc.cost.statistics import Interval, balanced, interval, median, quick_mean
+from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed, on_disk
+from dslc.cost.rounds import Rounds, Timing
 from dslc.errors import error
-
-#: memory taken by a session: the runtime itself, and its weights with what it packs of them
-BASE, PER_WEIGHT = 150 << 20, 2.0
-#: processes are started anew so often: at least where time allows, and at most
-FEWEST, MOST = 5, 200
-#: rounds with the same processes: at least (each order once), and at most
-ROUNDS, MANY_ROUNDS = 2, 60
-#: a block lasts about this many seconds, but has at least four samples where these are not long
-BLOCK, SAMPLES, MOST_SAMPLES = 0.03, 4, 50
-#: of the time of a race, a generation takes such a share, so many seconds at most, but no less than what its start took
-GENERATION, LONGEST = 1 / 12, 2.0
-#: one more is begun where time for such a part of it is left
-WORTH = 0.7
-#: what is asked for by itself may take so many seconds longer, for the first of it
-FIRST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """One model's times in seconds, and how much faster than the first model it is (above 1: faster)."""
+class Racing:
+    """How models are timed; times in seconds.
 
-    median: float
-    minimum: float
-    blocks: int
-    ratio: Interval
+    Attributes:
+        base, per_weight: bytes of memory that a session takes: the runtime itself, and so many times its weights, some of them packed.
+        block, sample, most_samples: a block of runs lasts about so long, in samples well above the clock's resolution; fast models
+            have so many of them at most, and slow ones a single run.
+        generation: new processes are started when these ran as long as starting them took, but no longer than this,
+        shortest: and no shorter, where processes were started ahead,
+        rounds: unless a model seems to be so far ahead or behind that so many rounds of a generation tell it.
+        worth: a generation is begun where time for such a part of the last one is left.
+        least: gains below this share are not worth more time.
+        matters: of two models that are both faster the better one is looked for as long as it may gain such a share,
+        choice: with this probability of a wrong choice, which is no claim.
+        behind: a model that is so many times slower than the best one leaves the race.
+        precise: a ratio is known where the ends of its interval are no more than so many times apart.
+        noise: a model that may not be slower is none as long as its ratio is above this.
+        hopeless, patient: a model whose first runs take so many times the original's is stopped in them, but where these are short not
+            before so many seconds: on a busy machine a run may be disturbed by far more.
+        first: what is asked for by itself may take so many seconds longer, for the first of it.
+    """
 
-    @property
-    def faster(self) -> bool:
-        """Whether the lower end of the 95 % interval of the paired ratios is above 1."""
-        return self.ratio.low > 1
+    base: int = 150 << 20
+    per_weight: float = 2.0
+    block: float = 0.03
+    sample: float = 1e-4
+    most_samples: int = 50
+    generation: float = 2.0
+    shortest: float = 0.4
+    rounds: int = 10
+    worth: float = 0.7
+    least: float = 0.01
+    matters: float = 0.02
+    choice: float = 0.2
+    behind: float = 1.1
+    precise: float = 1.05
+    noise: float = 0.97
+    hopeless: float = 10.0
+    patient: float = 2.0
+    first: float = 30.0
+
+
+RACING = Racing()
+
+
+class Goal(Enum):
+    """What a race is to decide of a model."""
+
+    FASTER = "whether it is faster than the original, and of several that are the best"
+    NO_SLOWER = "whether it is slower than the original beyond noise"
+    EITHER = "whether it is faster or slower"
+    RATIO = "how many times as fast it is"
 
 
 class MemoryShort(Exception):
@@ -52,10 +79,257 @@ class MemoryShort(Exception):
 
 def check_memory(files: Sequence[ModelFile]) -> None:
     """Raises MemoryShort where the models cannot all be loaded at once."""
-    needed = sum(BASE + int(PER_WEIGHT * file.bytes) for file in files)
+    needed = sum(RACING.base + int(RACING.per_weight * file.bytes) for file in files)
     free = available_memory()
     if needed > free:
         raise MemoryShort(f"running it takes about {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free")
+
+
+@dataclass(slots=True)
+class Race:
+    """Models timed against the first one, whenever there is time: all rounds that were ever run count.
+
+    The order of a round is drawn anew, so that intervals hold at every look (`dslc.cost.sequential`), and one is taken after each
+    round. Every now and then all processes are started anew, since a process may be lucky as a whole. Models may enter at any time.
+
+    Attributes:
+        clock: ends it at once, and processes that hang with it.
+        spares: processes that were started ahead.
+    """
+
+    original: ModelFile
+    feeds: Mapping[str, Any]
+    threads: int
+    clock: Clock = field(default_factory=Clock)
+    goal: Goal = Goal.FASTER
+    racing: Racing = RACING
+    rounds: Rounds = field(default_factory=Rounds)
+    #: what models fail with that were left out for it
+    failed: dict[int, WorkerFailed] = field(default_factory=dict)
+    files: list[ModelFile] = field(default_factory=list)
+    spares: Spares | None = None
+    #: as of the first generation: samples in a block, and whether runs allocate their outputs
+    _calls: int = 0
+    _plain: bool = False
+    _last: float = 0.0
+
+    def enter(self, file: ModelFile) -> int:
+        """The number of a model, from 1 on; the same for one that entered before."""
+        if file not in self.files:
+            self.files.append(file)
+        return self.files.index(file) + 1
+
+    def run(self, seconds: float, models: Sequence[int], on_block: Callable[[int], None] | None = None) -> bool:
+        """Runs generations until it is decided of these models, or so many seconds have passed; whether it is.
+
+        At least one generation runs where it is not decided, however little time there is.
+
+        Raises:
+            WorkerFailed: the original does not run, or none of the others.
+            MemoryShort: memory does not suffice to keep all in it.
+        """
+        began, generations = time.monotonic(), 0
+        while not self.decided(models):
+            left = min(began + seconds - time.monotonic(), self.clock.left())
+            if generations and self._last * self.racing.worth > left:
+                return False
+            start = time.monotonic()
+            try:
+                self._generation([k for k in models if not self.out(k, models)], began + seconds)
+            except WorkerFailed as problem:
+                if not problem.late:
+                    raise
+                return False
+            finally:
+                self.rounds.end()
+            self._last = time.monotonic() - start
+            generations += 1
+            if on_block is not None:
+                on_block(generations)
+        return True
+
+    # ---- what is decided -------------------------------------------------------------------------------------------
+
+    def decided(self, models: Sequence[int]) -> bool:
+        """Whether more rounds would change nothing that matters about these models."""
+        alive = [k for k in models if not self.out(k, models)]
+        if self.goal is not Goal.FASTER or not alive:
+            return not alive
+        best = max(alive, key=self.rounds.ratio)
+        if self.rounds.interval(best).low <= 1:
+            return False
+        return all(self._no_better(k, best) for k in alive if k != best)
+
+    def out(self, model: int, models: Sequence[int] = ()) -> bool:
+        """Whether more rounds would change nothing about a model, beside whatever others there are."""
+        if model in self.failed or model in self.rounds.stopped:
+            return True
+        if not self.rounds.known(model):
+            return False
+        found = self.rounds.interval(model)
+        if self.goal is Goal.EITHER:
+            return found.low > 1 or found.high < 1 or found.within(self.racing.least)
+        if self.goal is Goal.RATIO:
+            return found.high < found.low * self.racing.precise
+        if self.goal is Goal.NO_SLOWER:
+            return found.high < 1 or self.rounds.possible(model, 0, self.racing.choice).low > self.racing.noise
+        if found.high < 1 + self.racing.least:
+            return True
+        best = max(models, key=self.rounds.ratio, default=model)
+        return best != model and self.rounds.possible(model, best, self.rounds.test.level, self.racing.behind).high < 1
+
+    def _no_better(self, model: int, best: int) -> bool:
+        """Whether a model is no better than the best one by a share that matters."""
+        return self.rounds.possible(model, best, self.racing.choice).high < 1 + self.racing.matters
+
+    # ---- generations -----------------------------------------------------------------------------------------------
+
+    def _generation(self, models: Sequence[int], until: float) -> None:
+        """New processes, and rounds with them. Who is started first lies elsewhere in memory: that, too, is drawn."""
+        began, number = time.monotonic(), len(self.rounds.generations)
+        chance = random.Random(number)
+        with ExitStack() as stack:
+            every = stack.enter_context(_started(self, models))
+            order = list(every)
+            chance.shuffle(order)
+            # the first one says how long the others may take
+            once = {k: every[k].bound(self.feeds, self._plain) for k in [0, *(k for k in order if k)] if k in every}
+            if any(each.plain for each in every.values() if not each.ended) and not self._plain:
+                # all in the same way: allocating outputs takes time
+                self._plain = True
+                once = {k: each.bound(self.feeds, True) for k, each in every.items() if not each.ended}
+            for k, each in every.items():
+                if each.ended:
+                    self._left_out(k, each, once[0])
+                elif k:
+                    once[k] = self._hopeful(each, once[k], once[0])
+                    if once[k] > self.racing.hopeless * once[0]:
+                        self._stop(k, once[k], once[0])
+            if all(k in self.failed for k in models):
+                raise self.failed[models[0]]
+            inner = {k: max(1, ceil(self.racing.sample / max(seconds, 1e-7))) for k, seconds in once.items()}
+            if not self._calls:
+                sample = once[0] * inner[0]
+                self._calls = max(1, min(self.racing.most_samples, round(self.racing.block / sample)))
+            self.rounds.begin()
+            load = time.monotonic() - began
+            ends = time.monotonic() + min(max(load, self.racing.shortest), self.racing.generation)
+            while active := [k for k in models if not self.out(k, models)]:
+                turn = [0, *active]
+                chance.shuffle(turn)
+                times = {}
+                for k in turn:
+                    try:
+                        times[k] = every[k].timed(self._calls, inner[k], once[k] < self.racing.block)
+                    except WorkerFailed as problem:
+                        every[k].ended = problem
+                        self._left_out(k, every[k], once[0])
+                self.rounds.add(times)
+                moment = time.monotonic()
+                if self.decided(models) or moment > until:
+                    break
+                if moment > ends and not self._soon(active) and self._both_orders(active):
+                    break
+
+    def _hopeful(self, process: _Process, once: float, original: float) -> float:
+        """Seconds of a run, the least of several where they seem to be hopelessly many."""
+        began = time.monotonic()
+        while once > self.racing.hopeless * original and time.monotonic() - began + once < self.racing.patient:
+            once = min(once, *process.timed(1, 1, False))
+        return once
+
+    def _both_orders(self, active: Sequence[int]) -> bool:
+        """Whether each model ran before the original and after it in this generation, or there were enough rounds for that."""
+        own = self.rounds.generations[-1]
+        return len(own) >= self.racing.rounds // 2 or all(
+            len({next(k for k in one if k in {0, model}) for one in own if model in one}) == 2 for model in active
+        )
+
+    def _soon(self, active: Sequence[int]) -> bool:
+        """Whether a few more rounds with these processes may decide it."""
+        found = [self.rounds.lately(k) for k in active]
+        return any(abs(ratio) > log(self.racing.behind) and count < self.racing.rounds for ratio, count in found)
+
+    def _stop(self, model: int, seconds: float, original: float) -> None:
+        """A model is not looked at again: its first runs say enough."""
+        self.rounds.stopped[model] = original / seconds
+        self.rounds.first |= {0: original, model: seconds}
+
+    def _left_out(self, model: int, process: _Process, original: float) -> None:
+        """A model that did not run, or was stopped because it takes too long. Raises WorkerFailed for the original, and at the end."""
+        assert process.ended is not None
+        if model == 0 or (process.ended.late and self.clock.left() <= 0):
+            raise process.ended
+        if process.ended.late:
+            self._stop(model, self.racing.hopeless * original, original)
+        else:
+            self.failed[model] = process.ended
+
+
+@dataclass(slots=True)
+class _Process:
+    """A model's process; `allowed` is how many seconds its next request may take, `ended` why it has none any more."""
+
+    worker: Worker
+    allowed: list[float]
+    plain: bool = False
+    ended: WorkerFailed | None = None
+    #: seconds that the last binding took as a whole
+    took: float = 0.0
+    slowest: Callable[[], float] = lambda: inf
+
+    def loaded(self, file: ModelFile) -> None:
+        try:
+            self.worker.load(file)
+        except WorkerFailed as problem:
+            self.ended = problem
+
+    def bound(self, feeds: Mapping[str, Any], plain: bool) -> float:
+        """Binds the inputs and halts; seconds of a run, infinitely many where it does not run."""
+        if self.ended is not None:
+            return inf
+        began, self.allowed[0] = time.monotonic(), self.slowest()
+        try:
+            answer = self.worker.ask({"do": "bind", "feeds": dict(feeds), "plain": plain})
+        except WorkerFailed as problem:
+            self.ended = problem
+            return inf
+        finally:
+            self.allowed[0] = inf
+        self.worker.stop()
+        self.plain, self.took = bool(answer["plain"]), time.monotonic() - began
+        return float(answer["seconds"])
+
+    def timed(self, calls: int, inner: int, warm: bool) -> list[float]:
+        """Seconds of samples. Raises WorkerFailed."""
+        found: list[float] = self.worker.ask({"do": "time", "calls": calls, "inner": inner, "warm": warm})["seconds"]
+        self.worker.stop()
+        return found
+
+
+@contextmanager
+def _started(race: Race, models: Sequence[int]) -> Iterator[dict[int, _Process]]:
+    """Processes in which the original and these models are loaded."""
+    numbers = [0, *models]
+    files = [race.original if k == 0 else race.files[k - 1] for k in numbers]
+    check_memory(files)
+    with ExitStack() as stack:
+        stored = stack.enter_context(on_disk(files))
+        every: dict[int, _Process] = {}
+
+        def slowest() -> float:
+            return max(race.racing.patient, race.racing.hopeless * every[0].took)
+
+        for k, file in zip(numbers, stored, strict=True):
+            allowed = [inf]
+            left = lambda own=allowed: min(own[0], race.clock.left())  # noqa: E731
+            worker = stack.enter_context(Worker(race.threads, left, file.runner, race.spares))
+            every[k] = _Process(worker, allowed, slowest=slowest if k else lambda: inf)
+        for each in every.values():
+            each.worker.start()
+        for k, file in zip(numbers, stored, strict=True):
+            every[k].loaded(file)
+        yield every
 
 
 def race(
@@ -66,179 +340,36 @@ def race(
     on_block: Callable[[int], None] | None = None,
     *,
     clock: Clock | None = None,
-    least: float = 0.0,
-    times: Times | None = None,
+    goal: Goal = Goal.RATIO,
 ) -> list[Timing]:
-    """Times models on the same inputs; the first is the one that the others are compared with.
-
-    Rounds of one block for each model, each round in the opposite order of the one before; a block is several runs, of which the
-    fastest quarter counts. Every now and then all processes are started anew, in the opposite order, and the intervals come from
-    the spread between these generations. It ends when `seconds` have passed, or after five generations as soon as it is decided:
-    see `dslc.cost.statistics.interval` for what that takes. Whatever is undecided gets all of the time.
+    """Times models on the same inputs, until it is decided or `seconds` have passed; the others are compared with the first.
 
     Args:
         clock: ends the race at once, and processes that hang with it.
-        least: gains below this share are not worth more time: it ends, too, where no model has a chance of a larger one.
-        times: collects what was measured, so that it is there when the race is interrupted.
 
     Raises:
         WorkerFailed: a model does not run.
         MemoryShort: memory does not suffice to keep all in it.
-        TimeUp: the clock ended before a single pair was complete.
+        TimeUp: the clock ended before a single round was complete.
     """
-    check_memory(models)
-    found = Times() if times is None else times
-    found.of(len(models))
-    ends = Clock() if clock is None else clock
-    start, last = time.monotonic(), 0.0
-    with on_disk(models) as stored:
-        for generation in range(MOST):
-            began = time.monotonic()
-            if generation and last * WORTH > min(seconds - (began - start), ends.left()):
-                break
-            try:
-                _generation(stored, feeds, threads, found, seconds, ends)
-            except WorkerFailed as failed:
-                if not failed.late:
-                    raise
-                break
-            last = time.monotonic() - began
-            if on_block is not None:
-                on_block(generation + 1)
-            if time.monotonic() - start > seconds:
-                break
-            if generation + 1 >= FEWEST and (found.settled() or found.hopeless(least)):
-                break
-    if not found.complete:
+    first, *others = models
+    held = Race(first, feeds, threads, Clock() if clock is None else clock, goal)
+    # a file may be timed against itself, and twice
+    held.files += others
+    numbers = list(range(1, len(models)))
+    held.run(seconds, numbers, on_block)
+    for failed in held.failed.values():
+        raise failed
+    if not all(held.rounds.known(k) for k in numbers):
         raise TimeUp
-    return found.timings()
-
-
-def _generation(
-    stored: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int, found: Times, seconds: float, clock: Clock
-) -> None:
-    """New processes, and rounds with them. Who is started first lies elsewhere in memory: that changes from one to the next."""
-    began = time.monotonic()
-    order = list(range(len(stored)))
-    if found.generations % 2:
-        order.reverse()
-    with ExitStack() as stack:
-        workers = [stack.enter_context(Worker(threads, clock.left, file.runner)) for file in stored]
-        for k in order:
-            workers[k].start()
-        once = [0.0] * len(stored)
-        for k in order:
-            workers[k].load(stored[k])
-            once[k] = _bound(workers[k], feeds, found)
-        if found.plain and found.plan is None:
-            # all in the same way: allocating outputs takes time
-            once = [_bound(worker, feeds, found) for worker in workers]
-        load = time.monotonic() - began
-        share = min(max(min(seconds * GENERATION, LONGEST), load), max(load / 3, seconds / FEWEST - load))
-        if found.plan is None:
-            found.plan = _plan(once, share)
-        found.begin()
-        _rounds(workers, found, order, found.plan, time.monotonic() + share)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Samples in a block, the same for all models: the least of few is larger than that of many. Runs in a sample, by model."""
-
-    calls: int
-    inner: tuple[int, ...]
-
-
-def _plan(once: Sequence[float], share: float) -> Plan:
-    """From seconds of a run of each model: a sample is well above the clock's resolution, and two rounds fit in the share."""
-    inner = tuple(max(1, ceil(1e-4 / max(seconds, 1e-7))) for seconds in once)
-    sample = [seconds * count for seconds, count in zip(once, inner, strict=True)]
-    calls = max(SAMPLES, min(MOST_SAMPLES, round(BLOCK / max(sample))))
-    return Plan(max(1, min(calls, int(share / (2 * sum(sample))))), inner)
-
-
-class Times:
-    """What was measured: seconds of samples for each model, and of blocks for each generation and model."""
-
-    def __init__(self) -> None:
-        self.samples: list[list[float]] = []
-        self.blocks: list[list[list[float]]] = []
-        #: as of the first generation: what a block is, and whether runs allocate their outputs
-        self.plan: Plan | None = None
-        self.plain = False
-
-    def of(self, count: int) -> None:
-        """How many models there are."""
-        self.samples = [[] for _ in range(count)]
-
-    @property
-    def generations(self) -> int:
-        return len(self.blocks)
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is a pair for every model."""
-        return any(all(blocks) for blocks in self.blocks)
-
-    def begin(self) -> None:
-        self.blocks.append([[] for _ in self.samples])
-
-    def add(self, model: int, times: Sequence[float]) -> None:
-        self.samples[model].extend(times)
-        self.blocks[-1][model].append(quick_mean(times))
-
-    def interval(self, model: int, strict: bool = False) -> Interval:
-        """How much faster than the first one a model is."""
-        ratios = [[a / b for a, b in zip(blocks[0], blocks[model], strict=False)] for blocks in self.blocks]
-        return interval([balanced(own) for own in ratios if own], strict)
-
-    def _intervals(self, strict: bool = False) -> list[Interval]:
-        return [self.interval(k, strict) for k in range(1, len(self.samples))]
-
-    def settled(self) -> bool:
-        """Whether every model is faster or slower, or at least none can be faster than one that is."""
-        strict = self._intervals(strict=True)
-        best = max((one.ratio for one in strict if one.low > 1), default=inf)
-        return all(
-            one.low > 1 or one.high < 1 or usual.high < best for one, usual in zip(strict, self._intervals(), strict=True)
-        )
-
-    def hopeless(self, least: float) -> bool:
-        """Whether no model has a chance of a gain of such a share."""
-        return all(one.high < 1 + least for one in self._intervals())
-
-    def timings(self) -> list[Timing]:
-        """As of now, for models that have a pair each."""
-        ratios = [Interval(1.0, 1.0, 1.0), *self._intervals()]
-        count = sum(len(blocks[0]) for blocks in self.blocks)
-        return [Timing(median(own), min(own), count, ratio) for own, ratio in zip(self.samples, ratios, strict=True)]
-
-
-def _bound(worker: Worker, feeds: Mapping[str, Any], found: Times) -> float:
-    """Binds the inputs of a loaded model and halts; seconds of a run."""
-    answer = worker.ask({"do": "bind", "feeds": dict(feeds), "plain": found.plain})
-    found.plain = found.plain or bool(answer["plain"])
-    worker.stop()
-    return float(answer["seconds"])
-
-
-def _rounds(workers: Sequence[Worker], found: Times, order: Sequence[int], plan: Plan, until: float) -> None:
-    now = list(order)
-    for turn in range(MANY_ROUNDS):
-        for k in now:
-            found.add(k, workers[k].ask({"do": "time", "calls": plan.calls, "inner": plan.inner[k]})["seconds"])
-            workers[k].stop()
-        now.reverse()
-        # an even number: each order as often as the other
-        if turn % 2 and time.monotonic() > until:
-            break
+    return [held.rounds.timing(k) for k in range(len(models))]
 
 
 def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) -> bool:
     """Whether every model runs on some inputs, within half a minute each."""
     try:
         for model in models:
-            with Worker(threads, lambda: FIRST) as worker:
+            with Worker(threads, lambda: RACING.first) as worker:
                 worker.load(model)
                 worker.ask({"do": "bind", "feeds": dict(feeds)})
     except WorkerFailed:
@@ -247,7 +378,7 @@ def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) ->
 
 
 def raced(
-    models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, clock: Clock
+    models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, clock: Clock, goal: Goal = Goal.EITHER
 ) -> list[Timing]:
     """As `race` for what is left of a clock, or until every model ran once; failures are diagnostics.
 
@@ -256,14 +387,15 @@ def raced(
     """
     seconds = clock.left()
     try:
-        return race(models, feeds, threads, seconds, clock=Clock(seconds + FIRST))
+        return race(models, feeds, threads, seconds, clock=Clock(seconds + RACING.first), goal=goal)
     except MemoryShort as problem:
         raise error("E0905", str(problem), path=", ".join(names)) from None
     except TimeUp:
-        raise error("E0811", f"the models did not run once within {seconds + FIRST:.0f} s", hint="--budget gives more time") from None
+        text = f"the models did not run once within {seconds + RACING.first:.0f} s"
+        raise error("E0811", text, hint="--budget gives more time") from None
     except WorkerFailed as problem:
         for model, name in zip(models, names, strict=True):
-            with Worker(threads, lambda: FIRST) as worker:
+            with Worker(threads, lambda: RACING.first) as worker:
                 try:
                     worker.load(model)
                     worker.ask({"do": "run", "feeds": dict(feeds)})
@@ -272,4 +404,6 @@ def raced(
         raise error("E0811", f"ONNX Runtime cannot run the models: {problem}") from None
 
 
-__all__ = ["MemoryShort", "ModelFile", "Times", "Timing", "WorkerFailed", "check_memory", "race", "raced", "runs"]
+__all__ = [
+    "RACING", "Goal", "MemoryShort", "ModelFile", "Race", "Racing", "Timing", "WorkerFailed", "check_memory", "race", "raced", "runs",
+]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import pickle
 import signal
@@ -31,6 +32,8 @@ _SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
 _WARM = 30
 #: seconds of runs before a block of samples that are compared with another model's
 _WARMING = 2e-3
+#: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each
+_PROFILED = 50
 LENGTH = struct.Struct("<Q")
 
 
@@ -65,7 +68,7 @@ class Loaded:
 
     def __init__(
         self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = "",
-        kernels: bool = True,
+        kernels: bool = True, profile: str = "",
     ) -> None:  # fmt: skip
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
@@ -81,6 +84,8 @@ class Loaded:
         elif kernels:
             # kernels that were built for the model: whoever asks has seen to that
             register(options, known(model))
+        if profile:
+            options.enable_profiling, options.profile_file_prefix = True, profile
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized
@@ -262,6 +267,8 @@ class Server:
 
     def __init__(self) -> None:
         self.loaded: Loaded | None = None
+        #: where the runtime writes what nodes take
+        self.profiles: tempfile.TemporaryDirectory[str] | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         what = request["do"]
@@ -271,15 +278,19 @@ class Server:
             self.loaded = None
             plain = request.get("plain", False)
             library = request.get("library", "")
+            if request.get("profiled") and self.profiles is None:
+                self.profiles = tempfile.TemporaryDirectory(prefix="dslc-")
             self.loaded = Loaded(
                 request["model"], request.get("folder"), request["threads"], plain=plain, library=library,
-                kernels=request.get("kernels", True),
+                kernels=request.get("kernels", True), profile=f"{self.profiles.name}/run" if self.profiles is not None else "",
             )  # fmt: skip
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")
         if what == "run":
             return {"arrays": self.loaded.run(request["feeds"])}
+        if what == "profile":
+            return {"nodes": _profile(self.loaded, request["feeds"], request["seconds"])}
         if what == "bind":
             plain = self.loaded.bind(request["feeds"], request.get("plain", False))
             return {"plain": plain, "seconds": once(_bound(self.loaded), self.loaded.clock)}
@@ -287,7 +298,8 @@ class Server:
             return {"seconds": fastest(_bound(self.loaded), request["seconds"], self.loaded.clock)}
         if what == "time":
             call = _bound(self.loaded)
-            warmed(call)
+            if request.get("warm", True):
+                warmed(call)
             return {"seconds": clocked(call, request["calls"], request["inner"], self.loaded.clock)}
         raise RuntimeError(f"unknown request {what}")
 
@@ -303,6 +315,21 @@ class Server:
         wanted = request["layout"]
         layout = _layout(request["model"], request["weights"], request["threads"]) if wanted else ((), False, False)
         return {"seconds": seconds, "layout": layout}
+
+
+def _profile(loaded: Loaded, feeds: Mapping[str, Any], seconds: float) -> list[tuple[str, str, float]]:
+    """Name, operator and seconds of each node: the median of some runs without the first, two at least."""
+    until, runs = time.perf_counter() + seconds, 0
+    while runs < 3 or (runs < _PROFILED and time.perf_counter() < until):
+        loaded.run(feeds)
+        runs += 1
+    events = json.loads(Path(loaded.session.end_profiling()).read_bytes())
+    times: dict[tuple[str, str], list[float]] = {}
+    for event in events:
+        name, _, kind = str(event.get("name", "")).rpartition("_kernel")
+        if event.get("cat") == "Node" and kind == "_time":
+            times.setdefault((name, str(event.get("args", {}).get("op_name", ""))), []).append(event["dur"] * 1e-6)
+    return [(name, operator, sorted(own[1:] or own)[len(own[1:] or own) // 2]) for (name, operator), own in times.items()]
 
 
 def _bound(loaded: Loaded) -> Callable[[], Any]:
@@ -328,6 +355,8 @@ def main() -> None:
     # whatever a library prints goes to stderr, not between the answers
     os.dup2(2, 1)
     Path("/proc/self/oom_score_adj").write_text("500") if sys.platform == "linux" else None
+    # whoever asks asks for this
+    _runtime()
     server = Server()
     while (request := receive(requests)) is not None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from dslc.fuse.kernels import Cyclic, folded
@@ -10,6 +11,8 @@ from dslc.ir.graph import Graph, Node
 
 #: offers of one knot up to which every choice is looked at, and branches of that
 _EXACT, _BRANCHES = 24, 20_000
+#: knots whose best choice is remembered
+_KNOTS = 1000
 
 #: what an offer is worth; by default what it saves
 Worth = Callable[[Offer], float]
@@ -44,76 +47,102 @@ def _packed(offers: Sequence[Offer], worth: Worth) -> list[Offer]:
 
 def _knots(offers: Sequence[Offer]) -> list[list[Offer]]:
     """Offers that exclude each other, directly or by way of others."""
-    knots: dict[int, list[Offer]] = {}
+    above = list(range(len(offers)))
+
+    def top(k: int) -> int:
+        while above[k] != k:
+            above[k] = above[above[k]]
+            k = above[k]
+        return k
+
     of: dict[Node, int] = {}
     for k, offer in enumerate(offers):
-        knots[k] = [offer]
-        for other in {of[node] for node in offer.group.nodes if node in of}:
-            knots[k] = [*knots.pop(other), *knots[k]]
-        for member in knots[k]:
-            of.update(dict.fromkeys(member.group.nodes, k))
+        for node in offer.group.nodes:
+            above[top(of.setdefault(node, k))] = top(k)
+    knots: dict[int, list[Offer]] = {}
+    for k, offer in enumerate(offers):
+        knots.setdefault(top(k), []).append(offer)
     return list(knots.values())
 
 
 def _best_of(knot: Sequence[Offer], worth: Worth) -> list[Offer]:
     """The best choice of one knot; of a large one a good one."""
-    ordered = sorted(knot, key=lambda offer: -worth(offer))
-    greedy = _greedy(ordered)
-    if len(ordered) > _EXACT:
-        return _improved(greedy, ordered, worth)
-    nodes = {offer: frozenset(offer.group.nodes) for offer in ordered}
-    best, most, branches = greedy, sum(map(worth, greedy)), 0
-    stack: list[tuple[int, tuple[Offer, ...], frozenset[Node], float]] = [(0, (), frozenset(), 0.0)]
+    weighed = sorted(((worth(offer), offer) for offer in knot), key=lambda one: -one[0])
+    numbers: dict[Node, int] = {}
+    nodes = tuple(tuple(numbers.setdefault(node, len(numbers)) for node in offer.group.nodes) for _, offer in weighed)
+    values = tuple(value for value, _ in weighed)
+    picked = _improved(nodes, values) if len(nodes) > _EXACT else _best(nodes, values)
+    return [weighed[k][1] for k in picked]
+
+
+#: the nodes of each offer of a knot, by number; offers are in the order of what they are worth
+_Sets = tuple[tuple[int, ...], ...]
+
+
+@functools.lru_cache(_KNOTS)
+def _best(nodes: _Sets, values: tuple[float, ...]) -> tuple[int, ...]:
+    """The best choice, by the numbers of its offers. Layers that are repeated make the same knot again and again."""
+    masks = [sum(1 << node for node in own) for own in nodes]
+    greedy = tuple(_greedy(range(len(nodes)), nodes, set()))
+    best, most, branches = greedy, sum(values[k] for k in greedy), 0
+    stack: list[tuple[int, tuple[int, ...], int, float]] = [(0, (), 0, 0.0)]
     while stack and branches < _BRANCHES:
         at, taken, used, value = stack.pop()
         branches += 1
         if value > most:
-            best, most = list(taken), value
-        left = [offer for offer in ordered[at:] if not nodes[offer] & used]
+            best, most = taken, value
+        left = [k for k in range(at, len(nodes)) if not masks[k] & used]
         # no choice is worth more than its dearest offer for each node that is free
-        if not left or value + _bound(left, worth) <= most:
+        if not left or value + _bound(left, nodes, values) <= most:
             continue
         first = left[0]
-        after = ordered.index(first, at) + 1
-        stack.append((after, taken, used, value))
-        stack.append((after, (*taken, first), used | nodes[first], value + worth(first)))
+        stack.append((first + 1, taken, used, value))
+        stack.append((first + 1, (*taken, first), used | masks[first], value + values[first]))
     return best
 
 
-def _bound(left: Sequence[Offer], worth: Worth) -> float:
+def _bound(left: Sequence[int], nodes: _Sets, values: Sequence[float]) -> float:
     """No choice of these offers is worth more: every node brings at most its share of the best offer that has it."""
-    share: dict[Node, float] = {}
-    for offer in left:
-        each = worth(offer) / len(offer.group.nodes)
-        for node in offer.group.nodes:
+    share: dict[int, float] = {}
+    for k in left:
+        each = values[k] / len(nodes[k])
+        for node in nodes[k]:
             share[node] = max(share.get(node, 0.0), each)
     return sum(share.values())
 
 
-def _greedy(ordered: Sequence[Offer]) -> list[Offer]:
-    used: set[Node] = set()
+def _greedy(order: Iterable[int], nodes: _Sets, used: set[int]) -> list[int]:
+    """Offers in that order as far as their nodes are free; those of `used` are not, nor then those of what is taken."""
     out = []
-    for offer in ordered:
-        if used.isdisjoint(offer.group.nodes):
-            out.append(offer)
-            used.update(offer.group.nodes)
+    for k in order:
+        if used.isdisjoint(nodes[k]):
+            out.append(k)
+            used.update(nodes[k])
     return out
 
 
-def _improved(start: Sequence[Offer], offers: Sequence[Offer], worth: Worth) -> list[Offer]:
+def _improved(nodes: _Sets, values: Sequence[float]) -> list[int]:
     """A choice, with one offer put in the place of those that it excludes as long as that is worth more."""
-    now = list(start)
-    for offer in offers:
-        own = set(offer.group.nodes)
-        kept = [other for other in now if own.isdisjoint(other.group.nodes)]
-        swapped = [*kept, offer, *_greedy([each for each in offers if _fits(each, [*kept, offer])])]
-        if offer not in now and sum(map(worth, swapped)) > sum(map(worth, now)):
-            now = swapped
-    return now
-
-
-def _fits(offer: Offer, taken: Sequence[Offer]) -> bool:
-    return all(set(offer.group.nodes).isdisjoint(other.group.nodes) for other in taken)
+    having: dict[int, list[int]] = {}
+    for k, own in enumerate(nodes):
+        for node in own:
+            having.setdefault(node, []).append(k)
+    owner = {node: k for k in _greedy(range(len(nodes)), nodes, set()) for node in nodes[k]}
+    for k, own in enumerate(nodes):
+        gone = {owner[node] for node in own if node in owner}
+        if k in gone:
+            continue
+        free = {node for other in gone for node in nodes[other]}.difference(own)
+        # what fits now had a node of those that are gone
+        near = sorted({other for node in free for other in having[node]})
+        taken = set(own).union(node for other in near for node in nodes[other] if node in owner and owner[node] not in gone)
+        new = [k, *_greedy(near, nodes, taken)]
+        if sum(values[other] for other in new) > sum(values[other] for other in gone):
+            for other in gone:
+                for node in nodes[other]:
+                    del owner[node]
+            owner.update((node, other) for other in new for node in nodes[other])
+    return sorted(set(owner.values()))
 
 
 def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, inf, log
 
+from dslc.codegen.host.processor import here
 from dslc.cost.measure import Measurer, Sample
 from dslc.fuse.profile import Profiles, Reach, Reading, Work
 from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
@@ -23,8 +24,9 @@ _LAUNCH, _ROUND = 8e-7, 5e-7
 _NEAR = 3.0
 #: how many times as long neighbours take that lie apart
 _STRIDED = 2.0
-#: what of the peak of products is left where functions are computed
-_FUNCTIONS = 0.5
+#: what of the peak of products is left where functions are computed, with vectors of 64 bytes and with narrower ones, which more ports
+#: of a processor take: gates of an LSTM take 1.5 times as long in half as wide vectors, products twice
+_FUNCTIONS, _NARROW = 0.5, 0.67
 #: work of a thread that is worth starting it, in seconds
 _WORTH = 1.5e-6
 
@@ -36,6 +38,8 @@ class Speeds:
     bandwidth: tuple[tuple[float, float], ...]
     peak: float
     threads: int
+    #: of the peak, where functions are computed
+    functions: float = _FUNCTIONS
 
     def speed(self, touched: float) -> float:
         """Bytes a second of a kernel that touches so many bytes; between two measurements on a line of logarithms."""
@@ -68,7 +72,10 @@ def machine(measurer: Measurer) -> Speeds:
     seconds = measurer.measured(sample).seconds
     if not (0 < seconds < inf and all(0 < speed < inf for _, speed in points)):
         return EVERYDAY
-    return Speeds(tuple(points), 2.0 * _ROWS**3 / seconds, threads)
+    # the runtime uses all that this machine can do, and kernels may be written for less
+    wide = measurer.target.processor.vector_bytes
+    share = min(1.0, wide / here().vector_bytes)
+    return Speeds(tuple(points), share * 2.0 * _ROWS**3 / seconds, threads, _FUNCTIONS if wide >= 64 else _NARROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ class Estimate:
     def seconds(self, machine: Speeds) -> float:
         """On a machine."""
         moved = self.bytes / machine.speed(self.bytes) + self.near / (_NEAR * machine.speed(0.0))
-        alone = max(moved, self.operations / (_FUNCTIONS * machine.peak))
+        alone = max(moved, self.operations / (machine.functions * machine.peak))
         # speeds are those of all threads: fewer rows than threads leave some idle, and little work is done by one
         idle = machine.threads / max(1.0, min(float(machine.threads), self.rows))
         one = alone * machine.threads

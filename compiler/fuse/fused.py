@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dslc.codegen.text import KernelText
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
-from dslc.fuse.estimate import EVERYDAY, machine
+from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.formed import formed
 from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import folded
@@ -41,8 +41,8 @@ CHOICES = 8
 CLEARLY = 1.5
 #: in less time than so many seconds nothing is priced that is not known: kernels are tried at once
 HURRIED = 10.0
-#: parts of the time: until prices are known, and until kernels are measured
-PRICING, TRYING = 0.3, 0.85
+#: parts of the time: until groups are proposed, until prices are known, and until kernels are measured
+PROPOSING, PRICING, TRYING = 0.15, 0.3, 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +115,20 @@ class Fusing:
 
     def __init__(
         self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
-        folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool,
+        folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool, hurried: bool = False,
     ) -> None:  # fmt: skip
         self.graph, self.kernels, self.clock, self.strict = graph, kernels, clock, strict
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
-        self.late, self.proposed, self.rounds = self.seconds < HURRIED, 0, 0
+        #: whether prices are guessed and nothing is measured but kernels, and whether that is for want of time
+        self.hurried = hurried or self.seconds < HURRIED
+        #: whether kernels are tried in one variant only
+        self.brief = hurried
+        self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
         self.limits = Limits(sizes=sizes)
-        try:
-            speeds = EVERYDAY if self.late else machine(costs.measurer)
-        except TimeUp:
-            speeds, self.late = EVERYDAY, True
-        self.prices = Prices(graph, costs, self.profiles, speeds, self.around, strict)
+        self.costs = costs
+        self.prices = Prices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, self.trying, templates, strict)
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
@@ -136,6 +137,9 @@ class Fusing:
         self.found: dict[Graph, Tried | Dropped] = {}
         self.priced: set[Graph] = set()
         self.banned: set[Offer] = set()
+        self.loose: dict[Graph, bool] = {}
+        #: whether there was no time to propose all groups
+        self.hasty = False
         self.most: dict[Offer, float] = {}
         self.share: dict[Offer, float] = {}
         self.least: dict[Offer, float] = {}
@@ -150,9 +154,25 @@ class Fusing:
         """Seconds that are left for trying more: what was found is to be built together after that."""
         return min(self.left(TRYING), self.left() - self.trials.needed())
 
+    def _speeds(self) -> Speeds:
+        """What the target can do; where there is no time to measure that, what an everyday processor can."""
+        try:
+            return EVERYDAY if self.hurried else machine(self.costs.measurer)
+        except TimeUp:
+            self.hurried = self.late = True
+            return EVERYDAY
+
     def again(self, seconds: float) -> Fused:
-        """As far as it comes in so many seconds more."""
+        """As far as it comes in so many seconds more; with prices where they were guessed before."""
         self.began, self.seconds, self.late = self.clock.now(), min(seconds, self.clock.left()), False
+        self.brief = False
+        if self.hasty:
+            self.proposed = self.rounds = 0
+        if self.hurried and self.seconds >= HURRIED:
+            self.hurried = False
+            self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
+            self.offers = [self.prices.offer(one.group) for one in self.offers]
+            self.rounds = 0
         for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is Why.LATE]:
             del self.found[program]
             self.rounds = 0
@@ -163,22 +183,34 @@ class Fusing:
             self._propose()
         for at in range(self.rounds, ROUNDS):
             self.rounds, picked = at, self._priced()
-            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
+            # the most promising first: time may not suffice for all
+            order = sorted(picked, key=self._worth, reverse=True)
+            new = list(dict.fromkeys(_subject(offer) for offer in order if offer.program not in self.found))
             if not new or self.trying() <= 0:
                 self.late = self.late or bool(new)
                 break
-            self.found.update(self.trials.tried(_first(new)))
+            self.found.update(self.trials.tried(_first(new), self.brief))
             self._split(picked)
             self._relate()
+        if not self.brief:
+            self.found.update(self.trials.others())
         return self._result(self._kept(), self.proposed)
 
     def _propose(self) -> None:
         rules = self.prices.costs.rules
-        groups = list(proposals(self.graph, rules, self.limits, self.profiles))
+        groups = list(proposals(self.graph, rules, self.limits, self.profiles, lambda: self.left(PROPOSING)))
+        self.hasty = self.left(PROPOSING) <= 0
         chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
         groups += [group for chain in chains for group in chain]
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
-        self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]
+        self.offers = []
+        # the largest come first: where time is short, cuts of them are left out
+        for group in dict.fromkeys((*written, *groups)):
+            if self.left(PRICING) <= 0 and self.offers:
+                self.hasty = True
+                break
+            self.offers.append(self.prices.offer(group))
+        self.late = self.late or self.hasty
         if self.templates:
             self.written = {one.program for one in self.offers if one.group in written or self.templates.takes(one.program)}
         # what another form saves is not estimated either: the longest of each chain is tried
@@ -199,7 +231,7 @@ class Fusing:
 
     def _wholes(self) -> list[Offer]:
         """Groups that were measured as a whole."""
-        return [offer for offer in self.offers if offer.measured and self._nodes(offer) < inf]
+        return [offer for offer in self.offers if (offer.measured or self.hurried) and self._nodes(offer) < inf]
 
     def _nodes(self, offer: Offer) -> float:
         """What the nodes of an offer take by themselves, where that is known."""
@@ -213,8 +245,11 @@ class Fusing:
         taken = [found for part in parts if isinstance(found := self.found.get(part.program), Tried)]
         if not parts or len(taken) < len(parts):
             return []
-        rest = max(0.0, whole.price - sum(part.price for part in parts))
         own = self.found[whole.program]
+        rest = max(0.0, whole.price - sum(part.price for part in parts))
+        if not whole.measured:
+            # what was guessed says how the nodes divide what they were measured to take
+            rest *= own.nodes / max(whole.price, 1e-12)
         best = min(own.nodes, own.kernel if isinstance(own, Tried) else inf)
         return parts if sum(found.kernel for found in taken) + rest >= best else []
 
@@ -223,7 +258,7 @@ class Fusing:
         while True:
             picked = chosen(self.graph, self.offers, self.kernels, self._worth)
             doubtful = [offer for offer in picked if not offer.measured and offer.program not in self.found]
-            if not doubtful or self.late:
+            if not doubtful or self.hurried:
                 return picked
             now: dict[Offer, Offer] = {}
             try:
@@ -232,7 +267,7 @@ class Fusing:
                         raise TimeUp
                     now[offer] = self.prices.measured(offer)
             except TimeUp:
-                self.late = True
+                self.late = self.hurried = True
             self.priced |= {offer.program for offer in now}
             self.offers = [now.get(offer, offer) for offer in self.offers]
             self._relate()
@@ -242,25 +277,30 @@ class Fusing:
     def _relate(self) -> None:
         """What is known of larger groups says something of smaller ones: none costs more than a group that it is a part of; and
         where the runtime runs the nodes of a group faster than one by one, that is lost in every part of it."""
-        known = [(set(offer.group.nodes), offer) for offer in self.offers if offer.measured]
-        known.sort(key=lambda one: len(one[0]))
-        self.most, self.share, self.least = {}, {}, {}
-        tried = [(set(offer.group.nodes), offer, one.kernel) for offer in self.offers
-                 if isinstance(one := self.found.get(offer.program), Tried)]  # fmt: skip
+        known: dict[Node, list[tuple[set[Node], Offer]]] = {}
+        tried: dict[Node, list[tuple[set[Node], Offer, float]]] = {}
         for offer in self.offers:
+            nodes, one = set(offer.group.nodes), self.found.get(offer.program)
+            # whoever has all nodes of a group has its first one
+            for node in nodes if offer.measured else ():
+                known.setdefault(node, []).append((nodes, offer))
+            if isinstance(one, Tried):
+                tried.setdefault(offer.group.nodes[0], []).append((nodes, offer, one.kernel))
+        self.most, self.share, self.least = {}, {}, {}
+        for offer in self.offers:
+            own = set(offer.group.nodes)
             # what is more than a kernel that was measured takes that much longer
-            inner = [(kernel, other) for nodes, other, kernel in tried if nodes < set(offer.group.nodes)]
+            inner = [(kernel, other) for node in own for nodes, other, kernel in tried.get(node, ()) if nodes < own]
             if inner:
                 self.least[offer] = min(kernel + max(0.0, offer.seconds - other.seconds) for kernel, other in inner)
-            own = offer.group.nodes
-            above = [other for nodes, other in known if len(nodes) > len(own) and nodes.issuperset(own)]
+            above = [other for nodes, other in known.get(offer.group.nodes[0], ()) if nodes > own]
             self.most[offer] = min((other.price for other in above), default=inf)
             whole = [self.found[o.program].nodes / o.price for o in above if o.program in self.found and o.price > 0]
             self.share[offer] = min(1.0, *whole) if whole else 1.0
 
     def _price_of(self, offer: Offer) -> float:
         """The price of an offer, as far as is known: a guess is a low one until it was measured."""
-        price = offer.price if offer.measured or self.late else HOPE * offer.price
+        price = offer.price if offer.measured else max(offer.price, offer.part) if self.hurried else HOPE * offer.price
         return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
 
     def _worth(self, offer: Offer) -> float:
@@ -271,9 +311,17 @@ class Fusing:
         if offer.program in self.written:
             # somebody wrote a kernel for just this
             return max(price - seconds, WRITTEN * price, SECONDS)
-        if any((profile := self.profiles.of(node)) is not None and profile.loose for node in offer.group.nodes):
+        if self._loose(offer):
             seconds *= LOOSE
         return price - seconds if price - seconds > max(SECONDS, LEAST * price) else 0.0
+
+    def _loose(self, offer: Offer) -> bool:
+        """Whether a kernel has a product that fills no runtime's blocks."""
+        found = self.loose.get(offer.program)
+        if found is None:
+            profiles = map(self.profiles.of, offer.group.nodes)
+            found = self.loose[offer.program] = any(profile is not None and profile.loose for profile in profiles)
+        return found
 
     def _measured(self, offer: Offer) -> float:
         """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""
@@ -340,8 +388,11 @@ def _subject(offer: Offer) -> Subject:
 
 
 def _first(subjects: Sequence[Subject]) -> list[Subject]:
-    """One of those with the same program."""
-    return list({subject.program: subject for subject in reversed(subjects)}.values())
+    """The first of those with the same program, in their order."""
+    found: dict[Graph, Subject] = {}
+    for subject in subjects:
+        found.setdefault(subject.program, subject)
+    return list(found.values())
 
 
 __all__ = ["Fused", "Fusing", "Kept", "Story", "fused"]

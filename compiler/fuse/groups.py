@@ -8,8 +8,9 @@ the price decides (`estimate`, `choose`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from dslc.cost.groups import working_nodes
 from dslc.fuse.profile import Profile, Profiles, Reach
@@ -130,8 +131,13 @@ class Neighbours:
         return out
 
 
-def proposals(graph: Graph, rules: Rules, limits: Limits | None = None, profiles: Profiles | None = None) -> Iterator[Group]:
-    """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only."""
+def proposals(
+    graph: Graph, rules: Rules, limits: Limits | None = None, profiles: Profiles | None = None, left: Callable[[], float] = lambda: inf
+) -> Iterator[Group]:
+    """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only.
+
+    Once no time is `left`, in seconds, no more are looked for.
+    """
     limits = limits or Limits()
     profiles = profiles or Profiles(rules, limits.sizes)
     around = Neighbours(graph)
@@ -141,6 +147,8 @@ def proposals(graph: Graph, rules: Rules, limits: Limits | None = None, profiles
             for part in _parts(nodes, around, profiles, limits):
                 if part.nodes not in found:
                     found[part.nodes] = part
+                if left() <= 0:
+                    break
     yield from sorted(found.values(), key=lambda group: -len(group.nodes))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 from dslc.cost.evaluation import Evaluation
@@ -24,7 +24,8 @@ _VIEW = 2e-7
 class Offer:
     """A group with its kernel, the price of what it replaces and what the kernel takes, both in seconds.
 
-    `measured`: whether the price was measured, and not guessed from bytes and operations.
+    `measured`: whether the price was measured, and not guessed from bytes and operations. `part`: of what the whole graph takes the
+    share of the group's operations and bytes, where that is known.
     """
 
     group: Group
@@ -32,6 +33,7 @@ class Offer:
     price: float
     seconds: float
     measured: bool = False
+    part: float = 0.0
 
     @property
     def saving(self) -> float:
@@ -64,7 +66,8 @@ class Prices:
     def offer(self, group: Group) -> Offer:
         """A group at a guessed price."""
         fold = fold_of(group)
-        return Offer(group, fold, sum(map(self._guess, group.nodes)), self.kernel(fold))
+        part = sum(self.costs.guess(Together((node,), (node.args,))) for node in group.nodes)
+        return Offer(group, fold, sum(map(self._guess, group.nodes)), self.kernel(fold), part=part)
 
     def measured(self, offer: Offer) -> Offer:
         """The same at the price that was measured, or is now; as it is where the runtime does not run the nodes by themselves.
@@ -73,7 +76,7 @@ class Prices:
             TimeUp: there is no time to measure it.
         """
         price = self._price(offer.group.nodes)
-        return Offer(offer.group, offer.fold, price, offer.seconds, True) if isfinite(price) else offer
+        return replace(offer, price=price, measured=True) if isfinite(price) else offer
 
     def kernel(self, fold: Fold) -> float:
         """Estimated seconds of a kernel."""

@@ -298,10 +298,16 @@ class Profiles:
         self.rules = rules
         self.sizes = Sizes(sizes)
         self._known: dict[object, Profile | None] = {}
+        self._nodes: dict[Node, Profile | None] = {}
         self._works: dict[tuple[Scope, tuple[TensorType, ...], Numbers], Work] = {}
 
     def of(self, node: Node) -> Profile | None:
         """None for what no kernel computes: what dslc does not know, or has no meaning at these types."""
+        if node not in self._nodes:
+            self._nodes[node] = self._of(node)
+        return self._nodes[node]
+
+    def _of(self, node: Node) -> Profile | None:
         if not isinstance(node, Call | ScopeNode) or None in node.types or not all(arg.known for arg in node.args):
             return None
         what: object = (node.op, node.tag) if isinstance(node, Call) else node.scope

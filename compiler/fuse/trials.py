@@ -16,15 +16,17 @@ import numpy as np
 import onnx
 
 from dslc.codegen.generate import generate
+from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import BuildReason, first_error
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
+from dslc.codegen.host.processor import Processor
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
 from dslc.cost.clock import TimeUp
-from dslc.cost.compare import compare, ran
+from dslc.cost.compare import Comparison, compare, ran
 from dslc.cost.measure import Measurer, Sample
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong
 from dslc.fuse.profile import Sizes
@@ -42,10 +44,12 @@ from dslc.semantics.library import Rules
 VARIANTS = 8
 #: a kernel that is so many times slower than its nodes in its first variant gets no second one
 HOPELESS = 3.0
+#: one that is so many times faster is measured once
+CLEAR = 2.0
 #: how much faster than its nodes a kernel must be
 MARGIN = 1.05
 #: seconds without which no compiler is called
-ENOUGH = 1.5
+ENOUGH = 0.6
 #: generating one kernel may take such a part of the time that is left, and so many seconds
 GENERATING, LONGEST = 0.25, 20.0
 #: of the time that is left after the first variants, the part that is kept for checking them while others are tried
@@ -150,34 +154,64 @@ class Trials:
     _pace: float = 0.0
     #: kernels that were faster than their nodes so far
     _faster: set[Subject] = field(default_factory=set)
+    #: kernels whose first variant is known, and no other one
+    _waiting: dict[Subject, Tried] = field(default_factory=dict)
+    #: texts of their other variants, as far as these are compiled ahead
+    _further: dict[Subject, list[Generated]] = field(default_factory=dict)
     #: what was built, by the text
     _libraries: dict[KernelText, Library] = field(default_factory=dict)
 
-    def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
-        """What became of each program. What was not tried for want of time is dropped as LATE."""
+    @property
+    def processor(self) -> Processor:
+        """What kernels are written for."""
+        return self.measurer.target.processor
+
+    def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
+        """What became of each program. What was not tried for want of time is dropped as LATE; `brief`: in its first variant
+        only, which says whether there is anything to gain."""
         out: dict[Graph, Tried | Dropped] = {}
-        # the first variant of each says whether there is anything to gain
-        first = self._measured(self._all_texts(subjects, slice(0, 1), out), out)
-        promising = [subject for subject, found in first.items() if found.ratio > 1 / HOPELESS]
-        more = {}
-        if self.left() * (1 - CHECKED) > ENOUGH:
-            more = {subject: own for subject, own in self._all_texts(promising, slice(1, VARIANTS), {}).items() if own}
-        best = dict(first)
-        if more:
-            # what is known so far is still to be checked
-            for subject, found in self._measured(more, {}, CHECKED * self.left()).items():
-                if found.kernel < best[subject].kernel:
-                    best[subject] = found
-        for subject, found in best.items():
-            if found.ratio < MARGIN:
-                detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
-                out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes)
-            else:
-                checked = self._checked(subject, found)
-                if isinstance(checked, Dropped) and checked.why is Why.DIFFERS:
-                    checked = self._rounded(subject, found) or checked
-                out[subject.program] = checked
+        left, first = list(subjects), dict[Subject, Tried]()
+        while left:
+            # what was measured is checked before anything else is compiled: it is there, whatever the others take
+            batch, left = (left[:BATCH], left[BATCH:]) if brief else (left, [])
+            first = self._measured(self._all_texts(batch, slice(0, 1), out), out)
+            self._waiting.update((subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS)
+            if brief:
+                out.update((subject.program, self._concluded(subject, found)) for subject, found in first.items())
+        if not brief:
+            out.update((subject.program, self._concluded(subject, found)) for subject, found in {**first, **self._better()}.items())
         return out
+
+    def others(self) -> dict[Graph, Tried | Dropped]:
+        """What became of programs of which other variants than the first are faster, where they were not tried before."""
+        return {subject.program: self._concluded(subject, found) for subject, found in self._better().items()}
+
+    def prepare(self, ahead: Ahead) -> None:
+        """Has what `others` will try compiled while somebody else uses the time."""
+        self._further = {subject: own for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items() if own}
+        ahead.add(one.text for own in self._further.values() for one in own)
+
+    def _better(self) -> dict[Subject, Tried]:
+        """Faster variants than those that are known, where others are still to be tried and there is time for it."""
+        if not self._waiting or self.left() * (1 - CHECKED) <= ENOUGH:
+            return {}
+        best, self._waiting = self._waiting, {}
+        known, self._further = self._further, {}
+        new = [subject for subject in best if subject not in known]
+        more = {**known, **{subject: own for subject, own in self._all_texts(new, slice(1, VARIANTS), {}).items() if own}}
+        # what is known so far is still to be checked
+        found = self._measured(more, {}, CHECKED * self.left()) if more else {}
+        return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
+
+    def _concluded(self, subject: Subject, found: Tried) -> Tried | Dropped:
+        """A variant that is faster than its nodes and gives the same, or why there is no kernel."""
+        if found.ratio < MARGIN:
+            detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
+            return Dropped(subject.program, Why.SLOWER, detail, found.nodes)
+        checked = self._checked(subject, found)
+        if isinstance(checked, Dropped) and checked.why is Why.DIFFERS:
+            return self._rounded(subject, found) or checked
+        return checked
 
     def best(self, subjects: Iterable[Subject]) -> dict[Subject, Tried]:
         """The fastest variant of each kernel, whatever its nodes take; without those that are not generated, built or run."""
@@ -212,7 +246,7 @@ class Trials:
         if library is not None:
             # the same nodes with other kernels are another model
             proto = onnx.ModelProto.FromString(nodes)
-            proto.producer_version = " ".join(sorted(map(_code, library.kernels.values())))
+            proto.producer_version = " ".join(sorted(map(self._code, library.kernels.values())))
             model, path = proto.SerializeToString(deterministic=True), str(library.path)
         words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
         return self._seconds(Sample(words, lambda: model, self._copies(subject), self._weights(subject), path, lambda: nodes), turn)
@@ -228,7 +262,8 @@ class Trials:
     def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
-            return build({one.name: one.text for one in found}, self.folder, seconds=min(60.0, max(ENOUGH, seconds)))
+            texts = {one.name: one.text for one in found}
+            return build(texts, self.folder, seconds=min(60.0, max(ENOUGH, seconds)), processor=self.processor)
         except NotBuilt:
             return None
 
@@ -283,7 +318,7 @@ class Trials:
         """Whether a kernel that a library wrote computes its program; a note says why not."""
         assert self.templates is not None
         try:
-            library = build([one.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
+            library = build([one.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())), processor=self.processor)
             problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.left)
         except NotBuilt as reason:
             detail = first_error(reason.detail)
@@ -317,7 +352,7 @@ class Trials:
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
     def _generated(self, group: Graph, which: slice) -> list[Generated]:
-        every = ways(self.rules, group, self.strict)[which]
+        every = ways(self.rules, group, self.strict, self.processor)[which]
         return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in every]
 
     def _measured(
@@ -344,7 +379,7 @@ class Trials:
                 raise TimeUp
             texts = self._fitting(texts, seconds, out)
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
-            library = build(some, self.folder, seconds=seconds)
+            library = build(some, self.folder, seconds=seconds, processor=self.processor)
             if library.fresh:
                 self._pace = (time.monotonic() - began) / len(some)
             self._libraries.update(dict.fromkeys(library.kernels.values(), library))
@@ -393,7 +428,8 @@ class Trials:
                 self.templates.slower(one.lowering, seconds, times[fastest])
         kernel, nodes = times[fastest], self._nodes(subject, "")
         for turn in _TURNS:
-            if not kernel / HOPELESS < nodes < inf:
+            # what is clear is not measured again
+            if not kernel / HOPELESS < nodes < CLEAR * kernel:
                 break
             kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
             nodes = min(nodes, self._nodes(subject, turn))
@@ -411,9 +447,6 @@ class Trials:
                 raise TimeUp
             if nodes is None:
                 raise _Out(Why.NOT_WRITTEN)
-            library = self._libraries.get(found.text)
-            if library is None:
-                library = build([found.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
             least = min((_room(array) for array in drawn.values()), default=1)
@@ -421,30 +454,44 @@ class Trials:
             feeds = [drawn]
             if found.variant is None or tells_nonfinite(self.rules, found.variant.form):
                 feeds += [{name: _special(array, turn) for name, array in drawn.items()} for turn in turns]
-            with Worker(self.measurer.target.threads, self.left) as worker:
+            stated = None if found.variant is None else stated_error(self.rules, found.variant.form)
+            words = f"checked {hashlib.sha256(nodes).hexdigest()} {self._code(found.text)} {len(feeds)} {stated}"
+            kept = self.measurer.verdict(words)
+            if kept is not None:
+                answer = Comparison(kept["error"], kept["problem"])
+            else:
+                library = self._libraries.get(found.text)
+                if library is None:
+                    seconds = min(60.0, max(ENOUGH, self.left()))
+                    library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
+                worker = self.measurer.worker
                 names = worker.load(ModelFile(nodes))
                 before = ran(worker, names, feeds)
                 worker.load(ModelFile(self._kernel_model(subject, found.text)), library=str(library.path))
                 after = ran(worker, names, feeds)
+                answer = compare(before, after, stated)
+                self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
         except TimeUp:
             return Dropped(subject.program, Why.LATE, "", found.nodes)
         except WorkerFailed as problem:
             return Dropped(subject.program, Why.LATE if problem.late else Why.NOT_RUN, str(problem), found.nodes)
         except (NotBuilt, _Out) as problem:
             return Dropped(subject.program, Why.NOT_BUILT, str(problem), found.nodes)
-        stated = None if found.variant is None else stated_error(self.rules, found.variant.form)
-        answer = compare(before, after, stated)
         if not answer.same:
             return Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
         return replace(found, error=answer.max_rel_error)
 
+    def _code(self, text: KernelText) -> str:
+        """A hash of the text and of what it is compiled for: another generator may write another one under the same name."""
+        return hashlib.sha256(f"{self.processor.identity}\0{text.text}".encode()).hexdigest()[:16]
+
     def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
-        return kernel_model(DOMAIN, text.name, inputs, outputs, _code(text))
+        return kernel_model(DOMAIN, text.name, inputs, outputs, self._code(text))
 
     def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
         inputs = self._types(subject.program.inputs)
-        words = f"kernel {text.name} {_code(text)} of {', '.join(map(str, inputs))} weights {subject.weights}"
+        words = f"kernel {text.name} {self._code(text)} of {', '.join(map(str, inputs))} weights {subject.weights}"
         weights = self._weights(subject)
 
         def model() -> bytes:
@@ -463,7 +510,7 @@ class Trials:
             return self._nodes_model(subject)
 
         # all is drawn as it is for the kernel
-        return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject)), turn)
+        return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject), layout=False), turn)
 
     def _nodes_model(self, subject: Subject) -> bytes | None:
         """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
@@ -490,11 +537,6 @@ class Trials:
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""
         return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
-
-
-def _code(text: KernelText) -> str:
-    """A hash of the text: another generator may write another one under the same name."""
-    return hashlib.sha256(text.text.encode()).hexdigest()[:16]
 
 
 def _room(array: Any) -> int:

@@ -194,6 +194,8 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
                 constant = _plus(constant, coefficient)
             else:
                 terms[rest] = _plus(terms.get(rest, 0), coefficient)
+    if isinstance(constant, float) and math.isinf(constant) and all(is_index(rest) for rest in terms):
+        return num(constant)  # sizes and positions are finite
     parts = [
         # one of what is no sum is as it is
         rest if coefficient == 1 and type(coefficient) is int and not (isinstance(rest, Apply) and rest.name == "+")
@@ -377,6 +379,8 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
         for one, other in ((a, b), (b, a)):
             if isinstance(one, Num) and one.value == inverse:
                 return other
+            if isinstance(one, Num) and one.value == -inverse and is_index(other):
+                return one
         if is_index(a) and is_index(b) and (decided := _ordered("<=", a, b)) is not None:
             return (b if decided else a) if name == "max" else (a if decided else b)
         return raw_apply(name, *sorted((a, b), key=_order))
@@ -387,6 +391,8 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
     if name == "^" and isinstance(b, Num) and b.value == 1 and not isinstance(b.value, float):
         return a
     if name in {"//", "%"} and is_index(a) and is_index(b):
+        if name == "//" and isinstance(b, Num) and isinstance(b.value, int) and b.value < 0:
+            return simplify("//", (_product((num(-1), a)), num(-b.value)))
         if isinstance(b, Num) and isinstance(b.value, int) and b.value > 0:
             if b.value == 1:
                 return a if name == "//" else num(0)
@@ -409,6 +415,10 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
             return num((difference.value == 0) == (name == "=="))
         if _positive(difference) or _positive(_product((num(-1), difference))):
             return num(name == "!=")
+    if name in {"<", "<=", ">", ">=", "==", "!="}:
+        for one, other, sign in ((a, b, 1), (b, a, -1)):
+            if isinstance(other, Num) and other.value in (math.inf, -math.inf) and is_index(one):
+                return num(bool(FOLD2[name](0, sign * other.value)))
     if name in {"<", "<=", ">", ">="} and is_index(a) and is_index(b):
         decided = _ordered(name, a, b)
         if decided is not None:

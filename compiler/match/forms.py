@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dslc.codegen.generate import generate, variants
+from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
 from dslc.ir.graph import Call, Graph
@@ -22,7 +23,7 @@ from dslc.match.matcher import Match, find_matches
 from dslc.match.rule import CompiledRule
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.lock import lock_path, read_lock
+from dslc.prove.known.resting import believed_lock
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
@@ -65,8 +66,11 @@ def has_form(rules: Rules, group: Graph, strict: bool = False) -> bool:
     return next(forms(rules, group, strict), None) is not None
 
 
-def ways(rules: Rules, group: Graph, strict: bool = False) -> list[tuple[Graph, Variant]]:
-    """How a kernel of a group may be written, the best guess first: its forms in their variants, and the group as it stands.
+def ways(
+    rules: Rules, group: Graph, strict: bool = False, processor: Processor | None = None
+) -> list[tuple[Graph, Variant]]:
+    """How a kernel of a group may be written for a processor (by default the one that is wanted), the best guess first: its forms in
+    their variants, and the group as it stands.
 
     Raises:
         NotGenerated: in no way.
@@ -74,12 +78,12 @@ def ways(rules: Rules, group: Graph, strict: bool = False) -> list[tuple[Graph, 
     out: list[tuple[Graph, Variant]] = []
     for name, form in forms(rules, group, strict):
         try:
-            own = [variant for variant in variants(rules, form) if variant.filtered]
+            own = [variant for variant in variants(rules, form, processor) if variant.filtered]
         except NotGenerated:
             continue
         out += [(form, replace(variant, form=name)) for variant in own]
     try:
-        plain = [(group, variant) for variant in variants(rules, group)]
+        plain = [(group, variant) for variant in variants(rules, group, processor)]
     except NotGenerated:
         if not out:
             raise
@@ -146,7 +150,7 @@ def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
         for name, one in rules.rulesets.items()
         if name.rpartition(".")[2] == KERNELS
         for statement in one.syntax.statements
-        if statement.include
+        if statement.kind != "exclude"
         for glob in statement.globs
     ]
     for name in dict.fromkeys(names):
@@ -157,7 +161,7 @@ def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
 
 def _proved(rules: Rules, definition: SubstitutionDef) -> bool:
     digest = rule_digest(rules, definition)
-    found = read_lock(lock_path(definition)).of(definition.name, digest) or own_evidence().get(definition.name, digest)
+    found = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
     return found is not None and found.status == "proved"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dslc.errors import Span
@@ -11,6 +11,7 @@ from dslc.match.apply import Refused, replaced
 from dslc.match.describe import show, show_call
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import find_matches
+from dslc.match.pattern import Site
 from dslc.match.rule import CompiledRule
 from dslc.match.trace import Trace
 
@@ -20,7 +21,7 @@ class Explanation:
     """What `dslc why-not` says.
 
     `applies` counts the places where the rule applies (then there is no reason). `matched` are the calls of the rule that were found,
-    each with the node that it was found to be; `total` is how many calls the rule's left side has; `span` is where in the rule it
+    each with the node that it was found to be; `total` is how many calls the author wrote on the left; `span` is where in the rule it
     stopped, and `values` are the tensors that were bound, and the names of a failed guard with their values.
     """
 
@@ -35,10 +36,10 @@ class Explanation:
     def lines(self) -> list[str]:
         """The explanation as text."""
         if self.applies:
-            places = "place" if self.applies == 1 else "places"
-            return [f"{self.rule} applies at {self.applies} {places}"]
+            places = "" if self.applies == 1 else f" at {self.applies} places"
+            return [f"{self.rule}: Applies{places}."]
         calls = "call" if self.total == 1 else "calls"
-        out = [f"{self.rule} does not apply", f"  best partial match: {len(self.matched)} of {self.total} {calls}"]
+        out = [f"{self.rule}: Does not apply.", f"  best partial match: {len(self.matched)} of {self.total} {calls}"]
         out += [f"    {part}\n      is {found}" for part, found in self.matched]
         where = f" ({self.span})" if self.span is not None else ""
         out.append(f"  stopped{where}: {self.reason}")
@@ -71,13 +72,26 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None 
         missing = next((s for s in sites if s.operator is not None and s.operator not in index.by_operator), None)
         if missing is not None:
             reason = f"the graph has no `{missing.operator}`"
-            return Explanation(rule.name, 0, (), len(sites), reason, missing.span)
+            return Explanation(rule.name, 0, (), _written(sites), reason, missing.span)
     called = names or {}
-    matched = [
-        (_one_line(sites[site].span.text), _place(node, called, index)) for site, node in sorted(trace.state.nodes.items())
-    ]
+    found = trace.state.nodes
+    # a `let` that is used several times is several sites, and one call to whoever wrote it
+    open_ones = {_at(site.span) for number, site in enumerate(sites) if number not in found}
+    matched = {
+        _at(sites[site].span): (_one_line(sites[site].span.text), _place(node, called, index)) for site, node in sorted(found.items())
+    }
+    whole = tuple(text for at, text in matched.items() if at not in open_ones)
     bound = tuple((name, _tensor(value, called)) for name, value in sorted(trace.state.values.items()))
-    return Explanation(rule.name, 0, tuple(matched), len(sites), trace.reason, trace.span, (*bound, *trace.values))
+    return Explanation(rule.name, 0, whole, _written(sites), trace.reason, trace.span, (*bound, *trace.values))
+
+
+def _written(sites: Sequence[Site]) -> int:
+    """How many calls the author wrote for some sites."""
+    return len({_at(site.span) for site in sites})
+
+
+def _at(span: Span) -> tuple[str, int, int]:
+    return span.source.path, span.start, span.end
 
 
 def _place(node: Call, names: Mapping[Value, str], index: GraphIndex) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
-from dslc.derive.targets import instances, targets_of
+from dslc.derivation.targets import instances, targets_of
 from dslc.errors import DslcError
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
 
-from dslc.derive.targets import instances, targets_of
+from dslc.derivation.targets import instances, targets_of
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, traversal, walk

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from onnx import NodeProto
+
 from dslc.ir.graph import Call, Value
 from dslc.onnx.context import Origin
 from dslc.onnx.emit import Spec
@@ -13,9 +15,13 @@ Key = tuple[Any, ...]
 
 
 def alike_key(node: Call) -> Key:
-    """Equal for applications that one node of a file writes in the same way: operator, attributes, types and weights."""
-    weights = tuple(arg if arg.constant else None for arg in node.args)
-    return (node.op, node.attrs, tuple(arg.node.types[arg.index] for arg in node.args), node.types, weights)
+    """Equal for applications that one node of a file writes in the same way: operator, attributes, types, weights, and which of the
+    arguments are one value."""
+    args = node.args
+    first: dict[Value, int] = {}
+    same = tuple([first.setdefault(arg, k) for k, arg in enumerate(args)])
+    weights = tuple([arg if arg.constant else None for arg in args])
+    return (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in args]), node.types, weights, same)
 
 
 def alike_origins(origins: Mapping[Value, Origin]) -> dict[Key, tuple[Origin, Call]]:
@@ -36,4 +42,9 @@ def written_alike(found: tuple[Origin, Call], node: Call) -> Spec:
     args = dict(zip(old.args, node.args, strict=True))
     inputs = tuple(None if read is None else args.get(read, read) for read in origin.inputs)
     outputs = tuple(None if output is None else Value(node, output.index) for output in origin.outputs)
-    return Spec(origin.proto, inputs, outputs)
+    proto = NodeProto()
+    proto.CopyFrom(origin.proto)
+    # notes are of one node, and are its own where that is the one
+    for note in ("name", "doc_string", "metadata_props"):
+        proto.ClearField(note)
+    return Spec(proto, inputs, outputs)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from dslc.semantics.nary import stands_for_pairs
 from dslc.semantics.operator_env import operator_env
 from dslc.syntax import tree as t
 
+#: operators with inputs for starts, ends, axes and steps
+AXES = frozenset({"Slice"})
 #: single numbers among the inputs that ONNX wants as a list of one
 _LISTS_OF_ONE = {("TopK", 1)}
 
@@ -77,6 +80,10 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
     Each node was read back through the clauses and gave the same application.
     """
     for clause in own_clauses(rules, node.op, opset):
+        if symbols is not None and clause.op in COPYING and symbols.used(node.attrs):
+            inferred = _inferred(rules, clause, node, opset, symbols.mixed)
+            if inferred is not None:
+                return (inferred,)
         try:
             spec = _write(rules, clause, node, opset, symbols)
         except (NotWritable, *NO_FIT):
@@ -91,6 +98,30 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
     if stands_for_pairs(rules, rules.operator(node.op), len(node.args)):
         return _chain(rules, node, opset, symbols)
     return None
+
+
+def _inferred(rules: Rules, clause: OnnxClause, node: Call, opset: int, mixed: bool) -> Spec | None:
+    """A node whose list of sizes says -1 for the only unknown one, or 0 for each that the operand has at the same place.
+
+    Both only where `mixed`: a -1 beside an operand's size of 0 is an error where the sizes alone are none.
+    """
+    own = node.args[0].type.shape
+    listed = ((name, value) for name, value in node.attrs if isinstance(value, tuple) and any(isinstance(v, Scalar) for v in value))
+    name, wanted = next(listed, ("", ()))
+    if not wanted or 0 in wanted:
+        return None
+    unknown = [k for k, size in enumerate(wanted) if isinstance(size, Scalar)]
+    others = [k for k in unknown if k >= len(own) or own[k] != wanted[k]]
+    if len(unknown) == 1:
+        others = unknown
+    elif len(others) > mixed:
+        return None
+    sizes = tuple(-1 if k in others else 0 if k in unknown else size for k, size in enumerate(wanted))
+    try:
+        spec = _write(rules, clause, node, opset, None, {name: sizes})
+    except (NotWritable, *NO_FIT):
+        return None
+    return spec if reads_back(rules, spec, node, opset) else None
 
 
 def _copies(spec: Spec, node: Call) -> bool:
@@ -148,7 +179,10 @@ def _close(a: Any, b: Any) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Symbols | None) -> Spec:
+def _write(
+    rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Symbols | None, stated: Mapping[str, Any] = MappingProxyType({})
+) -> Spec:
+    """The node that a clause says; `stated` is what it says in the place of attributes' own values."""
     op = clause.operator
     assert op is not None
     op_type, domain = split_op(clause.op)
@@ -158,11 +192,14 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
     if len(node.args) != len(params) and not variadic:
         raise NotWritable
     env = _environment(rules, op, node)
-    own = dict(node.attrs)
+    own = {**dict(node.attrs), **stated}
     inputs: list[Value | None] = []
     named: set[str] = set()
+    lists = _lists(clause, own, env) if clause.op in AXES else {}
     for k, pattern in enumerate(clause.inputs):
-        if isinstance(pattern, t.ListExpr):
+        if k in lists:
+            inputs.append(_listed(lists[k], op_type, k, schema, symbols))
+        elif isinstance(pattern, t.ListExpr):
             inputs.append(_listed(evaluate(pattern, _needed(env)), op_type, k, schema, symbols))
         elif pattern.star:
             inputs.extend(node.args)
@@ -187,6 +224,22 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
         if made is not None:
             proto.attribute.append(made)
     return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+
+
+def _lists(clause: OnnxClause, own: Mapping[str, Any], env: Env | None) -> dict[int, tuple[Any, ...]]:
+    """Starts, ends, axes and steps by their places, without the axes of which all is taken, where sizes are unknown."""
+    values = {
+        k: own[p.name] if p.name in own else _needed(env).get(p.name)
+        for k, p in enumerate(clause.inputs) if k and isinstance(p, t.Param)
+    }  # fmt: skip
+    if sorted(values) != [1, 2, 3, 4] or not all(isinstance(value, tuple) for value in values.values()):
+        return {}
+    starts, ends, axes, steps = (values[k] for k in range(1, 5))
+    shape = _needed(env).get(clause.inputs[0].name).type.shape if isinstance(clause.inputs[0], t.Param) else ()
+    if not any(isinstance(end, Scalar) for end in ends):
+        return {}
+    kept = [k for k, axis in enumerate(axes) if starts[k] != 0 or steps[k] != 1 or ends[k] != shape[axis]]
+    return {place: tuple(value[k] for k in kept) for place, value in values.items()} if kept else {}
 
 
 def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
@@ -20,23 +20,25 @@ from dslc.onnx.folding import compute
 from dslc.onnx.functions import add_functions
 from dslc.onnx.growth import ordered
 from dslc.onnx.naming import Namer, Naming, naming_of
-from dslc.onnx.plan import Plan
+from dslc.onnx.plan import Plan, Resolved
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.symbols import Sources, Symbols
 from dslc.onnx.types import dim_name
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 
 def export(
-    context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False, growth: float = inf
+    context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False, growth: float = inf,
+    fewest: bool = False,
 ) -> ModelProto:
     """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
     of ONNX is are written in plain nodes.
 
     `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. `growth` is the
     share by which the weights of the model may become more than the original's: what depends on weights alone and would make it
-    larger than that is written as nodes, which runtimes compute when they load it. External data
+    larger than that is written as nodes, which runtimes compute when they load it. With `fewest`, nodes of the file that read computed
+    sizes are written anew where the model has fewer nodes for that. External data
     stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
 
     Raises:
@@ -44,7 +46,9 @@ def export(
     """
     with rare_collections():
         named = naming_of(context) if naming is None else naming
-        return _Exporter(context, graph, rules, named, scopes=scopes).run(growth)
+        ways: tuple[Resolved, ...] = get_args(Resolved) if fewest and context.dims else ("file",)
+        exporters = [_Exporter(context, graph, rules, named, scopes=scopes, resolved=way) for way in ways]
+        return min(exporters, key=lambda one: len(one.ordered(growth))).run(growth)
 
 
 def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
@@ -133,22 +137,32 @@ def value_info(name: str, type: TensorType) -> ValueInfoProto:
 
 class _Exporter:
     def __init__(
-        self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True, scopes: bool = False
+        self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True, scopes: bool = False,
+        resolved: Resolved = "file",
     ) -> None:
         self.context, self.graph, self.rules = context, graph, rules
         self.original = context.model.graph
-        self.symbols = Symbols(context.dims)
         roots = (*graph.outputs, *context.pinned.values())
-        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes)
+        self.symbols = Symbols(context.dims, Sources(roots), context.opset, mixed=resolved != "file")
+        self.plan = Plan(
+            rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes, resolved=resolved,
+        )  # fmt: skip
+        self._order: list[Spec] | None = None
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
         self.copies: list[tuple[Value, str]] = []
         self._count = 0
         self._namer = Namer(naming, context.ir_version)
 
+    def ordered(self, growth: float) -> list[Spec]:
+        """The nodes that are written, producers first."""
+        if self._order is None:
+            roots = [*self.graph.outputs, *self.context.pinned.values()]
+            self._order = self.plan.order(roots) if growth == inf else ordered(self.plan, roots, self.context.tensors, growth)
+        return self._order
+
     def run(self, growth: float = inf) -> ModelProto:
-        roots = [*self.graph.outputs, *self.context.pinned.values()]
-        order = self.plan.order(roots) if growth == inf else ordered(self.plan, roots, self.context.tensors, growth)
+        order = self.ordered(growth)
         self._namer.stands_for = {inner: outer for outer, inner in self.plan.aliases.items()}
         self._namer.inside = self.plan.inside
         self._name(order, [self._final(value) for value in self.graph.outputs])

@@ -8,6 +8,7 @@ number to be added would, from other integers, leave nothing but rounding.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, Literal
 
@@ -37,14 +38,15 @@ _LENGTHS: Mapping[str, frozenset[int]] = {
 
 
 def special(
-    model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset()
-) -> dict[str, Any] | None:
+    model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset(),
+    plain: Set[str] | None = None,
+) -> dict[str, Any] | None:  # fmt: skip
     """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range.
 
-    Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever. None
-    where no input can be drawn so.
+    Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever; `plain` is
+    what `only_numbers` gave, where it was asked before. None where no input can be drawn so.
     """
-    plain = only_numbers(model) - keep
+    plain = (only_numbers(model) if plain is None else plain) - keep
     chosen = [spec for spec in specs if spec.name in plain and (kind == "zeros" or is_integer(spec.elem_type))]
     if not chosen:
         return None
@@ -114,12 +116,18 @@ def _stays(node: NodeProto) -> bool:
 
 def _computes(node: NodeProto, position: int, opset: int) -> bool:
     """Whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
-    schema = schema_of(node.op_type, "", opset) if not domain_of(node) else None
-    if schema is None or captured(node) or position in _LENGTHS.get(node.op_type, ()):
+    return not domain_of(node) and not captured(node) and _operates(node.op_type, position, opset)
+
+
+@functools.lru_cache(2048)
+def _operates(operator: str, position: int, opset: int) -> bool:
+    """The same of an operator of ONNX's own, without subgraphs."""
+    schema = schema_of(operator, "", opset)
+    if schema is None or position in _LENGTHS.get(operator, ()):
         return False
     formal = schema.inputs[min(position, len(schema.inputs) - 1)]
     allowed = {text for one in schema.type_constraints if one.type_param_str == formal.type_str for text in one.allowed_type_strs}
-    return node.op_type in _LOGIC or bool((allowed or {formal.type_str}) & _NUMBERS)
+    return operator in _LOGIC or bool((allowed or {formal.type_str}) & _NUMBERS)
 
 
 __all__ = ["KINDS", "Kind", "extremes", "only_numbers", "special"]

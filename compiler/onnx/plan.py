@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from onnx import NodeProto
 
@@ -23,6 +23,9 @@ from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
+#: which nodes of the file are written anew that read computed sizes: none, those that need none of these, or all
+Resolved: TypeAlias = Literal["file", "inferred", "shapes"]
+
 
 class Cycle(Exception):
     """Nodes of the file that cannot be kept, because what they read is now computed from them."""
@@ -36,15 +39,16 @@ class Plan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
     `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name. With `scopes`
-    expressions are written in plain nodes where no operator has one.
+    expressions are written in plain nodes where no operator has one. `resolved` says which nodes of the file that read computed sizes
+    are written anew.
     """
 
     def __init__(
         self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
-        where: str, *, fold: bool = True, scopes: bool = False,
+        where: str, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
     ) -> None:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
-        self.fold, self.scopes = fold, scopes
+        self.fold, self.scopes, self.resolved = fold, scopes, resolved
         self.folded: set[Value] = set()
         #: what depends on weights alone and is written as nodes
         self._held: set[Value] = set()
@@ -163,7 +167,7 @@ class Plan:
             return self._extra[value]
         origin = self.origins.get(value)
         if origin is not None and origin not in self.banned:
-            return self._origin(origin)
+            return self._anew(value, origin) or self._origin(origin)
         if isinstance(node, Opaque):
             return self._opaque(node)
         if isinstance(node, Kernel):
@@ -186,9 +190,26 @@ class Plan:
         symbolic = not value.type.is_static
         if not symbolic and value.type.elements <= 1024:
             return None
+        origin = self.origins.get(value) if symbolic else None
+        if origin is not None and origin not in self.banned:
+            return self._origin(origin)
         if value not in self._extra:
-            self._extra[value] = fill_spec(value, self.symbols)
+            self._extra[value] = fill_spec(value, self.symbols.at(value.node))
         return self._extra[value]
+
+    def _anew(self, value: Value, origin: Origin) -> Spec | None:
+        """What says an application of the file without the sizes that the file computes for it."""
+        node = value.node
+        if self.resolved == "file" or not isinstance(node, Call) or not self.symbols.used(node.attrs):
+            return None
+        if any(one is not None and one.node is not node for one in origin.outputs) or not {*node.args} <= {*origin.inputs}:
+            return None
+        if all(read is None or read.constant or read in node.args for read in origin.inputs):
+            return None
+        found = self._call(node, value)
+        if found is None or self.resolved == "shapes" or all(read.constant or read in node.args for read in found.reads):
+            return found
+        return None
 
     def _origin(self, origin: Origin) -> Spec:
         if origin not in self._origin_specs:
@@ -222,7 +243,7 @@ class Plan:
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
             joined = rejoin(self.rules, node, self.opset, self.users)
-            written = (joined,) if joined is not None else write_call(self.rules, node, self.opset, self.symbols)
+            written = (joined,) if joined is not None else self._own(node)
             if written is None:
                 written = self._as_import(node)
             self._call_specs[node] = written
@@ -241,6 +262,21 @@ class Plan:
             return found[-1]
         return self.producer(self._alias[value])
 
+    def _own(self, node: Call) -> tuple[Spec, ...] | None:
+        """A node of the file that is alike, which keeps its names and needs no sizes that are unknown, or nodes through a clause."""
+        alike = self._as_in_file(node)
+        if alike is not None:
+            return (alike,)
+        outer = self.inside.get(node)
+        symbols = self.symbols.at(node if outer is None else outer.node)
+        return write_call(self.rules, node, self.opset, symbols)
+
+    def _as_in_file(self, node: Call) -> Spec | None:
+        if self._alike is None:
+            self._alike = alike_origins(self.origins)
+        found = self._alike.get(alike_key(node))
+        return None if found is None else written_alike(found, node)
+
     def _collected(self, node: Call, unsaid: set[Node]) -> tuple[Spec, ...] | None:
         """Nothing where the operator's definition is written, else a stand-in that reads what the call reads."""
         try:
@@ -254,19 +290,15 @@ class Plan:
     def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
         """An import-only clause whose right side is this one application, or a node of the file that is alike."""
         joined = rejoin(self.rules, node, self.opset, self.users, single=True)
-        if joined is None:
-            if self._alike is None:
-                self._alike = alike_origins(self.origins)
-            found = self._alike.get(alike_key(node))
-            joined = None if found is None else written_alike(found, node)
-        return None if joined is None else (joined,)
+        found = self._as_in_file(node) if joined is None else joined
+        return None if found is None else (found,)
 
     def _spelled(self, node: ScopeNode) -> Value:
         """An expression in plain nodes."""
         value = Value(node)
         if value not in self._alias:
             try:
-                self._alias[value] = spelled(node, self.opset, self.symbols)
+                self._alias[value] = spelled(node, self.opset, self.symbols.at(node))
             except NotSpelled as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(node.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None

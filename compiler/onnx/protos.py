@@ -11,6 +11,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType
+from dslc.onnx.pytorch import not_onnx
 
 #: the oldest opset whose nodes are understood; in older models every node stays opaque
 OLDEST_OPSET = 7
@@ -55,7 +56,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
             data = path.read_bytes()
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
-        model, folder = _parsed(data, name), path.parent
+        model, folder = parsed(data, name), path.parent
     if not are_text((*_model_texts(model), *_texts(model.graph))):
         raise damaged(name, "a name in it is no text")
     _check_header(model, name)
@@ -63,11 +64,14 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
     return model, folder, name
 
 
-def _parsed(data: bytes, name: str) -> ModelProto:
+def parsed(data: bytes, name: str) -> ModelProto:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if not data:
         raise damaged(name, "the file is empty")
+    strange = not_onnx(data, name)
+    if strange is not None:
+        raise strange
     model = ModelProto()
     try:
         model.ParseFromString(data)

@@ -188,29 +188,72 @@ def infer(
                     dims.setdefault(dimension.dim_param, (value.name, axis))
     for value in (*copy.graph.output, *copy.graph.value_info):
         value.type.CopyFrom(bound_type(value.type, value.name, bind, is_input=False))
-    inferred = _run(copy, where)
+    inferred = _run(copy, bind, where)
     by_name: dict[str, TensorType | None] = {}
     for value in (*inferred.value_info, *inferred.output, *inferred.input):
         by_name[value.name] = tensor_type(value.type, value.name)
     return Types(by_name, dims)
 
 
-def _run(copy: ModelProto, where: str) -> GraphProto:
-    message = ""
-    for attempt in ("strict", "undeclared", "lenient"):
-        try:
-            strict = attempt != "lenient"
-            return shape_inference.infer_shapes(copy, strict_mode=strict, data_prop=True).graph
-        except checker.ValidationError as problem:
-            # functions that call themselves, or of one name; no runtime takes them
-            raise error("E0808", f"{where} is invalid: {(str(problem).splitlines() or [''])[0]}", path=where) from None
-        except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as problem:
-            message = str(problem)
-        if attempt == "strict" and "existing" in message:
-            _forget_declared(copy.graph)  # ONNX Runtime, too, lets declared shapes be wrong
-        elif attempt == "undeclared" or "existing" not in message:
-            _refuse_contradiction(message, where)
-    return copy.graph
+def _run(copy: ModelProto, bind: Mapping[str, int], where: str) -> GraphProto:
+    """The graph with ONNX's types. Propagated contents of tensors add to these types and never judge a model: ONNX's rules for them
+    take some tensors of rank 2 for lists of sizes (an `Unsqueeze` of a list), so what contradicts has to do so without them."""
+    plain = _attempt(copy, where, contents=False)
+    # contents are asked for only where they are needed: of a list of a million numbers ONNX propagates each, which takes seconds
+    if not isinstance(plain, str) and _whole(plain):
+        return plain
+    message = _attempt(copy, where, contents=True)
+    if isinstance(message, str) and "existing" in message:
+        _forget_declared(copy.graph)  # ONNX Runtime, too, lets declared shapes be wrong
+        message = _attempt(copy, where, contents=True)
+    if not isinstance(message, str):
+        return message
+    sure = _attempt(copy, where, contents=False)
+    if isinstance(sure, str):
+        _refuse_contradiction(copy, sure, bind, where)
+    more = _attempt(copy, where, contents=True, strict=False)
+    if isinstance(sure, str) or isinstance(more, str):
+        return copy.graph if isinstance(more, str) else more
+    return _completed(sure, more)
+
+
+def _attempt(copy: ModelProto, where: str, *, contents: bool, strict: bool = True) -> GraphProto | str:
+    """ONNX's inference, or what it says against the model."""
+    try:
+        return shape_inference.infer_shapes(copy, strict_mode=strict, data_prop=contents).graph
+    except checker.ValidationError as problem:
+        # functions that call themselves, or of one name; no runtime takes them
+        raise error("E0808", f"{where} is invalid: {(str(problem).splitlines() or [''])[0]}", path=where) from None
+    except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as problem:
+        return str(problem)
+
+
+def _whole(graph: GraphProto) -> bool:
+    """Whether the size of every dimension of every result is known."""
+    types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+    results = [name for node in graph.node for name in node.output if name]
+    return all(name in types and _sized(types[name]) for name in results)
+
+
+def _sized(type: TypeProto) -> bool:
+    shaped = type.tensor_type
+    return shaped.HasField("shape") and all(dimension.HasField("dim_value") for dimension in shaped.shape.dim)
+
+
+def _completed(sure: GraphProto, more: GraphProto) -> GraphProto:
+    """`sure`, with the shapes that only `more` has."""
+    known = {value.name: value for value in (*more.value_info, *more.output)}
+    for values in (sure.value_info, sure.output):
+        for value in values:
+            other = known.pop(value.name, None)
+            if other is not None and _unshaped(value.type) and not _unshaped(other.type):
+                value.type.CopyFrom(other.type)
+    sure.value_info.extend(known.values())
+    return sure
+
+
+def _unshaped(type: TypeProto) -> bool:
+    return not type.WhichOneof("value") or (type.HasField("tensor_type") and not type.tensor_type.HasField("shape"))
 
 
 def _forget_declared(graph: GraphProto) -> None:
@@ -220,11 +263,40 @@ def _forget_declared(graph: GraphProto) -> None:
             value.type.tensor_type.ClearField("shape")
 
 
-def _refuse_contradiction(message: str, where: str) -> None:
-    found = re.search(r"\(op_type:(\w+)(?:, node name: ([^)]*))?\): \[ShapeInferenceError\] ([^\n]*)", message)
-    if found and "existing" not in found.group(3) and not found.group(3).startswith("Inference error"):
-        node = f"{found.group(1)} node" + (f" `{found.group(2)}`" if found.group(2) else "")
-        raise error("E0805", f"the shapes of {where} contradict each other at a {node}: {found.group(3)}", path=where)
+_REFUSED = re.compile(r"\(op_type:(\w+)(?:, node name: ([^)]*))?\): \[ShapeInferenceError\] ([^\n]*)")
+
+
+def _refuse_contradiction(copy: ModelProto, message: str, bind: Mapping[str, int], where: str) -> None:
+    found = _REFUSED.search(message)
+    if not found or "existing" in found.group(3) or found.group(3).startswith("Inference error"):
+        return
+    bound = ", ".join(f"`{name}` = {size}" for name, size in sorted(bind.items()))
+    text = f"the shapes of {where} contradict each other at {_at_node(copy, found, where)}: {found.group(3)}"
+    raise error("E0805", text, path=where, hint=f"it was read with {bound}; it may need other sizes" if bound else "")
+
+
+def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
+    """A phrase for the node of a message, which tells no more than its operator and a name that it need not have."""
+    names = [node.name for node in copy.graph.node]
+    for position, node in enumerate(copy.graph.node):
+        node.name = str(position)
+    again = _REFUSED.search(str(_attempt(copy, where, contents=False)))
+    loose = _attempt(copy, where, contents=False, strict=False)
+    place = int(again.group(2)) if again and (again.group(2) or "").isdigit() else len(names)
+    if place >= len(names) or copy.graph.node[place].op_type != found.group(1):  # a node inside another one
+        return f"a node `{found.group(2)}` ({found.group(1)})" if found.group(2) else f"one of its {found.group(1)} nodes"
+    node = copy.graph.node[place]
+    typed = copy.graph if isinstance(loose, str) else loose
+    types = {value.name: tensor_type(value.type, value.name) for value in (*typed.value_info, *typed.input)}
+    weights = [tensor for tensor in typed.initializer if tensor.data_type in DTYPES]
+    types |= {tensor.name: TensorType(DTYPES[tensor.data_type], tuple(tensor.dims)) for tensor in weights}
+    given = [f"`{name}`{_shape_text(types.get(name))}" for name in node.input if name]
+    call = f"{node.op_type} of {', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else f"{node.op_type} of {''.join(given)}"
+    return f"the node `{names[place]}` ({call})" if names[place] else f"the {call}"
+
+
+def _shape_text(type: TensorType | None) -> str:
+    return "" if type is None else f" [{', '.join(str(size) for size in type.shape)}]"
 
 
 def declared(name: str, value: ValueInfoProto) -> TensorType | None:

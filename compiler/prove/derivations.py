@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from dslc.derive.steps import Steps, directions, rewritten
+from dslc.derivation.steps import Steps, directions, rewritten
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType

@@ -9,9 +9,9 @@ import random
 from collections.abc import Iterator, Sequence
 
 from dslc.analysis.numeric import interval
-from dslc.derive.building import Right
-from dslc.derive.matching import Found, at_index
-from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.derivation.building import Right
+from dslc.derivation.matching import Found, at_index
+from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read

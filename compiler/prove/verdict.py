@@ -140,6 +140,27 @@ class RuleVerdict:
         whole = any(not types.kinds for types in kept) if self.by_type else self.status in wanted
         return None if whole else kept
 
+    def __repr__(self) -> str:
+        return f"<RuleVerdict {self}>"
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.rule, self.status, self.reason) if part)
+
+    def _repr_html_(self) -> str:
+        from dslc.reporting.others import fragment_of_table
+
+        rows: list[tuple[str, str, str, str]] = [
+            (each.prover, each.answer, each.scope or ("every shape" if each.answer == "equal" else ""), each.reason)
+            for each in self.verdicts
+        ]
+        found = self.counterexample
+        if found is not None:
+            drawn = ", ".join(f"{name} = {value}" for name, value in found.drawn.items())
+            place = f"{found.output}{list(found.position)}"
+            rows.append(("", "", drawn, f"{place} is {found.left} on one side and {found.right} on the other"))
+        about = "; ".join(text for text in (self.reason, self.types_text) if text)
+        return fragment_of_table(f"{self.rule}: {self.status}", ("prover", "answer", "for", "reason"), rows, about)
+
     @property
     def counterexample(self) -> Counterexample | None:
         """The exact prover's, where it has one."""

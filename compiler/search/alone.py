@@ -8,10 +8,10 @@ from dataclasses import replace
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
-from dslc.cost.timing import MemoryShort, Times
+from dslc.cost.timing import MemoryShort
 from dslc.search.contenders import Contender
 from dslc.search.explore import proved_again
-from dslc.search.judge import UNCLEAR, Verdict, judge, winner
+from dslc.search.judge import UNCLEAR, Verdict, judge_of, winner
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished
 from dslc.search.written import derived
@@ -99,7 +99,9 @@ def _both(
     is not."""
     task = explored.referenced.task
     try:
-        with_library = verdicts or _timed(explored, other, 0.5, cache, run)
+        # one that was behind another one may not have been compared with the original for long enough
+        known = bool(verdicts) and winner([[one] for one in verdicts]) is not None
+        with_library = verdicts if known else _timed(explored, other, 0.5, cache, run)
     except (TimeUp, WorkerFailed, MemoryShort):
         return None
     if winner([[one] for one in with_library]) is None:
@@ -129,21 +131,11 @@ def _timed(
     explored: Explored, contender: Contender, part: float, cache: CostCache, run: Run, kernels: bool = True
 ) -> tuple[Verdict, ...]:
     """Verdicts at every choice of sizes within such a part of the time that is left; the original may have kernels, too."""
-    referenced = explored.referenced
-    original, contender = (
-        (referenced.file, contender)
-        if kernels
-        else (replace(referenced.file, kernels=False), replace(contender, file=replace(contender.file, kernels=False)))
-    )
-    # what the budget left undecided may be decided with another one
-    key = f"{referenced.identity} {referenced.task.settings.budget}"
-    seconds = max(0.0, run.clock.left() - referenced.task.writing) * part / len(referenced.inputs)
-    return tuple(
-        judge(
-            original, key, [contender], one.feeds[0], referenced.task.machine, seconds, cache, run.clock, Times(), referenced.load
-        ).verdicts[0]
-        for one in referenced.inputs
-    )  # fmt: skip
+    judge = judge_of(explored.referenced, cache, run, bare=not kernels)
+    if not kernels:
+        contender = replace(contender, file=replace(contender.file, kernels=False))
+    seconds = max(0.0, run.clock.left() - explored.referenced.task.writing) * part
+    return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
 
 
 __all__ = ["PART", "asked", "slower", "standing"]

@@ -12,7 +12,7 @@ from typing import Any
 from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
-from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.steady import steady
 from dslc.errors import DslcError
 from dslc.kernels import note
@@ -55,7 +55,8 @@ class Checker:
     `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
     which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
     be written; `functions`: so may what ONNX has no nodes for, without a library of kernels; `inline` writes
-    functions as their nodes; `growth` is by how much the file's weights may grow.
+    functions as their nodes; `growth` is by how much the file's weights may grow; `fewest`: see `export`.
+    `worker` runs what is compared, where there is one; `spares` are processes that were started ahead.
     """
 
     def __init__(
@@ -75,7 +76,11 @@ class Checker:
         functions: bool = False,
         inline: bool = False,
         growth: float = inf,
+        fewest: bool = False,
+        worker: Worker | None = None,
+        spares: Spares | None = None,
     ) -> None:
+        self._fewest, self._worker, self._spares = fewest, worker, spares
         self._left, self._bytes, self._kernels, self._inline, self._growth = left, size, kernels, inline, growth
         self._functions, self._library = kernels or functions or inline, not functions
         self._last: tuple[Candidate, Any] | None = None
@@ -102,7 +107,7 @@ class Checker:
             graph = candidate.graph
             if self._functions:
                 graph = graph_as_kernels(self._rules, graph, self._context)
-            model = export(self._context, graph, self._rules, self.story.of(candidate).naming, growth=self._growth)
+            model = export(self._context, graph, self._rules, self.story.of(candidate).naming, growth=self._growth, fewest=self._fewest)
             if self._inline:
                 model = inlined(model)
             elif self._library and model.functions:
@@ -139,7 +144,7 @@ class Checker:
         worst = 0.0
         for at, (reference, inputs) in enumerate(zip(self._references, self._inputs, strict=True)):
             try:
-                ran = outputs_of(file, inputs.feeds, self._threads, self._left)
+                ran = outputs_of(file, inputs.feeds, self._threads, self._left, worker=self._worker, spares=self._spares)
             except WorkerFailed as problem:
                 if problem.late:
                     raise TimeUp from None

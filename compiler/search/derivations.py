@@ -1,6 +1,6 @@
 """Derivations for what a search found: operators that are sums of products as programs that are derived from their expressions.
 
-A dear node is expanded to its expression, and the search of `dslc.derive` looks for programs of operators and scopes that compute
+A dear node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
 it. The cheapest of these are priced, their scopes become kernels together with what is computed element by element behind them, and
 what is measured to be faster than the nodes is offered as a candidate. Scopes over weights are computed when a model is written.
 """
@@ -16,8 +16,8 @@ from dslc.codegen.text import KernelText
 from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
-from dslc.derive.programs import Program, unlike
-from dslc.derive.search import Limits, Search
+from dslc.derivation.programs import Program, unlike
+from dslc.derivation.search import Limits, Search
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
-from dslc.cost.inputs import Inputs
 from dslc.cost.process import WorkerFailed
-from dslc.cost.timing import FEWEST, MemoryShort, Times
+from dslc.cost.timing import MemoryShort
 from dslc.search.alone import PART, asked, standing
 from dslc.search.contenders import Contender, distinct
 from dslc.search.explore import proved_again
-from dslc.search.judge import Judged, Verdict, judge, winner
+from dslc.search.judge import Decision, judge_of
 from dslc.search.planning import by_plans
 from dslc.search.run import Run
-from dslc.search.stages import Explored, Finished, Predicted, Referenced, Task
-from dslc.search.written import derived
+from dslc.search.stages import Explored, Finished, Predicted, Task
 
-#: contenders that are timed to the end, after all were timed briefly: for such a part of the time
-FINAL, BRIEF = 2, 0.25
+#: a decision takes so many times the seconds of starting the models that it is about: few of them take less
+STARTS = 6
+#: seconds of starting a process, without loading a model
+STARTING = 0.25
+#: when all is decided, such a part of the budget may make the interval of the result narrower
+SHARPENING = 0.1
+#: of a contender that was predicted to be so many times as slow as the winner nothing is hoped any more
+HOPELESS = 1.1
 
 
 def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     """The contender that was measured to be faster, or the original and why."""
-    referenced, task = explored.referenced, explored.referenced.task
+    task = explored.referenced.task
     contenders = list(explored.contenders)
     if not contenders:
         return Finished(task, None, explored.reason)
@@ -34,21 +40,21 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         cheapest = min(contenders, key=lambda one: one.candidate.cost)
         return _chosen(task, cheapest, explored.predicted, "the search's choice, not timed")
     run.phase("timing")
-    # what the budget left undecided may be decided with another one
-    key = f"{referenced.identity} {task.settings.budget}"
-    own = 1 - PART if asked(explored, contenders) else 1.0
-    run.timed = contenders = affordable(explored, contenders, run)
-    rest = sorted((one for one in explored.contenders if one not in contenders), key=lambda one: one.candidate.cost)
+    taken = affordable(explored, contenders, run)
+    rest = sorted((one for one in contenders if one not in taken), key=partial(expected, run))
     try:
-        if len(contenders) > FINAL:
-            brief = _timed(referenced, f"brief {key}", contenders, referenced.inputs[0], own * BRIEF, cache, run).verdicts
-            order = sorted(range(len(contenders)), key=lambda k: -brief[k].ratio.ratio)
-            run.timed, hopeful = finals([(contenders[k], brief[k]) for k in order], own < 1, task)
-            contenders, rest = run.timed, [*hopeful, *rest]
-        inputs = referenced.inputs
-        judged = [
-            _timed(referenced, key, contenders, found, own / (len(inputs) - own * k), cache, run) for k, found in enumerate(inputs)
-        ]
+        part = 1 - PART if asked(explored, taken) else 1.0
+        found = _timed(explored, taken, part, cache, run)
+        while _seconds(len(taken) + 1, explored) <= part * (run.clock.left() - task.writing):
+            # what was kept for something else is not needed while there is nothing that is faster
+            part = part if found.winner is not None else 1.0
+            if found.decided or found.winner is not None:
+                if not rest or not _promising(rest[0], taken, found):
+                    break
+                taken.append(rest.pop(0))
+            before, found = found, _timed(explored, taken, part, cache, run)
+            if not found.decided and found.verdicts == before.verdicts:
+                break
     except MemoryShort as short:
         return Finished(task, None, f"it cannot be timed against a rewritten model: {short}")
     except TimeUp:
@@ -56,78 +62,90 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         return Finished(task, None, f"the budget of {task.settings.budget:g} s left no time to time a rewritten model")
     except WorkerFailed as failed:
         return Finished(task, None, f"timing failed: {failed}")
-    if any(one.cut for one in judged):
+    if found.winner is None and not found.decided:
         run.cut("timing")
-    found = _decided(explored, contenders, judged)
-    # in the order of their promise: who was timed beside the fastest, then who was timed briefly
-    timed = [(one, tuple(at.verdicts[k] for at in judged)) for k, one in enumerate(contenders) if one is not found.contender]
-    return standing(explored, found, cache, run, [*timed, *((one, ()) for one in rest)])
+    finished = _decided(explored, taken, found)
+    # in the order of their promise: who was timed, the fastest first, then who was not
+    order = sorted(range(len(taken)), key=lambda k: -found.verdicts[0][k].ratio.ratio)
+    timed = [(taken[k], tuple(at[k] for at in found.verdicts)) for k in order if taken[k] is not finished.contender]
+    hopeful = [(one, own) for one, own in timed if own[0].ratio.high > 1]
+    return standing(explored, finished, cache, run, [*hopeful, *((one, ()) for one in rest)])
 
 
-def finals(order: Sequence[tuple[Contender, Verdict]], alone: bool, task: Task) -> tuple[list[Contender], list[Contender]]:
-    """Of contenders that were timed briefly, the fastest first, those that are timed to the end, and which of the others may be faster
-    than the original.
-
-    Where it matters how fast they are without their library, one of them has kernels of the model's own nodes, which are there what
-    they were: if the fastest is slower there, the other one is known by then.
-    """
-    every = [one for one, _ in order]
-    taken = every[:FINAL]
-    if alone and all(derived(task.rules, one.candidate.end, task.imported.context) for one in taken):
-        own = [one for one in every if not derived(task.rules, one.candidate.end, task.imported.context)]
-        taken = [*taken[: FINAL - 1], *(own[:1] or taken[FINAL - 1 :])]
-    return taken, [one for one, verdict in order if one not in taken and verdict.ratio.high > 1]
-
-
-def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequence[Judged]) -> Finished:
-    task, verdicts = explored.referenced.task, [one.verdicts for one in judged]
-    chosen = winner(verdicts)
-    if chosen is not None:
-        own = tuple(at[chosen] for at in verdicts)
-        return Finished(task, contenders[chosen], "", own, explored.predicted.ratio(contenders[chosen].candidate))
-    best = max(verdicts[0], key=lambda verdict: verdict.ratio.ratio)
+def _decided(explored: Explored, contenders: Sequence[Contender], found: Decision) -> Finished:
+    task, verdicts = explored.referenced.task, found.verdicts
+    if found.winner is not None:
+        own = tuple(at[found.winner] for at in verdicts)
+        return Finished(task, contenders[found.winner], "", own, explored.predicted.ratio(contenders[found.winner].candidate))
+    best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
     somewhere = next((v for at in verdicts for v in at if v.faster), None)
-    reason = f"no rewritten model was measured to be faster (best: {best.ratio} times as fast)"
-    if not best.ratio.known:
-        reason = f"no rewritten model was timed often enough (best: {best.ratio} times as fast in a few pairs)"
+    reason = f"no rewritten model was measured to be faster (best: {verdicts[0][best]})"
     if somewhere is not None:
         reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
-    first = tuple(at[0] for at in verdicts)
-    return Finished(task, None, reason, first, explored.predicted.ratio(contenders[0].candidate))
+    elif not found.decided:
+        reason = f"the budget ended before timing could decide: {verdicts[0][best]}"
+    own = tuple(at[best] for at in verdicts)
+    return Finished(task, None, reason, own, explored.predicted.ratio(contenders[best].candidate))
 
 
-def affordable(explored: Explored, contenders: list[Contender], run: Run) -> list[Contender]:
-    """Those that can be timed against each other in what is left: every generation of processes loads all of them.
+def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) -> list[Contender]:
+    """Those that can be timed beside each other in what is left: every generation of processes loads all of them.
 
     One of them is always what is there without mutants and derivations: their predictions must not be the only hope.
     """
     referenced = explored.referenced
     left = run.clock.left() - referenced.task.writing
-    # where not all can be timed, the best by prediction are
-    contenders = sorted(contenders, key=lambda one: one.candidate.cost)
-    simple = [one for one in contenders if not run.rests_on_much(one.candidate)][:1] or contenders[:1]
-
-    def takes(generations: int, count: int) -> float:
-        return generations * (count + 1) * referenced.load
-
-    if left < takes(FEWEST, FINAL):
-        return simple
-    if len(contenders) > FINAL and left < takes(FEWEST, FINAL) + takes(2, len(contenders)) / (1 - BRIEF):
-        first = contenders[:FINAL]
-        return first if simple[0] in first else [*first[:-1], *simple]
-    return contenders
+    # where not all can be timed, the best are by what is known of them
+    ordered = sorted(contenders, key=partial(expected, run))
+    simple = [one for one in ordered if not run.rests_on_much(one.candidate)][:1] or ordered[:1]
+    most = len(ordered)
+    while most > 1 and _seconds(most, explored) > left:
+        most -= 1
+    first = ordered[:most]
+    taken = first if simple[0] in first else [*first[:-1], *simple]
+    # what was decided before takes no time
+    judge = run.judges.get(False)
+    return [*taken, *(one for one in ordered if one not in taken and judge is not None and judge.sure(one))]
 
 
-def _timed(
-    referenced: Referenced, key: str, contenders: Sequence[Contender], inputs: Inputs, part: float, cache: CostCache, run: Run
-) -> Judged:
-    """Verdicts within such a part of the time that is left, without that for writing the result."""
-    run.times = Times()
-    seconds = max(0.0, run.clock.left() - referenced.task.writing) * part
-    return judge(
-        referenced.file, key, contenders, inputs.feeds[0], referenced.task.machine, seconds, cache, run.clock, run.times,
-        referenced.load,
-    )  # fmt: skip
+def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
+    """What was decided, with intervals that some of the time that is left makes narrower."""
+    judge = run.judges.get(False)
+    seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
+    if judge is None or finished.contender is None or not finished.verdicts or seconds < STARTS * 2 * explored.referenced.load:
+        return finished
+    run.phase("timing")
+    try:
+        found = judge.sharpened(finished.contender, seconds)
+    except (TimeUp, WorkerFailed, MemoryShort):
+        return finished
+    return replace(finished, verdicts=found) if found else finished
+
+
+def _seconds(count: int, explored: Explored) -> float:
+    """Seconds of a decision about so many contenders."""
+    return STARTS * (count + 1) * (explored.referenced.load + STARTING)
+
+
+def expected(run: Run, one: Contender) -> float:
+    """Seconds that a contender is expected to take: by what was timed of it, or as it was predicted."""
+    judge = run.judges.get(False)
+    found = None if judge is None else judge.so_far(one)
+    if found is None or run.start is None:
+        return one.candidate.cost
+    return run.start.cost / found.ratio.ratio
+
+
+def _promising(one: Contender, taken: Sequence[Contender], found: Decision) -> bool:
+    """Whether a contender may be faster than the winner."""
+    return found.winner is None or one.candidate.cost < HOPELESS * taken[found.winner].candidate.cost
+
+
+def _timed(explored: Explored, contenders: Sequence[Contender], part: float, cache: CostCache, run: Run) -> Decision:
+    """What is decided within such a part of the time that is left, without that for writing the result."""
+    run.timed = list(contenders)
+    seconds = max(0.0, run.clock.left() - explored.referenced.task.writing) * part
+    return judge_of(explored.referenced, cache, run).decide(contenders, seconds)
 
 
 def _chosen(task: Task, contender: Contender, predicted: Predicted, reason: str, interrupted: bool = False) -> Finished:
@@ -150,15 +168,14 @@ def interrupted(task: Task, run: Run) -> Finished:
 
 def _half_timed(task: Task, run: Run) -> Finished:
     """What was timed so far says which contender is taken, if any."""
+    judge = run.judges.get(False)
     # what is known from an earlier run is not among the times
-    all_timed = run.times.complete and len(run.times.samples) == len(run.timed) + 1
-    ratios = {k: run.times.interval(k + 1) for k in range(len(run.timed))} if all_timed else {}
-    best = max(ratios, key=lambda k: ratios[k].ratio, default=0)
-    if ratios and ratios[best].ratio <= 1:
-        reason = f"interrupted: what was timed so far is no faster ({ratios[best]} times as fast)"
-        return Finished(task, None, reason, interrupted=True)
-    said = f"{ratios[best]} times as fast so far" if ratios else "not timed"
-    return _chosen(task, run.timed[best], _predicted(run), f"interrupted while it was timed: {said}", True)
+    known = {} if judge is None else {one: found for one in run.timed if (found := judge.so_far(one)) is not None}
+    best = max(known, key=lambda one: known[one].ratio.ratio, default=run.timed[0])
+    if known and known[best].ratio.ratio <= 1:
+        return Finished(task, None, f"interrupted: what was timed so far is no faster ({known[best]})", interrupted=True)
+    said = f"{known[best]} so far" if known else "not timed"
+    return _chosen(task, best, _predicted(run), f"interrupted while it was timed: {said}", True)
 
 
 def _checked_in_time(run: Run) -> Contender | None:

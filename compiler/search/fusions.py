@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
@@ -20,6 +21,8 @@ from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
+#: no graph is predicted to take less than such a part of what it was made of
+LEAST = 0.02
 #: what became of kernels that a compiler made
 _BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
 
@@ -40,28 +43,36 @@ class Fusions:
     begun: dict[Candidate, Fusing] = field(default_factory=dict)
     unfinished: set[Candidate] = field(default_factory=set)
 
-    def of(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
+    def of(self, base: Candidate, seconds: float, hurried: bool = False) -> tuple[list[Candidate], Fused]:
         """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
-        there was no time, it goes on there."""
+        there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
                 base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None, MOST, self.templates,
-                self.strict,
+                self.strict, hurried,
             )  # fmt: skip
             found = begun.run()
         else:
             found = begun.again(seconds)
         (self.unfinished.add if found.story.late else self.unfinished.discard)(base)
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
+        taken = {name(kept.tried.program): kept.tried.kernel * kept.places for kept in found.story.kept}
         made = []
         for graph in found.graphs:
             programs = list(kernels(graph))
             gain = self.costs.share * sum(saved.get(name(program), 0.0) for program in programs)
             facts = tuple(fact_of_kernel(program) for program in programs)
-            cost = max(base.cost - gain, 0.05 * base.cost)
+            # what their nodes take by themselves may be more than the whole graph takes
+            least = sum(taken.get(name(program), 0.0) for program in programs)
+            cost = max(base.cost - gain, min(least, base.cost), LEAST * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
+
+    def prepare(self, ahead: Ahead) -> None:
+        """Has other variants of the kernels that were tried compiled while somebody else uses the time."""
+        for fusing in self.begun.values():
+            fusing.trials.prepare(ahead)
 
 
 def name(program: Graph) -> int:

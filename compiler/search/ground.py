@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dslc.codegen.host.ahead import Ahead
 from dslc.cost.model import CostModel
 from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Front
@@ -53,6 +54,10 @@ class Ground:
     shares: Shares
     #: what of the budget is kept from now on while something is measured
     keeping: Callable[[float], None] = lambda _: None
+    #: whether nobody else needs the time that is left: timing has decided
+    spare: bool = False
+    #: compiles kernels beside the search
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,34 +1,41 @@
-"""The last word: original and contenders timed, and what follows from it."""
+"""The judge of a run: original and contenders timed whenever there is time, and what follows from all that was ever measured."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from math import inf, prod
+from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Machine
-from dslc.cost.process import ModelFile
+from dslc.cost.process import ModelFile, Spares
+from dslc.cost.rounds import Pair, Rounds
 from dslc.cost.statistics import Interval
-from dslc.cost.timing import MemoryShort, Times, Timing, race
+from dslc.cost.timing import Goal, MemoryShort, Race
 from dslc.search.contenders import Contender
+from dslc.search.run import DECIDED
+
+if TYPE_CHECKING:
+    from dslc.search.run import Run
+    from dslc.search.stages import Referenced
 
 #: a model that gains at one size may lose this much at another before it counts as slower there: what timing cannot tell apart
 UNCLEAR = 0.99
-#: no time is spent on the chance of a smaller gain
-LEAST = 0.01
 _HIGH = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A contender's times in seconds against the original's, at one choice of sizes."""
+    """A contender's times in seconds against the original's, at one choice of sizes, in so many pairs of blocks: in these `rounds`."""
 
     before: float
     after: float
     ratio: Interval
+    pairs: int = 0
+    rounds: tuple[Pair, ...] = ()
 
     @property
     def faster(self) -> bool:
@@ -38,98 +45,186 @@ class Verdict:
     def slower(self) -> bool:
         return self.ratio.high < 1 or self.ratio.ratio < UNCLEAR
 
+    def __str__(self) -> str:
+        pairs = f" in {self.pairs} pair{'s' * (self.pairs != 1)}" if self.pairs else ""
+        return f"{self.ratio.ratio:.2f} times as fast{self.ratio.ends}{pairs}"
+
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A verdict on each contender, and whether the time was over before it was decided whether the best is faster."""
+class Decision:
+    """Verdicts by choice of sizes, then by contender; whether more time would change nothing that matters, and how many of the seconds
+    that were given are left."""
 
-    verdicts: tuple[Verdict, ...]
-    cut: bool = False
+    verdicts: tuple[tuple[Verdict, ...], ...]
+    decided: bool
+    left: float
+
+    @property
+    def winner(self) -> int | None:
+        """Which contender is to be taken, if any is faster."""
+        return winner(self.verdicts)
 
 
-def judge(
-    original: ModelFile,
-    identity: str,
-    contenders: Sequence[Contender],
-    feeds: Mapping[str, Any],
-    machine: Machine,
-    seconds: float,
-    cache: CostCache,
-    clock: Clock | None = None,
-    times: Times | None = None,
-    load: float = 0.0,
-) -> Judged:
-    """A verdict on each contender, from the cache or timed now, for so many seconds at most.
+@dataclass(slots=True)
+class Judge:
+    """Decides whether contenders are faster than the original, as often as it is asked: what it measured before counts again.
 
-    Args:
-        clock: ends everything at once.
-        times: collects what is measured of contenders that are timed together.
+    Attributes:
+        identity: what the original and the options that matter are known by; `budget`: what else an open verdict depends on.
+        feeds: inputs at every choice of sizes.
         load: seconds of loading a model; nothing is begun where the clock has not twice as many.
-
-    Raises:
-        WorkerFailed: a model does not run.
-        MemoryShort: not even two models fit into memory.
-        TimeUp: time did not suffice for anything that could be judged.
+        goal: `NO_SLOWER` for models without their library.
+        spares: processes that were started ahead.
     """
-    keys = [_key(identity, contender, feeds, machine) for contender in contenders]
-    known = [cache.verdict(key) for key in keys]
-    fresh = [k for k, found in enumerate(known) if found is None]
-    if fresh:
-        if clock is not None and clock.left() < 2 * load:
+
+    original: ModelFile
+    identity: str
+    budget: float
+    feeds: Sequence[Mapping[str, Any]]
+    machine: Machine
+    cache: CostCache
+    clock: Clock = field(default_factory=Clock)
+    load: float = 0.0
+    goal: Goal = Goal.FASTER
+    spares: Spares | None = None
+    _races: list[Race] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for one in self.feeds:
+            rounds = Rounds(families=len(self.feeds))
+            self._races.append(Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares))
+
+    def decide(self, contenders: Sequence[Contender], seconds: float) -> Decision:
+        """Verdicts on contenders, from the cache or timed now, for so many seconds at most; it ends as soon as it is decided.
+
+        It may be asked at any time, with new contenders beside those that it knows, or again with the same ones and more time.
+
+        Raises:
+            WorkerFailed: the original does not run, or none of the contenders.
+            MemoryShort: not even two models fit into memory.
+            TimeUp: time did not suffice for anything that could be judged.
+        """
+        until, decided, found = self.clock.now() + seconds, True, []
+        for at in range(len(self._races)):
+            left = max(0.0, until - self.clock.now()) / (len(self._races) - at)
+            own, complete = self._at(at, contenders, left)
+            found.append(own)
+            decided = decided and complete
+        made = Decision(tuple(found), decided, max(0.0, until - self.clock.now()))
+        if self.goal is Goal.FASTER and made.winner is not None:
+            self.clock.reached(DECIDED)
+        return made
+
+    def sharpened(self, contender: Contender, seconds: float) -> tuple[Verdict, ...]:
+        """Verdicts on a contender that was decided about, after more rounds, until its ratio is known well; intervals hold at every
+        look. Nothing where it was not timed in this run, or does not seem to be faster any more.
+
+        Raises:
+            WorkerFailed, MemoryShort: as `decide`.
+        """
+        until, found = self.clock.now() + seconds, []
+        for at, race in enumerate(self._races):
+            if contender.file not in race.files:
+                return ()
+            left = max(0.0, until - self.clock.now()) / (len(self._races) - at)
+            replace(race, goal=Goal.RATIO).run(left, [race.enter(contender.file)])
+            one = self._measured(race, race.enter(contender.file))
+            if one is None:
+                return ()
+            found.append(one)
+        if winner([[one] for one in found]) is None:
+            # what was decided holds whatever is seen later
+            return ()
+        for at, one in enumerate(found):
+            self._keep(self._key(contender, at), one, True)
+        return tuple(found)
+
+    def sure(self, contender: Contender) -> bool:
+        """Whether it is known to be faster at the first choice of sizes."""
+        found = self.so_far(contender)
+        return found is not None and found.faster
+
+    def so_far(self, contender: Contender) -> Verdict | None:
+        """What is known of a contender at the first choice of sizes."""
+        race = self._races[0]
+        return self._measured(race, race.enter(contender.file)) if contender.file in race.files else None
+
+    def _at(self, at: int, contenders: Sequence[Contender], seconds: float) -> tuple[tuple[Verdict, ...], bool]:
+        """Verdicts at a choice of sizes, and whether all is decided there."""
+        race = self._races[at]
+        keys = [self._key(one, at) for one in contenders]
+        # what was timed in this run is timed on where it is not decided
+        known = [None if one.file in race.files else self._known(key) for key, one in zip(keys, contenders, strict=True)]
+        fresh = [k for k, one in enumerate(known) if one is None]
+        decided = all(found[1] for found in known if found is not None)
+        numbers = {k: race.enter(contenders[k].file) for k in fresh}
+        if fresh and not race.decided(list(numbers.values())):
+            if self.clock.left() < 2 * self.load and not any(race.rounds.known(k) for k in numbers.values()):
+                raise TimeUp
+            decided = self._run(race, list(numbers.values()), seconds) and decided
+        verdicts = []
+        for k, one in enumerate(known):
+            found = self._measured(race, numbers[k]) if one is None else one[0]
+            if one is None and found is not None:
+                self._keep(keys[k], found, race.out(numbers[k]) or found.faster)
+            verdicts.append(found)
+        if not any(verdicts):
             raise TimeUp
-        files = [contenders[k].file for k in fresh]
-        for k, (first, own) in zip(fresh, _timed(original, files, feeds, machine, seconds, clock, times), strict=True):
-            known[k] = {
-                "before": first.median,
-                "after": own.median,
-                "ratio": own.ratio.ratio,
-                "low": own.ratio.low,
-                # JSON has no infinity
-                "high": min(own.ratio.high, _HIGH),
-            }
-            cache.put_verdict(keys[k], known[k] or {})
-    verdicts = tuple(_verdict(found) for found in known if found is not None)
-    # one that is faster decides; as long as none is, one that still may be does not
-    open_ends = [verdict for verdict in verdicts if verdict.ratio.low <= 1 and verdict.ratio.high > 1 + LEAST]
-    return Judged(verdicts, bool(open_ends) and not any(verdict.faster for verdict in verdicts))
+        # one that failed, or had no turn
+        return tuple(one or Verdict(inf, inf, Interval(0.0, 0.0, inf)) for one in verdicts), decided
+
+    def _run(self, race: Race, numbers: Sequence[int], seconds: float) -> bool:
+        try:
+            return race.run(seconds, numbers)
+        except MemoryShort:
+            if len(numbers) == 1:
+                raise
+        ended = [race.run(seconds / len(numbers), [one]) for one in numbers]
+        return all(ended)
+
+    def _measured(self, race: Race, number: int) -> Verdict | None:
+        """What the rounds say of a contender; None where it had none."""
+        if not race.rounds.known(number):
+            return None
+        first, own = race.rounds.timing(0), race.rounds.timing(number)
+        return Verdict(first.median, own.median, own.ratio, race.rounds.count(number), race.rounds.pairs(number))
+
+    # ---- the cache -------------------------------------------------------------------------------------------------
+
+    def _known(self, key: str) -> tuple[Verdict, bool] | None:
+        """A verdict of an earlier run, and whether it was decided: what a budget left open another one may decide."""
+        found = self.cache.verdict(key) or self.cache.verdict(f"{key} {self.budget}")
+        if found is None:
+            return None
+        ratio = Interval(found["ratio"], found["low"], found["high"])
+        rounds = tuple(Pair(*one) for one in found.get("rounds", ()))
+        return Verdict(found["before"], found["after"], ratio, int(found["pairs"]), rounds), bool(found["decided"])
+
+    def _keep(self, key: str, one: Verdict, decided: bool) -> None:
+        # JSON has no infinity
+        found = {"before": min(one.before, _HIGH), "after": min(one.after, _HIGH), "ratio": one.ratio.ratio, "low": one.ratio.low,
+                 "high": min(one.ratio.high, _HIGH), "pairs": one.pairs, "decided": decided,
+                 "rounds": [[pair.before, pair.after, pair.generation, pair.base_first] for pair in one.rounds]}  # fmt: skip
+        self.cache.put_verdict(key if decided else f"{key} {self.budget}", found)
+
+    def _key(self, contender: Contender, at: int) -> str:
+        total = hashlib.sha256(f"{self.identity}|{self.machine}|{self.goal.name}|".encode())
+        total.update(b"" if contender.file.kernels else b"without kernels|")
+        total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
+        for name in sorted(self.feeds[at]):
+            total.update(f"|{name} {self.feeds[at][name].dtype} {self.feeds[at][name].shape}".encode())
+        return "sequential:" + total.hexdigest()
 
 
-def _timed(
-    original: ModelFile,
-    files: Sequence[ModelFile],
-    feeds: Mapping[str, Any],
-    machine: Machine,
-    seconds: float,
-    clock: Clock | None,
-    times: Times | None,
-) -> list[tuple[Timing, Timing]]:
-    """The original's and the own times of each file."""
-    try:
-        first, *others = race(
-            [original, *files], feeds, machine.threads, seconds, clock=clock, least=LEAST, times=times
-        )
-        return [(first, own) for own in others]
-    except MemoryShort:
-        if len(files) == 1:
-            raise
-    found = []
-    for file in files:
-        first, own = race([original, file], feeds, machine.threads, seconds / len(files), clock=clock, least=LEAST)
-        found.append((first, own))
-    return found
-
-
-def _verdict(found: Mapping[str, float]) -> Verdict:
-    return Verdict(found["before"], found["after"], Interval(found["ratio"], found["low"], found["high"]))
-
-
-def _key(identity: str, contender: Contender, feeds: Mapping[str, Any], machine: Machine) -> str:
-    total = hashlib.sha256(f"{identity}|{machine}|".encode())
-    total.update(b"" if contender.file.kernels else b"without kernels|")
-    total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
-    for name in sorted(feeds):
-        total.update(f"|{name} {feeds[name].dtype} {feeds[name].shape}".encode())
-    return "timed:" + total.hexdigest()
+def judge_of(referenced: Referenced, cache: CostCache, run: Run, bare: bool = False) -> Judge:
+    """The judge of a run, who is the same whenever he is asked for; `bare`: of models without their library of kernels."""
+    if bare not in run.judges:
+        original = replace(referenced.file, kernels=False) if bare else referenced.file
+        run.judges[bare] = Judge(
+            original, referenced.identity, referenced.task.settings.budget, [one.feeds[0] for one in referenced.inputs],
+            referenced.task.machine, cache, run.clock, referenced.load, Goal.NO_SLOWER if bare else Goal.FASTER, run.spares,
+        )  # fmt: skip
+    return run.judges[bare]
 
 
 def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
@@ -140,9 +235,10 @@ def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
     best, score = None, 1.0
     for k in range(len(verdicts[0])):
         own = [at[k] for at in verdicts]
-        total = 1.0
-        for verdict in own:
-            total *= verdict.ratio.ratio
+        total = prod(verdict.ratio.ratio for verdict in own)
         if any(v.faster for v in own) and not any(v.slower for v in own) and total > score:
             best, score = k, total
     return best
+
+
+__all__ = ["UNCLEAR", "Decision", "Judge", "Verdict", "judge_of", "winner"]

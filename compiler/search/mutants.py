@@ -14,7 +14,7 @@ from math import inf, isfinite
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.clock import TimeUp
-from dslc.derive.programs import Program, estimated
+from dslc.derivation.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import fold_of

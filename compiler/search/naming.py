@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dslc.ir.graph import Graph, Node, Value
+from dslc.ir.graph import Constant, Graph, Node, Value
 from dslc.onnx.context import Context
 from dslc.onnx.naming import Called, Naming, naming_of
 from dslc.search.candidate import Candidate
@@ -56,7 +56,7 @@ def _followed(told: Told, step: Rewritten, rule: str) -> Told:
     # the same replacements once more, for every value: hash-consed terms, so these are the nodes of the result
     after = rewritten(Graph(step.origin.inputs, tuple(before)), step.new).outputs
     images = dict(zip(before, after, strict=True))
-    values: dict[Value, str] = {}
+    values = _weights(told.naming)
     nodes: dict[Node, Called] = {}
     kept: set[Node] = set()
     replaced = [old for old in before if step.new.get(old, old) != old]
@@ -79,6 +79,11 @@ def _followed(told: Told, step: Rewritten, rule: str) -> Told:
     return Told(Naming(values, nodes), (*told.places, *((rule, place) for place in dict.fromkeys(places))))
 
 
+def _weights(naming: Naming) -> dict[Value, str]:
+    """The names of weights: also of those that a graph has as attributes (sizes, axes), and that nodes are written with again."""
+    return {value: name for value, name in naming.values.items() if isinstance(value.node, Constant)}
+
+
 def _call(new: Value, called: Called, rule: str, kept: set[Node], nodes: dict[Node, Called]) -> None:
     """Names the nodes of a replacement that were not there before."""
     for node in _below(new, kept):
@@ -98,7 +103,7 @@ def _below(new: Value, kept: set[Node]) -> Iterator[Node]:
 def _jumped(told: Told, before: Graph, after: Graph, rule: str) -> Told:
     """The names where nobody says what was replaced: of what is the same, and of the results."""
     nodes = set(after.nodes())
-    values = {value: name for value, name in told.naming.values.items() if value.node in nodes}
+    values = _weights(told.naming) | {value: name for value, name in told.naming.values.items() if value.node in nodes}
     called = {node: one for node, one in told.naming.nodes.items() if node in nodes}
     kept = set(before.nodes())
     places: dict[str, None] = {}

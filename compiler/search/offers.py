@@ -18,6 +18,7 @@ from dslc.search.contenders import distinct
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.fusions import Fusions, no_compiler, told, unbuilt, wanted, with_kernels
 from dslc.search.ground import Ground, Reached
+from dslc.search.left_open import tell_left_open
 from dslc.search.mutants import SECONDS as MUTANT_SECONDS
 from dslc.search.mutants import Mutants
 from dslc.search.rulesets import chosen_partial
@@ -40,10 +41,19 @@ WORTH = 0.3
 ENOUGH = 2.0
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
 FIRST = 0.7
+#: of the time that is left, what the first kernels of the original may take before anything is searched
+#: and how many seconds: of a large model others follow when these are checked
+AT_ONCE, FIRST_SECONDS = 0.4, 8.0
 #: of the time that is left, what a search that goes on may take where kernels are looked for in what it finds
 ONWARD = 0.6
 #: of what was offered without kernels, so many get some
 AGAIN = 2
+
+
+def first_kernels(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The original with the kernels that promise most at guessed prices, before anything is searched: where kernels decide, most of
+    what there is to gain is known after a few seconds."""
+    yield from _fused(ground, run, (ground.start,), AT_ONCE, hurried=True)
 
 
 def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
@@ -71,8 +81,10 @@ def _more_to_gain(ground: Ground, run: Run, reached: Reached) -> float:
     return looked.to_gain(reached.best)
 
 
-def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 1.0) -> Iterator[Candidate]:
-    """Some candidates with kernels, in such a share of the time that is left."""
+def _fused(
+    ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 1.0, hurried: bool = False
+) -> Iterator[Candidate]:
+    """Some candidates with kernels, in such a share of the time that is left; `hurried`: as far as that goes without pricing nodes."""
     task, bases = ground.referenced.task, list(dict.fromkeys(bases))
     if not wanted(task.settings) or not bases:
         return
@@ -82,7 +94,8 @@ def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 
         return
     run.phase("building kernels")
     ground.keeping(ground.shares.others)
-    kept = (1 - share) * run.clock.left(ground.shares.others) if share < 1 else 0.0
+    whole = run.clock.left(ground.shares.others)
+    kept = 0.0 if whole == inf else max((1 - share) * whole, whole - FIRST_SECONDS if hurried else 0.0)
     if run.fusions is None:
         templates = Templates(task.rules, task.settings.trust)
         for note in templates.notes:
@@ -96,11 +109,11 @@ def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 
             run.cut("building kernels")
             return
         try:
-            made, found = run.fusions.of(base, left if k == len(bases) - 1 else FIRST * left)
+            made, found = run.fusions.of(base, left if k == len(bases) - 1 else FIRST * left, hurried)
         except TimeUp:
             run.cut("building kernels")
             return
-        if found.story.late:
+        if found.story.late and not hurried:
             run.cut("building kernels")
         assert run.fusions.templates is not None
         for note in (*run.fusions.templates.notes, *filter(None, [unbuilt(found)])):
@@ -116,6 +129,7 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     task = ground.referenced.task
     if not task.settings.mutate or not _has_kernels(task):
         return
+    tell_left_open(ground, run)
     left = _share(ground, run, "mutating programs", MUTATING)
     # what promises to be faster may take longer to build, as a derived program may
     longer = _share(ground, run, "mutating programs", DERIVING)
@@ -141,6 +155,7 @@ def derivations(ground: Ground, run: Run, reached: Reached, every: bool = False)
     task = ground.referenced.task
     if not task.settings.derive or not _has_kernels(task):
         return
+    tell_left_open(ground, run)
     left = _share(ground, run, "deriving programs", DERIVING)
     # what promises to be faster may take longer to build than kernels that need not be
     longer = _share(ground, run, "deriving programs", BUILDING)
@@ -176,7 +191,7 @@ def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], f
     as it begins."""
     run.phase(phase)
     ground.keeping(ground.shares.others)
-    end = run.clock.left(ground.shares.others) * (1 - share)
+    end = 0.0 if ground.spare else run.clock.left(ground.shares.others) * (1 - share)
     if run.clock.left(ground.shares.others) - end < ENOUGH:
         run.cut(phase)
         return None
@@ -259,6 +274,8 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 
 #: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
 Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
+#: who builds something before anything is searched
+FIRST_OFFERS: tuple[Offer, ...] = (first_kernels,)
 #: who builds something new, in the order in which they are given time: what they promise is checked before the next one begins
 BUILDERS: tuple[Offer, ...] = (fusions, mutants, derivations, onward, fused_again, further_derivations)
 #: whoever builds whole graphs, as fusions do, is one of these
@@ -266,6 +283,6 @@ OFFERS: tuple[Offer, ...] = (*BUILDERS, path_ends, smallest, variants)
 
 
 __all__ = [
-    "BUILDERS", "OFFERS", "Offer", "derivations", "further_derivations", "fused_again", "fusions", "mutants", "nothing_yet", "onward",
-    "path_ends", "smallest", "variants",
+    "BUILDERS", "FIRST_OFFERS", "OFFERS", "Offer", "derivations", "first_kernels", "further_derivations", "fused_again", "fusions",
+    "mutants", "nothing_yet", "onward", "path_ends", "smallest", "variants",
 ]  # fmt: skip

@@ -37,6 +37,8 @@ class Option:
     python: bool = True
     #: other names on the command line
     also: tuple[str, ...] = ()
+    #: what the option stands for on the command line where no value follows it; None where one has to
+    bare: str | None = None
 
     def value(self, given: Any) -> Any:
         """The field's value. Raises ValueError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from onnx import ModelProto
 from dslc.cost.clock import Clock
 from dslc.cost.compare import Comparison, Reference, compare, finite, ran
 from dslc.cost.inputs import Inputs, tried_inputs
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.settings import Settings
 
@@ -34,9 +35,12 @@ class Original:
 
 
 def original_at(
-    model: ModelProto, file: ModelFile, bind: Mapping[str, int], settings: Settings, threads: int, clock: Clock
+    model: ModelProto, file: ModelFile, bind: Mapping[str, int], settings: Settings, threads: int, clock: Clock,
+    once: Worker | None = None, spares: Spares | None = None,
 ) -> Original:
     """Runs the original, on inputs that are given or drawn, in every way in which it will have to run later.
+
+    `once` runs it on a single input, and nothing is timed.
 
     Sizes that neither the model nor `bind` fixes are tried in turn until all of that works; the notes of the inputs name them.
 
@@ -49,10 +53,10 @@ def original_at(
         names = None
         try:
             check_memory([file])
-            with Worker(threads, clock.left) as worker:
+            with nullcontext(once) if once is not None else Worker(threads, clock.left, spares=spares) as worker:
                 began = clock.now()
                 names = worker.load(file)
-                found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began)
+                found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began, once is not None)
         except MemoryShort as short:
             raise Unusable(f"it can be neither checked nor timed: {short}") from None
         except WorkerFailed as failed:
@@ -80,10 +84,13 @@ def _empty(reference: Reference) -> bool:
     return any(getattr(value, "size", 1) == 0 for outputs in reference.outputs for value in outputs)
 
 
-def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | None, load: float) -> Original:
+def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | None, load: float, once: bool) -> Original:
+    if once:
+        inputs = replace(inputs, feeds=inputs.feeds[:1], special=())
+        return Original(inputs, ran(worker, names, inputs.feeds), 0.0, load)
     reference = ran(worker, names, inputs.feeds)
-    once = Reference(reference.names, reference.outputs[:1])
-    repeated: Comparison = compare(once, ran(worker, names, inputs.feeds[:1]), tolerance)
+    first = Reference(reference.names, reference.outputs[:1])
+    repeated: Comparison = compare(first, ran(worker, names, inputs.feeds[:1]), tolerance)
     if not repeated.same:
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]

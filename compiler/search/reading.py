@@ -13,10 +13,12 @@ from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
+from dslc.onnx.pytorch import from_file, is_program_file
 from dslc.onnx.types import complete_bind
+from dslc.prove.known.resting import trust_locks
 from dslc.prove.verdict import RuleVerdict
 from dslc.search.fusions import with_kernels
-from dslc.search.rulesets import chosen_rules, left_out, not_standard
+from dslc.search.rulesets import Applied, applied_rules, chosen_rules, left_out, not_standard
 from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Proven, Task
@@ -32,9 +34,19 @@ PROOFS, WRITING, READ = 0.25, 0.5, 0.3
 
 def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     """The rules that were asked for, and the model as a graph."""
+    run.phase("reading", "reading the model's file")
+    began = run.clock.seconds
+    if is_program_file(source):
+        source = from_file(source)
+    model, folder, where = read_model(source)
+    run.original = model, where
+    taken = run.clock.seconds - began
     run.phase("reading", "reading rules")
     rules = load_many(["std", *settings.rules]) if settings.rules else standard()
-    chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats)
+    trust_locks(rules, settings.trust_lock)
+    searched = settings.apply is None or settings.budget > 0
+    chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats) if searched else []
+    applied = () if settings.apply is None else applied_rules(rules, settings.apply, settings.disable, settings.strict_floats)
     for name in settings.trust:
         if not any(belongs(module, name) for module in rules.modules):
             known = ", ".join(dict.fromkeys(module.library for module in rules.modules))
@@ -48,23 +60,22 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if target.plans is None and settings.device != DEFAULT:
         run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")
     began = run.clock.seconds
-    model, folder, where = read_model(source)
     values = set(wanted_inputs(model))
     first = settings.bind[0] if settings.bind else {}
     sizes = {name: size for name, size in first.items() if name not in values}
     imported = import_model(source, rules, sizes if settings.specialize else {})
     if not settings.specialize:
         complete_bind(model, sizes, where)
-    writing = WRITING + READ * (run.clock.seconds - began)
-    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing)
+    writing = WRITING + READ * (taken + run.clock.seconds - began)
+    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
 
 
 def prove_rules(task: Task, run: Run) -> Proven:
     """The rules that are proved or allowed; what is left out is noted, where a user asked for it."""
     run.phase("proving rules", "looking up proofs")
     settings = task.settings
-    definitions = list(dict.fromkeys(rule.definition for rule in task.chosen))
-    end = min(run.clock.end(), run.clock.now() + PROOFS * settings.budget)
+    definitions = list(dict.fromkeys([rule.definition for rule in (*task.chosen, *(one.rule for one in task.applied))]))
+    end = min(run.clock.end(), run.clock.now() + PROOFS * settings.budget) if settings.budget else run.clock.end()
 
     def told(done: int, total: int) -> None:
         run.progress.phase(f"proving rules: {done} of {total}")
@@ -74,12 +85,15 @@ def prove_rules(task: Task, run: Run) -> Proven:
 
     verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, left)
     used, out = usable(task.chosen, verdicts, settings.allow)
+    always = {one.rule.name: one.always for one in task.applied}
+    kept, unused = usable([one.rule for one in task.applied], verdicts, settings.allow)
+    out |= unused
     if any(verdict.reason == LATE for verdict in out.values()):
         run.cut("proving rules")
     # of the standard library nobody asked for these rules by name
-    asked = list(out) if settings.only else not_standard(out)
+    asked = list(out) if settings.only or settings.apply else not_standard(out)
     run.notes += [_why_left_out(name, out[name]) for name in asked]
-    return Proven(task, tuple(used), verdicts)
+    return Proven(task, tuple(used), verdicts, tuple([Applied(rule, always[rule.name]) for rule in kept]))
 
 
 def _why_left_out(name: str, verdict: RuleVerdict) -> str:

@@ -10,6 +10,7 @@ from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
+from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
 from dslc.onnx.describe import digest
@@ -26,8 +27,10 @@ from dslc.search.strategies import name_of
 MEANT = 1e7
 
 
-def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
+def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) -> Referenced:
     """Runs the original at every choice of sizes, and looks up what an earlier run with the same options did.
+
+    `once`: on a single input each, and nothing is timed or looked up, as nothing is searched.
 
     Raises:
         Unusable: there is nothing to compare with.
@@ -36,21 +39,24 @@ def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
     task, settings = proven.task, proven.task.settings
     file = _file_of(task)
     run.phase("running the original")
+    worker = run.worker if once else None
     originals = tuple(
-        original_at(task.model, file, bind, settings, task.machine.threads, run.clock) for bind in settings.bind or ({},)
+        original_at(task.model, file, bind, settings, task.machine.threads, run.clock, worker, run.spares)
+        for bind in settings.bind or ({},)
     )
     run.notes += [note for one in originals for note in one.inputs.notes]
     if run.clock.left() <= 0:
         raise TimeUp
-    identity = digest(task.model, task.folder)
-    key = _key(proven, identity)
-    run.journal = _journal(settings, key, cache, run)
-    seconds = _whole(task, identity, originals[0], cache)
+    identity = "" if once else digest(task.model, task.folder)
+    key = "" if once else _key(proven, identity)
+    run.journal = Journal() if once else _journal(settings, key, cache, run)
+    seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
         settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
         task.size.bytes, with_kernels(settings), task.target.plans is not None, settings.portable == "inline", settings.file_growth,
+        settings.apply is not None, worker, run.spares,
     )  # fmt: skip
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced
@@ -75,9 +81,10 @@ def _key(proven: Proven, identity: str) -> str:
     task, s = proven.task, proven.task.settings
     used = [rule.name for rule in proven.rules]
     how = (name_of(s.strategy), s.strategy, s.layouts, s.alpha, s.seed)
-    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust)
+    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust, s.apply,
+               with_kernels(s))  # fmt: skip
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
-    inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
+    inputs = identity_of(s.inputs)
     lowerings = task.target.lowerings(task.rules).digest
     return f"search:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.machine}"
 

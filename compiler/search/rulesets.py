@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dslc.errors import Diagnostic, DslcError
@@ -15,6 +16,8 @@ from dslc.semantics.trust import template_of
 
 #: the rule set of a library that is searched with where nobody names another
 DEFAULT = "default"
+#: the rule set that `--apply` means where it names none
+SIMPLIFY = "std.simplify"
 
 
 def chosen_rules(
@@ -48,6 +51,67 @@ def chosen_partial(
     return tuple(one for one in found if one.rule.name not in reverse_only)
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A rule that is applied without measuring: wherever it matches (`always`), or only where the graph gets smaller by it."""
+
+    rule: CompiledRule
+    always: bool
+
+
+def applied_rules(
+    rules: Rules, names: Sequence[str], disable: Sequence[str] = (), strict_floats: bool = False
+) -> tuple[Applied, ...]:
+    """Every direction of the rules that `--apply` names, in the order in which the names and the rule sets have them.
+
+    Where it names none, the standard library's rule set `simplify` is meant, and what rule sets of other libraries say `always` of.
+    A rule that is named itself is applied wherever it matches, and so is what a rule set says `always` of.
+
+    Raises:
+        DslcError: E0909 for a rule or rule set that does not exist.
+    """
+    found: dict[str, bool] = {}
+    findings: list[Diagnostic] = []
+    for name in names or (SIMPLIFY,):
+        ruleset = _ruleset(rules, name)
+        named = _matching(list(rules.substitutions), name) if ruleset is None else {}
+        members = dict.fromkeys(named, True) if ruleset is None else _listed(rules, ruleset)
+        if not members:
+            hint = "rule sets: " + ", ".join(rules.rulesets)
+            findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
+        for one, always in members.items():
+            found[one] = found.get(one, False) or always
+    if findings:
+        raise DslcError(findings, 2)
+    if not names:
+        for name, ruleset in rules.rulesets.items():
+            if name != SIMPLIFY:
+                found |= {one: True for one, always in _listed(rules, ruleset).items() if always}
+    kept, reverse_only = _chosen(rules, list(found), disable, strict_floats) if found else ([], set())
+    return tuple(
+        Applied(rule, found[name])
+        for name in found
+        if name in kept
+        for rule in _directions(rules, rules.substitutions[name])
+        if rule.name not in reverse_only
+    )
+
+
+def _listed(rules: Rules, ruleset: RulesetDef) -> dict[str, bool]:
+    """The members of a rule set in the order in which it names them, and whether it says `always` of them."""
+    out: dict[str, bool] = {}
+    for statement in ruleset.syntax.statements:
+        for glob in statement.globs:
+            inner = _ruleset(rules, glob)
+            named = _listed(rules, inner) if inner is not None and inner is not ruleset else {}
+            for name in [*named, *_matching(list(rules.substitutions), glob)]:
+                if statement.kind == "exclude":
+                    out.pop(name, None)
+                else:
+                    out[name] = statement.kind == "always" or out.get(name, False) or named.get(name, False)
+    return out
+
+
 def _chosen(rules: Rules, only: Sequence[str], disable: Sequence[str], strict_floats: bool) -> tuple[list[str], set[str]]:
     """The names of substitutions, and of those whose reverse alone is left out."""
     findings: list[Diagnostic] = []
@@ -56,7 +120,7 @@ def _chosen(rules: Rules, only: Sequence[str], disable: Sequence[str], strict_fl
         kept: set[str] = set()
         for name in only:
             ruleset = _ruleset(rules, name)
-            found = _members(rules, ruleset) if ruleset is not None else _matching(names, name)
+            found = members_of(rules, ruleset) if ruleset is not None else set(_matching(names, name))
             if not found:
                 hint = "rule sets: " + ", ".join(rules.rulesets)
                 findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
@@ -68,7 +132,7 @@ def _chosen(rules: Rules, only: Sequence[str], disable: Sequence[str], strict_fl
     reverse_only: set[str] = set()
     for name in disable:
         base = name.removesuffix("^-1")
-        found = _matching(list(rules.substitutions), base)
+        found = set(_matching(list(rules.substitutions), base))
         if not found:
             findings.append(Diagnostic("E0909", f"no rule is named `{name}`", hint=_nearest(base, rules)))
         if base != name:
@@ -94,7 +158,7 @@ def _defaults(rules: Rules) -> set[str]:
         if name.rpartition(".")[0] not in chosen:
             kept.add(name)
     for one in chosen.values():
-        kept |= _members(rules, one)
+        kept |= members_of(rules, one)
     return kept
 
 
@@ -134,23 +198,16 @@ def _ruleset(rules: Rules, name: str) -> RulesetDef | None:
     return found[0] if len(found) == 1 else None
 
 
-def _members(rules: Rules, ruleset: RulesetDef) -> set[str]:
-    """Statements in their order: each adds rules or rule sets, or takes some away."""
-    out: set[str] = set()
-    for statement in ruleset.syntax.statements:
-        for glob in statement.globs:
-            inner = _ruleset(rules, glob)
-            named = _members(rules, inner) if inner is not None and inner is not ruleset else set()
-            found = named | _matching(list(rules.substitutions), glob)
-            out = out | found if statement.include else out - found
-    return out
+def members_of(rules: Rules, ruleset: RulesetDef) -> set[str]:
+    """The substitutions of a rule set: its statements in their order each add rules or rule sets, or take some away."""
+    return set(_listed(rules, ruleset))
 
 
-def _matching(names: Sequence[str], pattern: str) -> set[str]:
+def _matching(names: Sequence[str], pattern: str) -> dict[str, None]:
+    """The names that a pattern means, in their order."""
+    short = "." not in pattern
     return {
-        name
-        for name in names
-        if fnmatchcase(name, pattern) or ("." not in pattern and fnmatchcase(name.rpartition(".")[2], pattern))
+        name: None for name in names if fnmatchcase(name, pattern) or (short and fnmatchcase(name.rpartition(".")[2], pattern))
     }
 
 

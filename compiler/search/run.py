@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dslc.cost.clock import Clock
-from dslc.cost.timing import Times
-from dslc.derive.programs import Program
+from dslc.cost.process import Spares, Worker
+from dslc.derivation.programs import Program
 from dslc.ir.graph import Graph, Node
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.settings import Progress
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from dslc.search.contenders import Contender
     from dslc.search.fusions import Fusions
+    from dslc.search.ground import Shares
+    from dslc.search.judge import Judge
     from dslc.search.stages import Explored, Referenced
     from dslc.search.validate import Known, Validated
+
+
+#: what a run reaches: a rewritten model with the outputs of the original, and one that was measured to be faster
+CHECKED, DECIDED = "first candidate checked", "first gain decided"
 
 
 @dataclass(slots=True)
@@ -52,6 +62,15 @@ class Journal:
 
 
 @dataclass(slots=True)
+class Tally:
+    """What one generator offered, which of it was checked, and its seconds."""
+
+    proposed: list[Candidate] = field(default_factory=list)
+    checked: list[Candidate] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class Run:
     """One run at any moment. Stages hand on frozen values; all else that they have in common is here.
 
@@ -68,14 +87,23 @@ class Run:
     #: proofs of candidates, and what was decided about their rewrites
     proofs: dict[Candidate, Validated] = field(default_factory=dict)
     decided: Known = field(default_factory=dict)
+    #: the model as it was given, and what it is called
+    original: tuple[ModelProto, str] | None = None
     referenced: Referenced | None = None
     explored: Explored | None = None
     start: Candidate | None = None
+    #: runs what is compared where nothing is timed; it starts while the model is read
+    worker: Worker | None = None
+    #: what rules that are applied without measuring made of the original, its outputs compared
+    applied: Contender | None = None
     #: what was found and not found guilty, checked or not
     best: Candidate | None = None
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
-    times: Times = field(default_factory=Times)
+    #: processes that are started ahead of those who need one
+    spares: Spares = field(default_factory=Spares)
+    #: who times them: with their libraries, and (True) without
+    judges: dict[bool, Judge] = field(default_factory=dict)
     #: where kernels were looked for
     fusions: Fusions | None = None
     #: what was derived of operators
@@ -84,6 +112,10 @@ class Run:
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself
     spent: dict[Node, float] = field(default_factory=dict)
+    #: what of the budget was kept for what
+    shares: Shares | None = None
+    #: who offered what, in the order of their first turns
+    tallies: dict[str, Tally] = field(default_factory=dict)
     #: what is told of the kernels of a candidate
     kernels: dict[Candidate, list[str]] = field(default_factory=dict)
 
@@ -103,6 +135,22 @@ class Run:
     def cut(self, phase: str) -> None:
         """A phase ended before it was done."""
         self.clock.cut(phase)
+
+    @contextmanager
+    def turn(self, generator: str) -> Iterator[Tally]:
+        """A turn of a generator, whose seconds count as its."""
+        tally, began = self.tallies.setdefault(generator, Tally()), self.clock.now()
+        try:
+            yield tally
+        finally:
+            tally.seconds += self.clock.now() - began
+
+    def passed(self, found: Contender) -> None:
+        """A contender has the outputs of the original."""
+        self.checked.append(found)
+        for tally in self.tallies.values():
+            if found.candidate in tally.proposed:
+                tally.checked.append(found.candidate)
 
     def ran(self, rule: str, runs: bool) -> None:
         """A rewrite of a rule could be run, or could not."""

@@ -10,8 +10,11 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dslc.codegen.host.processor import NAMES
+from dslc.cost.inputs import Given
 from dslc.cuda.devices import DEFAULT, DEVICES
 from dslc.search.backtracking import Backtrack
+from dslc.search.given import read_inputs
 from dslc.search.option import Option, listed, option, options, told
 from dslc.search.strategies import STRATEGIES
 from dslc.search.strategy import Strategy
@@ -26,6 +29,9 @@ Portable = Literal["functions", "inline"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
 ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
+#: the budget of whoever names none
+AUTO = "auto"
+
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
@@ -38,15 +44,15 @@ def seconds_of(text: str) -> float:
     return float(found.group(1)) * _UNITS[found.group(2)]
 
 
-def _seconds(time: float | str) -> float:
+def seconds(time: float | str) -> float:
     """Seconds as a number, or a time as a text; raises ValueError."""
     try:
-        seconds = seconds_of(time) if isinstance(time, str) else -1.0 if isinstance(time, bool) else float(time)
+        found = seconds_of(time) if isinstance(time, str) else -1.0 if isinstance(time, bool) else float(time)
     except TypeError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
+        found = -1.0
+    if not 0 <= found < float("inf"):
         raise ValueError(f"{time!r} is no time; write 60s, 2m or 1h")
-    return seconds
+    return found
 
 
 def _part(share: float) -> float:
@@ -65,6 +71,14 @@ def _growth(share: float) -> float:
 
 def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
+
+
+def _applied(given: bool | str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """`"simplify,mine"` as names; nothing for True or an empty text, which mean what is applied by default; raises ValueError."""
+    if given is None or given is False:
+        return None
+    texts = () if given is True else listed(given)
+    return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
 def _statuses(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -150,6 +164,10 @@ class Settings:
         "Let the templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
         more="The names of libraries whose lowerings' templates are compiled and run on this machine. By default only dslc's own are.",
     ))  # fmt: skip
+    trust_lock: bool = field(default=False, metadata=option(
+        "Believe what a dslc.lock says of unchanged rules, whoever wrote it.", type=bool,
+        more="By default only dslc's own locks are, and what this user's runs have proved; all other rules are proved again.",
+    ))  # fmt: skip
     only: Sequence[str] = field(default=(), metadata=option(
         "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
         more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",
@@ -174,6 +192,10 @@ class Settings:
     device: str = field(default=DEFAULT, metadata=option(
         "With --on cuda, the device whose data sheet says what it can do.", choices=tuple(DEVICES), shown=DEFAULT,
         more="`a100`, `h100` or `h200`; nothing is measured.",
+    ))  # fmt: skip
+    isa: str | None = field(default=None, metadata=option(
+        "Write kernels for a level of instructions, not for all that this machine can do.", choices=NAMES,
+        more="`x86-64-v3` is what most machines have (AVX2 and FMA). `DSLC_ISA` says it where this does not; by default `native`.",
     ))  # fmt: skip
     library_only: bool = field(default=False, metadata=option(
         "Take what is faster with its library, even if slower without.", type=bool,
@@ -209,6 +231,11 @@ class Settings:
         "Mutants of one region that are kept, the cheapest.", type=int, least=1, metavar="N", shown=32,
         more="Of each step of a chain of operators so many are gone on from.",
     ))  # fmt: skip
+    apply: Sequence[str] | None = field(default=None, metadata=option(
+        "Apply rules wherever they match, without timing: `simplify`, or those named.", metavar="[NAME,...]", read=_applied, bare="",
+        more="True: the standard library's rule set `simplify`, and what other libraries say `always` of; or names of rule sets and "
+        "rules. Nothing is timed unless a budget is given, too: then the search goes on from there.",
+    ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
         "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), also=("--search",),
         more="`backtrack`, `saturate`, `mcts` or `auto`; a strategy's own options (`simulations=64`) go with it.",
@@ -217,11 +244,12 @@ class Settings:
         "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
     ))  # fmt: skip
     budget: float = field(default=60.0, metadata=option(
-        "Time for the whole command; 0: only rewrite.", metavar="TIME", shown="60s", read=_seconds,
-        more='Seconds, or a text (`"20s"`, `"2m"`). 0: import, canonical form, export, and nothing is measured.',
+        "Time for the whole command; auto: 60s, with --apply 0; 0: only rewrite.", metavar="TIME", shown=AUTO, read=seconds,
+        more='Seconds, or a text (`"20s"`, `"2m"`). `"auto"`: 60 s, and 0 with `apply`. 0: import, canonical form, export, and nothing '
+        "is measured.",
     ))  # fmt: skip
     patience: float | None = field(default=None, metadata=option(
-        "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=_seconds,
+        "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=seconds,
     ))  # fmt: skip
     steps: int | None = field(default=None, metadata=option(
         "Stop after so many steps of the search.", type=int, least=0, metavar="N",
@@ -254,9 +282,10 @@ class Settings:
         "Largest relative error of an output.", type=float, least=0,
         more="By default that of the data type: 1e-4 for float32, 1e-2 for float16.",
     ))  # fmt: skip
-    inputs: str | Path | None = field(default=None, metadata=option(
-        "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=os.fspath,
-        more="An `.npz` file or a folder of them; by default random ones that are valid for the model.",
+    inputs: Given | None = field(default=None, metadata=option(
+        "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=read_inputs,
+        more='An `.npz` file or a folder of them, or arrays by the names of inputs (`{"x": array}`), one set or a list of sets; by '
+        "default random ones that are valid for the model.",
     ))  # fmt: skip
     threads: int | None = field(default=None, metadata=option(
         "Threads of the runtime.", type=int, least=1, metavar="N",
@@ -272,6 +301,9 @@ class Settings:
     progress: Progress = field(default_factory=Progress)
     #: how often Ctrl-C was pressed, where someone counts: libraries in C may turn the exception into an error of their own
     interrupts: Callable[[], int] = lambda: 0
+    #: whether the report says what a page shows (`dslc.report.Details`); how the run was started
+    detailed: bool = False
+    command: str = ""
 
 
 class WrongOption(ValueError):
@@ -298,8 +330,10 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     known = dict(options_by_name(Settings))
     for name, value in given.items():
-        if name in known and name != "strategy":
+        if name in known and name != "strategy" and not (name == "budget" and value == AUTO):
             values[name] = _value(name, known[name], value)
+    if values.get("apply") is not None:
+        values.setdefault("budget", 0.0)
     wanted = given.get("strategy")
     if isinstance(wanted, str) or not hasattr(wanted, "explore"):
         name = next(iter(STRATEGIES)) if wanted is None else wanted.lower() if isinstance(wanted, str) else ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from dslc.cost.clock import TimeUp
-from dslc.derive.merging import merged
-from dslc.derive.programs import Program
-from dslc.derive.steps import Steps
+from dslc.derivation.merging import merged
+from dslc.derivation.programs import Program
+from dslc.derivation.steps import Steps
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact

@@ -20,6 +20,7 @@ from dslc.search.candidate import Candidate
 from dslc.search.contenders import Checker, Contender
 from dslc.search.judge import Verdict
 from dslc.search.originals import Original
+from dslc.search.rulesets import Applied
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
@@ -42,6 +43,8 @@ class Task:
     sizes: Mapping[str, int]
     #: seconds that writing the result may take
     writing: float
+    #: the rules that are applied before the search, without measuring
+    applied: tuple[Applied, ...] = ()
 
     @property
     def machine(self) -> Machine:
@@ -55,6 +58,8 @@ class Proven:
     task: Task
     rules: tuple[CompiledRule, ...]
     verdicts: Mapping[str, RuleVerdict]
+    #: those that are applied without measuring
+    applied: tuple[Applied, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,3 +135,9 @@ class Optimized:
 
     model: ModelProto
     report: Report
+
+    def __repr__(self) -> str:
+        return f"<Optimized {self.report.summary()}>"
+
+    def __str__(self) -> str:
+        return str(self.report)

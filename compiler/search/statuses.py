@@ -1,4 +1,4 @@
-"""How far the rules of a run are proved: from the libraries' locks, from the cache, or by proving them now."""
+"""How far the rules of a run are proved: from dslc's own locks, from what this user proved, or by proving them now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dslc.match import CompiledRule
 from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import Lock, ProofCache, lock_path, read_lock
-from dslc.prove.known.resting import current
+from dslc.prove.known.evidence import own_evidence
+from dslc.prove.known.lock import ProofCache
+from dslc.prove.known.resting import believed_lock, current
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.definitions import SubstitutionDef
@@ -39,23 +40,20 @@ def statuses(
     told: Told = lambda _done, _total: None,
     left: Callable[[], float] = lambda: inf,
 ) -> dict[str, RuleVerdict]:
-    """The verdict of every definition by name; what neither a lock nor the cache knows is proved, and goes into the cache.
+    """The verdict of every definition by name; what neither a lock that is believed, this user's own evidence nor the cache knows is
+    proved, and goes into the cache.
 
     A rule with one of its modes chosen (a padding, an activation) is a case of the rule of its name, which is what is proved.
 
     Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
     `left` says how many seconds proving may take; rules that it did not come to have the reason `LATE`, and are not remembered.
     """
-    locks: dict[Path, Lock] = {}
-    kept = ProofCache(cache)
+    kept, own = ProofCache(cache), own_evidence()
     found: dict[str, RuleVerdict] = {}
     unknown: list[str] = []
     for one in dict.fromkeys(rules.substitutions.get(each.name, each) for each in definitions):
         digest = rule_digest(rules, one)
-        path = lock_path(one)
-        if path not in locks:
-            locks[path] = read_lock(path)
-        verdict = locks[path].of(one.name, digest) or kept.get(one.name, digest)
+        verdict = believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
         if verdict is None or not current(rules, verdict, loaded=False):
             unknown.append(one.name)
         else:

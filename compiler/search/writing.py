@@ -11,8 +11,10 @@ from dslc.onnx.describe import counts, note
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.onnx.runtime import accepted
-from dslc.report import Counts, Report, Sizes, Without
+from dslc.report import Counts, Generator, PairMs, Report, Sizes, Span, Without
+from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender
+from dslc.search.details import detailed
 from dslc.search.explore import proved_again
 from dslc.search.planning import with_plan
 from dslc.search.rulesets import not_standard
@@ -45,8 +47,13 @@ def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
 def canonical(task: Task, run: Run) -> Optimized:
     """The model as import and export leave it, where there is no time for anything else."""
     imported = task.imported
-    model = export(imported.context, imported.graph, task.rules, growth=task.settings.file_growth)
-    model = _portable(task, model)
+    for fewest in (False, True):
+        model = export(imported.context, imported.graph, task.rules, growth=task.settings.file_growth, fewest=fewest)
+        model = _portable(task, model)
+        if len(model.graph.node) <= len(_portable(task, task.model).graph.node):
+            break
+    else:
+        return write(Finished(task, None, "its canonical form has more nodes"), run)
     if not accepted(model, task.model):
         return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)
     reason = "canonical form, nothing measured"
@@ -80,7 +87,10 @@ def _measured(finished: Finished, run: Run) -> Report:
         return report
     binds = finished.task.settings.bind or ({},)
     sizes = tuple(
-        Sizes(dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high)
+        Sizes(
+            dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high,
+            tuple(PairMs(one.before * 1e3, one.after * 1e3, one.generation, one.base_first) for one in v.rounds),
+        )
         for bind, v in zip(binds, verdicts, strict=True)
     )
     return replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
@@ -91,6 +101,7 @@ def _original(finished: Finished, report: Report, run: Run) -> Optimized:
     if finished.verdicts:
         report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
     model = _with_plan(_portable(finished.task, finished.task.model), finished.task, run)
+    report = replace(report, details=detailed(finished.task, run, report, model))
     return Optimized(model, _complete(finished.task, report, run))
 
 
@@ -99,10 +110,10 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     task, model, verdicts = finished.task, contender.model, finished.verdicts
     proofs = proved_again(run.referenced, run, contender.candidate)
     places = run.referenced.checker.story.of(contender.candidate).places
-    steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places)
+    steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places, task.rules)
     report = replace(
         report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model),
-        story=story_of(contender.candidate),
+        story=story_of(contender.candidate, _measured_seconds(contender, finished, run)),
     )  # fmt: skip
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     run.clock.enter("writing")
@@ -120,7 +131,28 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
         run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
     note(model, values)
     model = _with_plan(model, task, run)
+    report = replace(report, details=detailed(task, run, report, model, contender), generators=_generators(run, contender))
     return Optimized(model, _complete(task, report, run))
+
+
+def _measured_seconds(contender: Contender, finished: Finished, run: Run) -> dict[Candidate, float]:
+    """Seconds of the candidates that were timed in this run, and of the one that is written, at the first choice of sizes."""
+    judge = run.judges.get(False)
+    known = [(one.candidate, None if judge is None else judge.so_far(one)) for one in run.checked]
+    found = {candidate: verdict.after for candidate, verdict in known if verdict is not None}
+    return found | ({contender.candidate: finished.verdicts[0].after} if finished.verdicts else {})
+
+
+def _generators(run: Run, contender: Contender | None = None) -> tuple[Generator, ...]:
+    """Who offered what, and what became of it."""
+    path = set(contender.candidate.path()) if contender is not None else set()
+    return tuple(
+        Generator(
+            name, len(one.proposed), sum(bool(each.kernels) for each in one.proposed), len(one.checked),
+            sum(each in path for each in one.proposed), round(one.seconds, 3),
+        )
+        for name, one in run.tallies.items()
+    )  # fmt: skip
 
 
 def _complete(task: Task, report: Report, run: Run) -> Report:
@@ -128,10 +160,14 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
     why = "ONNX Runtime cannot run what it builds, or ONNX cannot say it; an operator without an `onnx` clause would be a kernel"
     run.notes += [f"{name} was not used: {why}" for name in asked]
-    if run.clock.cuts:
-        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; more time may find more")
     left = run.clock.left()
-    if EARLY * task.settings.budget < left < inf and not (run.journal.repeats or report.interrupted):
+    early = EARLY * task.settings.budget < left < inf and not report.interrupted
+    if run.clock.cuts:
+        more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
+        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")
+        if run.clock.starved:
+            run.note(f"the process got {run.clock.processor:.0f} s of processor time in {run.clock.seconds:.0f} s")
+    elif early and not run.journal.repeats:
         run.note(f"ended {left:.0f} s before its budget: {_why_early(run)}")
     return replace(
         report,
@@ -139,13 +175,14 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         budget=task.settings.budget,
         phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
         cut=run.clock.cuts,
+        processor=round(run.clock.processor, 3),
+        moments={name: round(seconds, 3) for name, seconds in run.clock.moments.items()},
         notes=tuple(dict.fromkeys(run.notes)),
+        timeline=tuple(Span(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
+        generators=report.generators or _generators(run),
     )
 
 
 def _why_early(run: Run) -> str:
     idle = any(limits.idle for limits in run.journal.begun)
-    searched = "the search gained nothing any more (--patience)" if idle else "nothing was left to try"
-    if run.clock.cuts:
-        searched = "what there was no time for does not fit in that"
-    return f"{searched}, and timing had decided" if run.timed else searched
+    return "the search gained nothing any more (--patience)" if idle else "nothing was left to try"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from onnx import ModelProto
 
 from dslc.codegen.generate import generate, variants
+from dslc.codegen.host.processor import Processor
 from dslc.codegen.limited import SECONDS, TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
@@ -79,7 +80,8 @@ def _said(rules: Rules, node: Call, opset: int) -> bool:
 
 
 def texts_of(
-    rules: Rules, outputs: Iterable[Value], opset: int, known: Mapping[str, KernelText] = MappingProxyType({})
+    rules: Rules, outputs: Iterable[Value], opset: int, known: Mapping[str, KernelText] = MappingProxyType({}),
+    processor: Processor | None = None,
 ) -> dict[str, KernelText]:
     """The C++ of the kernels of a graph by the names of their operators, as far as it can be generated: `known`, and
     the likely best variants of the others."""
@@ -89,14 +91,14 @@ def texts_of(
             try:
                 function = function_of(rules, node.group, opset)
                 if function.name not in found:
-                    found[function.name] = within(SECONDS, partial(_first, rules, function.group))
+                    found[function.name] = within(SECONDS, partial(_first, rules, function.group, processor))
             except (DslcError, NotGenerated, TooLong):
                 continue
     return found
 
 
-def _first(rules: Rules, group: Graph) -> KernelText:
-    return generate(rules, group, variants(rules, group)[0])
+def _first(rules: Rules, group: Graph, processor: Processor | None) -> KernelText:
+    return generate(rules, group, variants(rules, group, processor)[0])
 
 
 def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:

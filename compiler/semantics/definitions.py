@@ -42,6 +42,12 @@ class OperatorDef:
     def short(self) -> str:
         return self.syntax.name
 
+    def _repr_html_(self) -> str:
+        from dslc.reporting.others import fragment_of_text
+
+        attributes = {one.name: one.span.text for one in self.attrs}
+        return fragment_of_text(self.name, self.syntax.span.text, attributes, self.signature)
+
     @cached_property
     def signature(self) -> str:
         """What it takes and gives, as it was written: `relu(X: T[*S]) -> Y: T[*S]`."""
@@ -67,6 +73,13 @@ class UnknownFunction:
     module: Module
 
 
+def _shown(name: str, syntax: t.Node) -> str:
+    """A definition as a notebook shows it: as its library has it."""
+    from dslc.reporting.others import fragment_of_text
+
+    return fragment_of_text(name, syntax.span.text, {})
+
+
 Definition: TypeAlias = OperatorDef | FunctionDef | UnknownFunction
 
 
@@ -75,6 +88,9 @@ class SubstitutionDef:
     name: str
     syntax: t.Substitution
     module: Module
+
+    def _repr_html_(self) -> str:
+        return _shown(self.name, self.syntax)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +102,9 @@ class PropertyDef:
     module: Module
     trait: tuple[str, str] | None = None
 
+    def _repr_html_(self) -> str:
+        return _shown(self.name, self.syntax)
+
 
 @dataclass(frozen=True, eq=False)
 class DerivationDef:
@@ -93,12 +112,18 @@ class DerivationDef:
     syntax: t.Derivation
     module: Module
 
+    def _repr_html_(self) -> str:
+        return _shown(self.name, self.syntax)
+
 
 @dataclass(frozen=True, eq=False)
 class LoweringDef:
     name: str
     syntax: t.Lowering
     module: Module
+
+    def _repr_html_(self) -> str:
+        return _shown(self.name, self.syntax)
 
 
 @dataclass(frozen=True, eq=False)

@@ -374,7 +374,8 @@ def _tensor_read(
     value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
 ) -> Any:
     if env.builder is None:
-        raise fail("E0327", "an element is read outside an equation", expr.span)
+        hint = "a tensor has its places on the left, where there are none too: `let s[] = ...`"
+        raise fail("E0327", "an element is read outside an equation", expr.span, hint=hint)
     declared = env.decls.get(name) if name is not None else None
     index = index_of(subs, declared, env)
     if len(index) != value.type.rank:

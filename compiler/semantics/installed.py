@@ -20,6 +20,26 @@ def _installed() -> Mapping[str, str]:
     return {point.name: point.value.replace(":", ".") for point in points}
 
 
+def library_of(name: str) -> str | None:
+    """The installed library that a qualified name of a definition begins with (`acme.filters` of `acme.filters.emphasis`)."""
+    folder, rest = find_library(name)
+    return name[: -len(rest) - 1] if folder is not None and rest else None
+
+
+def libraries() -> dict[str, Path]:
+    """The folders of all libraries that can be named here: those of `$DSLC_PATH`, those of dslc, and the installed ones."""
+    found: dict[str, Path] = {}
+    for place in filter(None, os.environ.get("DSLC_PATH", "").split(os.pathsep)):
+        for folder in sorted(Path(place).glob("*/")):
+            if any(folder.glob("*.rules")):
+                found.setdefault(folder.name, folder)
+    for name in [*BUILTIN, *_installed()]:
+        folder_of, rest = find_library(name)
+        if folder_of is not None and not rest:
+            found.setdefault(name, folder_of)
+    return found
+
+
 def _folder(package: str) -> Path | None:
     """Where an installed package lies. It is not imported: a library is data, and its `__init__.py` would be code."""
     first, *inner = package.split(".")

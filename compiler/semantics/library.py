@@ -35,7 +35,7 @@ from dslc.semantics.definitions import (
     TestDef,
     Traits,
 )
-from dslc.semantics.installed import find_library
+from dslc.semantics.installed import find_library, libraries
 from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept
@@ -67,6 +67,11 @@ class Rules:
     #: folders whose files were all asked for, so that each belongs to the folder's library
     folders: tuple[Path, ...] = ()
 
+    def __repr__(self) -> str:
+        libraries = ", ".join(dict.fromkeys(module.library for module in self.modules))
+        counts = {"operators": self.operators, "substitutions": self.substitutions, "laws": self.laws, "derivations": self.derivations}
+        return f"<Rules of {libraries}: {', '.join(f'{len(found)} {kind}' for kind, found in counts.items() if found)}>"
+
     @functools.cached_property
     def digest(self) -> str:
         """Hash of the texts of all files."""
@@ -74,6 +79,17 @@ class Rules:
         for module in sorted(self.modules, key=lambda m: m.name):
             total.update(module.name.encode() + b"\0" + module.file.source.text.encode() + b"\0")
         return total.hexdigest()
+
+    def _repr_html_(self) -> str:
+        from dslc.reporting.others import fragment_of_table
+
+        kinds = (
+            ("operators", self.operators), ("substitutions", self.substitutions), ("laws", self.laws),
+            ("derivations", self.derivations), ("lowerings", self.lowerings), ("rule sets", self.rulesets),
+        )  # fmt: skip
+        libraries = sorted({module.library for module in self.modules})
+        rows = [(name, len(found), ", ".join(sorted(found))) for name, found in kinds if found]
+        return fragment_of_table(f"Rules of {', '.join(libraries)}", ("kind", "how many", "names"), rows)
 
     def traits_of(self, operator: str) -> Traits:
         return self.traits.get(operator, NO_TRAITS)
@@ -181,12 +197,8 @@ class _Loader:
             return [self.module(path, item.span)]
         folder, rest = find_library(item.module)
         if folder is None:
-            raise error(
-                "E0203",
-                f"no library `{item.module}` is installed",
-                item.span,
-                hint="`pip install` it, or import a sibling file with a leading dot",
-            )
+            hint = _nearest(item.module, libraries()) or "`pip install` it, or import a sibling file with a leading dot"
+            raise error("E0203", f"no library `{item.module}` is installed", item.span, hint=hint)
         if not rest:
             return self.library(folder, item.span)
         path = folder / (rest.replace(".", "/") + ".rules")
@@ -492,7 +504,8 @@ def load_many(names: Iterable[str | Path], whole: Iterable[Path] = ()) -> Rules:
             continue
         folder, rest = find_library(str(name))
         if folder is None:
-            raise error("E0203", f"no library `{name}` is installed, and no such file", hint="a file ends in .rules")
+            hint = _nearest(str(name), libraries()) or "a file ends in .rules"
+            raise error("E0203", f"no library `{name}` is installed, and no such file", hint=hint)
         if rest:
             loader.part(folder, folder / (rest.replace(".", "/") + ".rules"))
         else:

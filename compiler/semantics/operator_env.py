@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from dslc.errors import Span
 from dslc.ir.constants import clamped, fill, holds
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
@@ -126,13 +127,23 @@ def bind_statements(op: OperatorDef, env: Env) -> None:
             _bind_many(statement.names, statement.value, env)
 
 
+def _own_read(target: t.Defined, value: t.Expr) -> Span:
+    """Where a value reads its own target; that target where it does so by way of others."""
+    for node in t.walk(value):
+        base = node.base if isinstance(node, t.Subscript) else node
+        if isinstance(base, t.Name) and base.id == target.name:
+            return node.span
+    return target.span
+
+
 def _target(target: t.Defined, value: t.Expr, output: t.Param | None, env: Env) -> Thunk:
     running = False
 
     def compute() -> Any:
         nonlocal running
         if running:
-            raise fail("E0318", f"`{target.name}` reads itself", target.span, hint="recurrences have no meaning yet")
+            hint = "recurrences have no meaning yet"
+            raise fail("E0318", f"`{target.name}` reads itself", _own_read(target, value), hint=hint)
         running = True
         try:
             if target.places is None:

@@ -185,10 +185,13 @@ class Builder(ExpressionBuilder):
         return t.Derives(tuple(c[:arrow]), tuple(c[arrow + 1 :]), span=self._span(meta))
 
     def ruleset_include(self, meta: Meta, c: Args) -> t.RulesetStatement:
-        return t.RulesetStatement(True, tuple(c), span=self._span(meta))
+        return t.RulesetStatement("include", tuple(c), span=self._span(meta))
 
     def ruleset_exclude(self, meta: Meta, c: Args) -> t.RulesetStatement:
-        return t.RulesetStatement(False, tuple(c), span=self._span(meta))
+        return t.RulesetStatement("exclude", tuple(c), span=self._span(meta))
+
+    def ruleset_always(self, meta: Meta, c: Args) -> t.RulesetStatement:
+        return t.RulesetStatement("always", tuple(c), span=self._span(meta))
 
     def glob(self, meta: Meta, c: Args) -> str:
         return str(c[0]) if isinstance(c[0], Token) else str(c[0].id)

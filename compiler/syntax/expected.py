@@ -12,12 +12,15 @@ from lark.exceptions import UnexpectedToken
 
 from dslc.errors import Diagnostic, SourceText, Span
 from dslc.syntax.scan import HEADER_WORDS
+from dslc.syntax.vocabulary import REDUCTIONS
 
 _VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORALL REDUCE".split())
 _SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB LPAR".split())
 _AFTER_TARGET = frozenset({"EQUAL", "COMMA", "LSQB"})
 #: signs of other languages, by their last two characters
 _FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`", "==": "one `=` defines, two compare"}
+#: words of other languages in the place of a statement's own
+_MEANT = {"if": "where", "when": "where", "assert": "where", "require": "where", "def": "let", "var": "let", "func": "let"}
 _WORDS = {
     "NAME": "a name",
     "INT": "a whole number",
@@ -119,7 +122,9 @@ def _misspelt_before(text: str) -> tuple[int, int] | None:
 
 
 def _unknown_word(span: Span, known: Iterable[str], otherwise: str = "a statement or a definition") -> Diagnostic:
-    close = difflib.get_close_matches(span.text, list(known), n=1, cutoff=0.5)
+    words = list(known)
+    meant = _MEANT.get(span.text)
+    close = [meant] if meant in words else difflib.get_close_matches(span.text, words, n=1, cutoff=0.5)
     hint = f"did you mean `{close[0]}`?" if close else f"expected {otherwise}"
     return Diagnostic("E0110", f"`{span.text}` does not begin a statement here", span, hint=hint)
 
@@ -139,6 +144,14 @@ def _target_before(text: str) -> tuple[int, int] | None:
     if name is None or not text[text.rfind("\n") + 1 : name.start()].strip():
         return None
     return name.start(), name.end()
+
+
+def _no_reduction(text: str) -> str:
+    """A hint where a word with iterators in brackets ends a text, as a reduction does: `mean[c]` before what it would take."""
+    found = re.search(r"(?<!\w)([a-z]{3,})\s*\[[\w\s,:*]*\]?\s*$", text)
+    if found is None or found[1] in REDUCTIONS:
+        return ""
+    return f"`{found[1]}` is no reduction; these are: {', '.join(sorted(REDUCTIONS))}"
 
 
 def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accepted: set[str]) -> Diagnostic:
@@ -164,11 +177,16 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
         if target is not None:
             name = Span(source, *target)
             message = f"expected an operator before `{name.text}`, or `=` after it"
-            return Diagnostic("E0101", message, name)
+            return Diagnostic("E0101", message, name, hint=_no_reduction(source.text[: target[0]]))
     keywords = _keywords(grammar, accepted)
     if token.type == "NAME" and not line.strip() and len(keywords) > 1:
         return _unknown_word(span, keywords, expected)
     hint = _FOREIGN.get(source.text[max(at - 1, 0) : at + 1], "")
+    before = re.search(r"([A-Za-z_]\w*)\s*$", source.text[begin:at])
+    if str(token) == "[" and before is not None and before[1] in REDUCTIONS:
+        hint = f"a reduction inside of a product, a quotient or a sum stands in parentheses: `({before[1]}[i] ...)`"
     if str(token) == "//" and not line.strip():
         hint = "a comment begins with `#`"
+    if str(token) == ":":
+        hint = _no_reduction(source.text[begin:at])
     return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span, hint=hint)

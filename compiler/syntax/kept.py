@@ -1,50 +1,35 @@
 """Parsed files kept between runs: reading the standard library's trees back is thirty times faster than parsing it.
 
-What was written by another version is parsed again.
+What dslc was installed with is read from there, all else from the user's cache folder. What another version wrote is parsed again.
 """
 
 from __future__ import annotations
-
-import functools
-import hashlib
-import sys
-from importlib import resources
-from pathlib import Path
 
 from dslc.errors import SourceText
 from dslc.folders import cache_folder
 from dslc.syntax import store
 from dslc.syntax import tree as t
+from dslc.syntax.packed import pack, text_key, unpack
 from dslc.syntax.parser import parse
-from dslc.version import __version__
+from dslc.syntax.shipped import shipped_tree
 
 #: files kept; the oldest go first
 MOST = 400
 
 
 def parse_kept(source: SourceText) -> t.File:
-    """As `parser.parse`, from the cache where the same text of the same path was parsed before.
+    """As `parser.parse`, from what dslc was installed with or from the cache, where the same text was parsed before.
 
     Raises:
         DslcError: with everything that is wrong.
     """
-    place = cache_folder() / "parsed" / f"{_key(source)}.pickle"
-    found = store.read(place)
-    if not isinstance(found, t.File):
+    found = shipped_tree(source)
+    if found is not None:
+        return found
+    place = cache_folder() / "parsed" / f"{text_key(source)}.pickle"
+    data = store.read(place)
+    found = unpack(data, source) if isinstance(data, bytes) else None
+    if found is None:
         found = parse(source)
-        store.write(place, found, MOST)
+        store.write(place, pack(found), MOST)
     return found
-
-
-def _key(source: SourceText) -> str:
-    total = hashlib.sha256(_reader().encode())
-    total.update(f"{source.path}\0{source.text}".encode(errors="surrogatepass"))
-    return total.hexdigest()[:40]
-
-
-@functools.cache
-def _reader() -> str:
-    """What decides about the tree besides the text: the versions of dslc, of Python, of the grammar and of this package."""
-    texts = [resources.files("dslc.grammar").joinpath("dslc.lark").read_bytes()]
-    texts += [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return f"{__version__} {sys.version_info[:3]} {hashlib.sha256(b''.join(texts)).hexdigest()}"

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import io
 import os
-import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from dslc.syntax import scan, store
 from dslc.syntax import tree as t
 from dslc.syntax.build import Builder
 from dslc.syntax.expected import explain
+from dslc.syntax.shipped import shipped
 from dslc.syntax.vocabulary import KEYWORDS, REDUCTIONS
 
 #: the version of the language that this module reads
@@ -43,21 +43,35 @@ _MOST_TABLES = 4
 def grammar(strict: bool = False) -> Lark:
     """The LALR parser; `strict` also refuses grammars whose terminals or rules collide (used by a test).
 
-    Its tables take half a second to build, and are kept between runs.
+    Its tables take half a second to build: dslc is installed with them, else they are kept between runs.
     """
-    text = resources.files("dslc.grammar").joinpath("dslc.lark").read_text(encoding="utf-8")
     if strict:
-        return _built(text, strict=True)
-    versions = f"{lark.__version__} {sys.version_info[:3]} {_STARTS}"
-    place = cache_folder() / "grammar" / f"{hashlib.sha256(f'{versions}{text}'.encode()).hexdigest()[:40]}.pickle"
-    tables = store.read(place)
-    if isinstance(tables, bytes):
-        with contextlib.suppress(Exception):  # damaged tables may raise anything
-            return Lark.load(io.BytesIO(tables))
-    built, out = _built(text), io.BytesIO()
-    built.save(out)
-    store.write(place, out.getvalue(), _MOST_TABLES)
-    return built
+        return _built(_text(), strict=True)
+    place = cache_folder() / "grammar" / f"{table_key()}.pickle"
+    for ready in (lambda: shipped().read(table_key()), lambda: store.read(place)):
+        found = ready()
+        if isinstance(found, bytes):
+            with contextlib.suppress(Exception):  # damaged tables may raise anything
+                return Lark.load(io.BytesIO(found))
+    made = tables()
+    store.write(place, made, _MOST_TABLES)
+    return Lark.load(io.BytesIO(made))
+
+
+def tables() -> bytes:
+    """The tables of the grammar's parser, made anew."""
+    out = io.BytesIO()
+    _built(_text()).save(out)
+    return out.getvalue()
+
+
+def table_key() -> str:
+    """A digest of the grammar and of what makes tables of it, under which these may be kept."""
+    return hashlib.sha256(f"{lark.__version__} {_STARTS}{_text()}".encode()).hexdigest()[:40]
+
+
+def _text() -> str:
+    return resources.files("dslc.grammar").joinpath("dslc.lark").read_text(encoding="utf-8")
 
 
 def _built(text: str, strict: bool = False) -> Lark:
@@ -116,7 +130,8 @@ def _reserved(source: SourceText, tree: Any, offset: int) -> list[Diagnostic]:
                 continue
             at = offset + (child.start_pos or 0)
             message = f"`{child}` is a reserved word and names nothing"
-            found.append(Diagnostic("E0205", message, Span(source, at, at + len(child))))
+            hint = f"it is a word of equations; `dslc show {child}` says which operator is meant" if child in REDUCTIONS else ""
+            found.append(Diagnostic("E0205", message, Span(source, at, at + len(child)), hint=hint))
     return sorted(found, key=lambda finding: finding.span.start if finding.span else 0)
 
 

@@ -283,7 +283,7 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
         case t.Expect():
             return keyword("expect", pad, expr(node.value))
         case t.RulesetStatement():
-            return ("include " if node.include else "exclude ", names(node.globs))
+            return (f"{node.kind} ", names(node.globs))
         case t.Cost():
             return keyword("cost", pad, entries(node.entries))
         case t.CallVendor():

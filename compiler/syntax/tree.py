@@ -471,7 +471,9 @@ class Derives(Node):
 
 @dataclass(frozen=True)
 class RulesetStatement(Node):
-    include: bool
+    """`include`, `exclude`, or `always`: what is included and applied by `--apply` wherever it matches."""
+
+    kind: Literal["include", "exclude", "always"]
     globs: tuple[str, ...]
 
 

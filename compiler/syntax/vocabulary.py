@@ -19,6 +19,12 @@ PREDICATES = frozenset("dtype floating integer constant pointwise linear".split(
 REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
 CONSTANTS = frozenset({"true", "false", "pi", "inf", "nan"})
 DTYPE_NAMES = frozenset("f16 bf16 f32 f64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+#: what other languages call element types
+DTYPE_SPELLINGS: dict[str, str] = {
+    "float16": "f16", "half": "f16", "fp16": "f16", "bfloat16": "bf16", "float": "f32", "float32": "f32", "fp32": "f32",
+    "float64": "f64", "double": "f64", "fp64": "f64", "i8": "int8", "i16": "int16", "i32": "int32", "int": "int64", "i64": "int64",
+    "long": "int64", "u8": "uint8", "byte": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool",
+}  # fmt: skip
 ATTRIBUTE_TYPES = frozenset("int float bool string dtype ints floats axis axes permutation".split())
 TRAITS = frozenset(
     "associative commutative idempotent involution identity absorbing zero inverse stand_in".split()
@@ -33,5 +39,6 @@ NUMERICS: dict[str, str] = {
 KEYWORDS = frozenset(
     """dslc library requires import as export operator attr where let onnx since until example tags verify property is holds
     trusted partial substitution const correct limit term search in derivation index map set tensor expr restrict other lowering
-    on match cost call template test given expect fires silent derives ruleset include exclude if else and or not forall inf""".split()
+    on match cost call template test given expect fires silent derives ruleset include exclude always if else and or not forall
+    inf""".split()
 )

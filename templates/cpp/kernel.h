@@ -7,45 +7,21 @@
 #define K_FN template <class T> static inline __attribute__((always_inline, unused))
 #define K_ONE static inline __attribute__((always_inline, unused))
 
-template <class T, int N> struct k_vector { typedef T type __attribute__((vector_size(N * sizeof(T)))); };
-template <class T, int N> using V = typename k_vector<T, N>::type;
+#define K_METHOD inline __attribute__((always_inline, unused))
+#include "kernel_vector.h"
 struct k_f16 { uint16_t bits; };
 struct k_bf16 { uint16_t bits; };
 struct k_bool { uint8_t bits; };
 
-// ---- types --------------------------------------------------------------------------------------------------------------
-template <int B> struct k_int;
-template <> struct k_int<1> { typedef int8_t type; typedef uint8_t unsigned_type; };
-template <> struct k_int<2> { typedef int16_t type; typedef uint16_t unsigned_type; };
-template <> struct k_int<4> { typedef int32_t type; typedef uint32_t unsigned_type; };
-template <> struct k_int<8> { typedef int64_t type; typedef uint64_t unsigned_type; };
-template <class T> struct k_of { static constexpr bool vector = true; };
-#define K_SCALAR(T, F) template <> struct k_of<T> { static constexpr bool vector = false, floating = F; };
-K_SCALAR(float, true) K_SCALAR(double, true) K_SCALAR(bool, false)
-K_SCALAR(int8_t, false) K_SCALAR(int16_t, false) K_SCALAR(int32_t, false) K_SCALAR(int64_t, false)
-K_SCALAR(uint8_t, false) K_SCALAR(uint16_t, false) K_SCALAR(uint32_t, false) K_SCALAR(uint64_t, false)
-#undef K_SCALAR
-// the type of one element of a scalar or vector type
-template <class T, bool vector> struct k_element_of { typedef T type; };
-template <class T> struct k_element_of<T, true> {
-  typedef __typeof__((*(T*)0)[0]) reference;
-  template <class U> struct bare { typedef U type; };
-  template <class U> struct bare<U&> { typedef U type; };
-  typedef typename bare<reference>::type type;
-};
-template <class T> using k_element = typename k_element_of<T, k_of<T>::vector>::type;
-template <class T> constexpr int k_width = sizeof(T) / sizeof(k_element<T>);
-template <class T> constexpr bool k_floating = k_of<k_element<T>>::floating;
-template <class T> constexpr bool k_signed = k_element<T>(-1) < k_element<T>(0);
-template <class T> using k_mask = V<int32_t, k_width<T>>;  // booleans in lanes: 0 and -1
-
 // ---- lanes --------------------------------------------------------------------------------------------------------------
 // x - 0 is x, whatever x is, and one instruction; a loop over lanes is not always one
 template <class T, int N> K_ONE V<T, N> k_all(T x) { return x - V<T, N>{}; }
-template <int N> struct k_steps { V<int32_t, N> v; constexpr k_steps() : v() { for (int i = 0; i < N; ++i) v[i] = i; } };
-template <int N> K_ONE V<int32_t, N> k_numbers() { V<int32_t, N> v; for (int i = 0; i < N; ++i) v[i] = i; return v; }
+template <int N> K_ONE V<int32_t, N> k_numbers() {
+  if constexpr (k_wide<V<int32_t, N>>) return V<int32_t, N>(k_numbers<N / 2>(), k_numbers<N / 2>() + N / 2);
+  else { V<int32_t, N> v; for (int i = 0; i < N; ++i) v[i] = i; return v; }
+}
 template <class T, int N> K_ONE V<T, N> k_iota(int64_t start, int64_t step) {
-  return (T)start + __builtin_convertvector(k_numbers<N>(), V<T, N>) * (T)step;
+  return (T)start + k_times(k_as<T, N>(k_numbers<N>()), V<T, N>{} + (T)step);
 }
 template <int N> K_ONE V<int32_t, N> k_first(int count) { return k_numbers<N>() < count; }
 // start + lane * step >= 0
@@ -58,14 +34,12 @@ template <int N> K_ONE V<int32_t, N> k_from(int64_t start, int64_t step) {
     const int64_t last = start < 0 ? -1 : start;
     return k_numbers<N>() <= (int32_t)(last > N ? N : last);
   }
-  return __builtin_convertvector(k_iota<int64_t, N>(start, step) >= 0, V<int32_t, N>);
+  return k_as<int32_t, N>(k_iota<int64_t, N>(start, step) >= 0);
 }
-K_FN k_mask<T> k_test_as(T wide) { return __builtin_convertvector(wide, k_mask<T>); }
-#define k_test(comparison) k_test_as(comparison)
+K_FN k_mask<T> k_test_as(T wide) { return k_as<int32_t, k_width<T>>(wide); }
+#define k_test(a, OP, b) k_test_as(k_more(a) OP k_more(b))
 template <class T> K_ONE T k_select(k_mask<T> m, T a, T b) {
-  typedef V<typename k_int<sizeof(k_element<T>)>::type, k_width<T>> M;
-  if constexpr (sizeof(M) == sizeof(m)) return (M)m ? a : b;
-  else return __builtin_convertvector(m, M) ? a : b;
+  return k_pick(k_as<k_element<k_truths<T>>, k_width<T>>(m), a, b);
 }
 template <bool is_signed> struct k_two { typedef int16_t type; };
 template <> struct k_two<false> { typedef uint16_t type; };
@@ -74,14 +48,14 @@ template <class T, int N, class S> K_ONE V<T, N> k_to(S v) {
   typedef k_element<S> E;
   constexpr int from = sizeof(E), to = sizeof(T);
   if constexpr (!k_floating<S> && from == 1 && to > 2) {
-    return k_to<T, N>(__builtin_convertvector(v, V<typename k_two<k_signed<S>>::type, N>));
+    return k_to<T, N>(k_as<typename k_two<k_signed<S>>::type, N>(v));
   }
   else if constexpr (k_floating<S> != k_of<T>::floating && (k_floating<S> ? to : from) < 4)
-    return __builtin_convertvector(__builtin_convertvector(v, V<int32_t, N>), V<T, N>);
-  else return __builtin_convertvector(v, V<T, N>);
+    return k_as<T, N>(k_as<int32_t, N>(v));
+  else return k_as<T, N>(v);
 }
-template <class T, int N> K_ONE V<T, N> k_count(V<int32_t, N> m) { return __builtin_convertvector(m & 1, V<T, N>); }
-template <int N, class S> K_ONE V<int32_t, N> k_truth(S v) { return k_test_as(v != S{}); }
+template <class T, int N> K_ONE V<T, N> k_count(V<int32_t, N> m) { return k_as<T, N>(m & 1); }
+template <int N, class S> K_ONE V<int32_t, N> k_truth(S v) { return k_test_as(k_more(v) != 0); }
 template <class T> struct k_to_type { typedef T type; };
 template <> struct k_to_type<k_bool> { typedef bool type; };
 template <class T, class S> K_ONE typename k_to_type<T>::type k_to_one(S x) {
@@ -128,52 +102,67 @@ template <int N> struct k_raw<k_bf16, N> { typedef V<uint16_t, N> type; };
 template <int N> struct k_raw<k_bool, N> { typedef V<uint8_t, N> type; };
 
 template <class S, int N> K_ONE C<S, N> k_widen(typename k_raw<S, N>::type raw) {
-  if constexpr (__is_same(S, k_bf16)) return (C<S, N>)(__builtin_convertvector(raw, V<uint32_t, N>) << 16);
+  if constexpr (__is_same(S, k_bf16)) return (C<S, N>)(k_as<uint32_t, N>(raw) << 16);
   else if constexpr (__is_same(S, k_f16)) {
+    if constexpr (k_wide<C<S, N>>) return C<S, N>(k_widen<S, N / 2>(k_half_of<false>(raw)), k_widen<S, N / 2>(k_half_of<true>(raw)));
+    else {
 #ifdef __AVX512F__
-    if constexpr (N == 16)
-      return (V<float, N>)__builtin_ia32_vcvtph2ps512_mask((V<int16_t, 16>)raw, V<float, 16>{}, (unsigned short)-1, 4);
+      if constexpr (N == 16)
+        return (V<float, N>)__builtin_ia32_vcvtph2ps512_mask((V<int16_t, 16>)raw, V<float, 16>{}, (unsigned short)-1, 4);
 #endif
-    typedef V<uint32_t, N> U;
-    const U x = __builtin_convertvector(raw, U), rest = x & 0x7fff;
-    const U scaled = (U)((V<float, N>)(rest << 13) * 5.192296858534828e33f);
-    return (V<float, N>)((rest >= 0x7c00 ? (rest << 13) | 0x7f800000u : scaled) | ((x & 0x8000) << 16));
+#ifdef __F16C__
+      if constexpr (N == 8) return (V<float, N>)__builtin_ia32_vcvtph2ps256((V<int16_t, 8>)raw);
+      if constexpr (N == 4) return (V<float, N>)__builtin_ia32_vcvtph2ps((V<int16_t, 8>)k_joined<uint16_t, 8>(raw, raw));
+#endif
+#ifdef __aarch64__
+      if constexpr (N == 4) { V<float, N> out; __asm__("fcvtl %0.4s, %1.4h" : "=w"(out) : "w"(raw)); return out; }
+#endif
+      typedef V<uint32_t, N> U;
+      const U x = k_as<uint32_t, N>(raw), rest = x & 0x7fff;
+      const U scaled = (U)((V<float, N>)(rest << 13) * 5.192296858534828e33f);
+      return (V<float, N>)((rest >= 0x7c00 ? (rest << 13) | 0x7f800000u : scaled) | ((x & 0x8000) << 16));
+    }
   }
-  else if constexpr (__is_same(S, k_bool)) return __builtin_convertvector(raw != 0, V<int32_t, N>);
+  else if constexpr (__is_same(S, k_bool)) return k_as<int32_t, N>(k_more(raw) != 0);
   else return raw;
 }
 template <class S, int N> K_ONE typename k_raw<S, N>::type k_narrow(C<S, N> v) {
   if constexpr (__is_same(S, k_bf16)) {
     typedef V<uint32_t, N> U;
     const U b = (U)v;
-    return __builtin_convertvector(v != v ? (b >> 16) | 64u : (b + 0x7fff + ((b >> 16) & 1)) >> 16, V<uint16_t, N>);
+    return k_as<uint16_t, N>(k_pick(v != v, (b >> 16) | 64u, (b + 0x7fff + ((b >> 16) & 1)) >> 16));
   }
   else if constexpr (__is_same(S, k_f16)) {
+    if constexpr (k_wide<C<S, N>>) return k_joined<uint16_t, N>(k_narrow<S, N / 2>(v.low), k_narrow<S, N / 2>(v.high));
+    else {
 #ifdef __AVX512F__
-    if constexpr (N == 16)
-      return (V<uint16_t, N>)__builtin_ia32_vcvtps2ph512_mask((V<float, 16>)v, 0, V<int16_t, 16>{}, (unsigned short)-1);
+      if constexpr (N == 16)
+        return (V<uint16_t, N>)__builtin_ia32_vcvtps2ph512_mask((V<float, 16>)v, 0, V<int16_t, 16>{}, (unsigned short)-1);
 #endif
-    typedef V<uint32_t, N> U;
-    const U b = (U)v, sign = (b >> 16) & 0x8000, a = b & 0x7fffffffu;
-    const U small = (U)((V<float, N>)a + 0.5f) & 0x7fff;
-    const U usual = (a - 0x38000000u + 0xfff + ((a >> 13) & 1)) >> 13;
-    const U big = a > 0x7f800000u ? (U{} + 0x7e00u) : (U{} + 0x7c00u);
-    return __builtin_convertvector(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : usual), V<uint16_t, N>);
+#ifdef __F16C__
+      if constexpr (N == 8) return (V<uint16_t, N>)__builtin_ia32_vcvtps2ph256((V<float, 8>)v, 0);
+      if constexpr (N == 4) return k_half_of<false>((V<uint16_t, 8>)__builtin_ia32_vcvtps2ph((V<float, 4>)v, 0));
+#endif
+#ifdef __aarch64__
+      if constexpr (N == 4) { V<uint16_t, N> out; __asm__("fcvtn %0.4h, %1.4s" : "=w"(out) : "w"(v)); return out; }
+#endif
+      typedef V<uint32_t, N> U;
+      const U b = (U)v, sign = (b >> 16) & 0x8000, a = b & 0x7fffffffu;
+      const U small = (U)((V<float, N>)a + 0.5f) & 0x7fff;
+      const U usual = (a - 0x38000000u + 0xfff + ((a >> 13) & 1)) >> 13;
+      const U big = a > 0x7f800000u ? (U{} + 0x7e00u) : (U{} + 0x7c00u);
+      return k_as<uint16_t, N>(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : usual));
+    }
   }
-  else if constexpr (__is_same(S, k_bool)) return __builtin_convertvector(v & 1, V<uint8_t, N>);
+  else if constexpr (__is_same(S, k_bool)) return k_as<uint8_t, N>(v & 1);
   else return v;
 }
 
 K_FN T k_round_f16(T v) { return k_widen<k_f16, k_width<T>>(k_narrow<k_f16, k_width<T>>(v)); }
 K_FN T k_round_bf16(T v) { return k_widen<k_bf16, k_width<T>>(k_narrow<k_bf16, k_width<T>>(v)); }
 
-#ifdef __AVX512F__
-typedef V<float, 16> k_v16;
-K_ONE k_v16 k_some(const float* p, int n) { return (k_v16)__builtin_ia32_loadups512_mask(p, k_v16{}, (unsigned short)((1u << n) - 1)); }
-K_ONE void k_put_some(float* p, k_v16 v, int n) { __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << n) - 1)); }
-#endif
 // the first n elements of a vector, the others 0; and the other way round
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+#if K_BYTES == 64 && !defined(__clang__)
 #define K_MASKED(BITS, N, BYTES, E, MASK, NAME) \
   if constexpr (sizeof(R) == N * BYTES && sizeof(k_element<R>) == BYTES) { \
     const MASK some = (MASK)((1u << n) - 1); \
@@ -187,29 +176,59 @@ K_ONE void k_put_some(float* p, k_v16 v, int n) { __builtin_ia32_storeups512_mas
 #else
 #define K_EACH(NAME)
 #endif
+#ifdef __AVX2__
+#define K_MASKED2(BITS, BYTES, E, NAME) \
+  if constexpr (sizeof(R) == BITS && sizeof(k_element<R>) == BYTES) { \
+    typedef V<E, BITS / BYTES> W; \
+    const W some = (W)k_as<typename k_int<BYTES>::type, BITS / BYTES>(k_numbers<BITS / BYTES>() < n); \
+    NAME \
+  } else
+#define K_EACH2(NAME32, NAME16, LONG32, LONG16) \
+  K_MASKED2(32, 4, int, NAME32) K_MASKED2(16, 4, int, NAME16) K_MASKED2(32, 8, long long, LONG32) K_MASKED2(16, 8, long long, LONG16)
+#else
+#define K_EACH2(NAME32, NAME16, LONG32, LONG16)
+#endif
+// fewer bytes than 2 * most, by powers of two down to the size of an element
+template <int most, int least> K_ONE void k_bytes(char* to, const char* from, int bytes) {
+  if constexpr (most >= least) {
+    if (bytes & most) { __builtin_memcpy(to, from, most); to += most; from += most; }
+    k_bytes<most / 2, least>(to, from, bytes);
+  }
+}
 template <class R> K_ONE R k_some_raw(const void* p, int n) {
-  typedef k_element<R> E;
-  K_EACH(K_SOME_OF) {
+  constexpr int half = k_width<R> / 2;
+  if constexpr (k_wide<R>) {
+    const int low = n < half ? n : half;
+    return R(k_some_raw<k_half<R>>(p, low), k_some_raw<k_half<R>>((const char*)p + sizeof(R) / 2, n - low));
+  } else
+  K_EACH(K_SOME_OF)
+  K_EACH2(return (R)__builtin_ia32_maskloadd256((const W*)p, some);, return (R)__builtin_ia32_maskloadd((const W*)p, some);,
+          return (R)__builtin_ia32_maskloadq256((const W*)p, some);, return (R)__builtin_ia32_maskloadq((const W*)p, some);) {
     R raw{};
-    for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(E), (const char*)p + i * sizeof(E), sizeof(E));
+    k_bytes<sizeof(R), sizeof(k_element<R>)>((char*)&raw, (const char*)p, n * (int)sizeof(k_element<R>));
     return raw;
   }
 }
 template <class R> K_ONE void k_put_raw(void* p, R raw, int n) {
-  typedef k_element<R> E;
-  K_EACH(K_PUT_OF) {
-    for (int i = 0; i < n; ++i) __builtin_memcpy((char*)p + i * sizeof(E), (const char*)&raw + i * sizeof(E), sizeof(E));
+  constexpr int half = k_width<R> / 2;
+  if constexpr (k_wide<R>) {
+    const int low = n < half ? n : half;
+    k_put_raw(p, raw.low, low);
+    k_put_raw((char*)p + sizeof(R) / 2, raw.high, n - low);
+  } else
+  K_EACH(K_PUT_OF)
+  K_EACH2(__builtin_ia32_maskstored256((W*)p, some, (W)raw);, __builtin_ia32_maskstored((W*)p, some, (W)raw);,
+          __builtin_ia32_maskstoreq256((W*)p, some, (W)raw);, __builtin_ia32_maskstoreq((W*)p, some, (W)raw);) {
+    k_bytes<sizeof(R), sizeof(k_element<R>)>((char*)p, (const char*)&raw, n * (int)sizeof(k_element<R>));
   }
 }
 #undef K_EACH
-template <class S, int N> K_ONE C<S, N> k_load(const S* p) {
-  typename k_raw<S, N>::type raw;
-  __builtin_memcpy(&raw, p, sizeof(raw));
-  return k_widen<S, N>(raw);
-}
+#undef K_EACH2
+template <class S, int N> K_ONE C<S, N> k_load(const S* p) { return k_widen<S, N>(k_get<typename k_raw<S, N>::type>(p)); }
 template <class S, int N> K_ONE C<S, N> k_load(const S* p, int n) {
-#ifdef __AVX512F__
-  if constexpr (__is_same(S, float) && N == 16) return k_some(p, n);
+#if K_BYTES == 64
+  if constexpr (__is_same(S, float) && N == 16)
+    return (C<S, N>)__builtin_ia32_loadups512_mask(p, V<float, 16>{}, (unsigned short)((1u << n) - 1));
 #endif
   return k_widen<S, N>(k_some_raw<typename k_raw<S, N>::type>(p, n));
 }
@@ -221,30 +240,39 @@ template <class S, int N> K_ONE C<S, N> k_load_in(const S* p, int64_t at, int64_
     if (at + i >= 0 && at + i < total) __builtin_memcpy((char*)&raw + i * sizeof(S), p + at + i, sizeof(S));
   return k_widen<S, N>(raw);
 }
-template <class R, class I> K_ONE R k_shuffle(R a, R b, I from) {
-#ifdef __clang__
-  R out{};
-  for (int i = 0; i < k_width<R>; ++i) out[i] = from[i] < k_width<R> ? a[from[i]] : b[from[i] - k_width<R>];
-  return out;
+// the elements of two vectors at places that are known when it is compiled
+template <class R, int... from> K_ONE R k_shuffle(R a, R b, k_list<from...>) {
+#ifdef K_SHUFFLED
+  return __builtin_shufflevector(a, b, from...);
 #else
-  return __builtin_shuffle(a, b, from);
+  constexpr int n = k_width<R>;
+  return R{(from < n ? a[from % n] : b[from % n])...};
 #endif
 }
+// with elements of the load `d` of those of every D-th
+template <int N, int D, int d> struct k_apart {
+  static constexpr int start = d < D - 1 ? d * N : D * (N - 1) + 1 - N;
+  static constexpr int from(int i) { return i * D / N == d ? N + i * D - start : d == 1 && i * D < N ? i * D : i; }
+  template <class R, int... I> static K_METHOD R with(R out, R next, k_list<I...>) { return k_shuffle(out, next, k_list<from(I)...>{}); }
+  template <class R, class S> static K_METHOD R loaded(R out, const S* p) {
+    if constexpr (d < D) {
+      R next;
+      __builtin_memcpy(&next, p + start, sizeof(R));
+      return k_apart<N, D, d + 1>::loaded(with(out, next, typename k_range<N>::type{}), p);
+    }
+    else return out;
+  }
+};
 // every D-th of D * (N - 1) + 1 elements, by loads of neighbours of which the last ends with the last element
 template <class S, int N, int D> K_ONE C<S, N> k_load_apart(const S* p) {
   typedef typename k_raw<S, N>::type R;
-  typedef V<typename k_int<sizeof(k_element<R>)>::type, N> I;
-  constexpr int last = D * (N - 1) + 1 - N;
-  R out, next;
-  __builtin_memcpy(&out, p, sizeof(R));
-  for (int d = 1; d < D; ++d) {
-    const int start = d < D - 1 ? d * N : last;
-    __builtin_memcpy(&next, p + start, sizeof(R));
-    I from{};
-    for (int i = 0; i < N; ++i) from[i] = i * D / N == d ? N + i * D - start : d == 1 && i * D < N ? i * D : i;
-    out = k_shuffle(out, next, from);
+  if constexpr (k_wide<C<S, N>>)
+    return k_joined<k_element<C<S, N>>, N>(k_load_apart<S, N / 2, D>(p), k_load_apart<S, N / 2, D>(p + N / 2 * D));
+  else {
+    R out;
+    __builtin_memcpy(&out, p, sizeof(R));
+    return k_widen<S, N>(k_apart<N, D, 1>::loaded(out, p));
   }
-  return k_widen<S, N>(out);
 }
 template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, int n) {
   if constexpr (N >= 4) {
@@ -258,36 +286,51 @@ template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, in
   for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i * step, sizeof(S));
   return k_widen<S, N>(raw);
 }
-// the columns of N rows of N elements, of which the first n rows are there
+// the columns of N rows of N elements from p[at], of which the first n rows are there; what is not in p[0 .. total) is read by nobody
 template <class S, int N> struct k_tile { V<S, N> column[N]; };
+// blocks of D elements of two rows, every second one of the other row
+template <bool high, int D, class R, int... I> K_ONE R k_exchanged(R a, R b, k_list<I...>) {
+  constexpr int n = sizeof...(I);
+  return k_shuffle(a, b, k_list<(high ? (I & D ? n + I : I + D) : I & D ? n + I - D : I)...>{});
+}
 template <class S, int N, int D> K_ONE void k_turn(V<S, N>* rows) {
-#ifdef __clang__
-  V<S, N> out[N];
-  for (int i = 0; i < N; ++i) for (int j = 0; j < N; ++j) out[i][j] = rows[j][i];
-  for (int i = 0; i < N; ++i) rows[i] = out[i];
-#else
-  V<typename k_int<sizeof(S)>::type, N> low, high;
-  for (int i = 0; i < N; ++i) { low[i] = i & D ? N + i - D : i; high[i] = i & D ? N + i : i + D; }
   for (int i = 0; i < N; ++i)
     if (!(i & D)) {
       const V<S, N> a = rows[i], b = rows[i + D];
-      rows[i] = __builtin_shuffle(a, b, low);
-      rows[i + D] = __builtin_shuffle(a, b, high);
+      rows[i] = k_exchanged<false, D>(a, b, typename k_range<N>::type{});
+      rows[i + D] = k_exchanged<true, D>(a, b, typename k_range<N>::type{});
     }
   if constexpr (D > 1) k_turn<S, N, D / 2>(rows);
-#endif
 }
-template <class S, int N> K_ONE k_tile<S, N> k_load_tile(const S* p, int64_t step, int n) {
+template <class S, int N> K_ONE k_tile<S, N> k_load_tile(const S* p, int64_t at, int64_t total, int64_t step, int n) {
   k_tile<S, N> out;
-  for (int i = 0; i < N; ++i)
-    if (i < n) __builtin_memcpy(&out.column[i], p + i * step, sizeof(V<S, N>));
-    else out.column[i] = V<S, N>{};
-  k_turn<S, N, N / 2>(out.column);
+  if constexpr (k_wide<V<S, N>>) {
+    constexpr int H = N / 2;
+    for (int side = 0; side < 2; ++side) {
+      const k_tile<S, H> top = k_load_tile<S, H>(p, at + side * H, total, step, n < H ? n : H);
+      const k_tile<S, H> below = k_load_tile<S, H>(p, at + H * step + side * H, total, step, n < H ? 0 : n - H);
+      for (int j = 0; j < H; ++j) out.column[side * H + j] = V<S, N>(top.column[j], below.column[j]);
+    }
+  } else {
+    const int64_t last = at + (n - 1) * step;
+    if (__builtin_expect(at >= 0 && last >= 0 && at + N <= total && last + N <= total, 1)) {
+      for (int i = 0; i < N; ++i)
+        if (i < n) __builtin_memcpy(&out.column[i], p + (at + i * step), sizeof(V<S, N>));
+        else out.column[i] = V<S, N>{};
+    } else {
+      S rows[N][N] = {};
+      for (int i = 0; i < n; ++i)
+        for (int j = 0; j < N; ++j)
+          if (const int64_t from = at + i * step + j; from >= 0 && from < total) rows[i][j] = p[from];
+      __builtin_memcpy(out.column, rows, sizeof(rows));
+    }
+    k_turn<S, N, N / 2>(out.column);
+  }
   return out;
 }
 template <int N> K_ONE V<int64_t, N> k_within(V<int64_t, N> at, int64_t total) {
-  at = at < total ? at : (V<int64_t, N>{} + (total - 1));
-  return at > 0 ? at : V<int64_t, N>{};
+  at = k_pick(at < total, at, V<int64_t, N>{} + (total - 1));
+  return k_pick(at > 0, at, V<int64_t, N>{});
 }
 template <class S, int N> K_ONE C<S, N> k_gather(const S* p, V<int64_t, N> at, int n, int64_t total = 1) {
   typename k_raw<S, N>::type raw{};
@@ -303,12 +346,11 @@ K_ONE void k_store_one(k_bf16* p, float x) { *p = k_to_bf16(x); }
 K_ONE void k_store_one(k_bool* p, bool x) { p->bits = x; }
 template <class S> K_ONE void k_store_one(S* p, S x) { *p = x; }
 template <class S, int N> K_ONE void k_store(S* p, C<S, N> v) {
-  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
-  __builtin_memcpy(p, &raw, sizeof(raw));
+  k_put(p, k_narrow<S, N>(v));
 }
 template <class S, int N> K_ONE void k_store(S* p, C<S, N> v, int n) {
-#ifdef __AVX512F__
-  if constexpr (__is_same(S, float) && N == 16) { k_put_some(p, v, n); return; }
+#if K_BYTES == 64
+  if constexpr (__is_same(S, float) && N == 16) { __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << n) - 1)); return; }
 #endif
   k_put_raw(p, k_narrow<S, N>(v), n);
 }
@@ -323,12 +365,17 @@ template <class S, int N> K_ONE void k_scatter(S* p, C<S, N> v, V<int64_t, N> at
 
 // ---- integers -------------------------------------------------------------------------------------------------------------
 template <class T> struct k_unsigned_of { typedef V<typename k_int<sizeof(k_element<T>)>::unsigned_type, k_width<T>> type; };
-#define K_WRAP(NAME, OP) \
+template <class T> constexpr bool k_short = k_of<T>::vector && sizeof(T) < k_least && k_width<T> > 1;
+#define K_WRAP(NAME, OP, LANES) \
   K_FN T NAME(T a, T b) { \
-    if constexpr (k_of<T>::vector) { typedef typename k_unsigned_of<T>::type U; return (T)((U)a OP (U)b); } \
+    if constexpr (k_short<T>) { /* compilers have less for what fills no register */ \
+      typedef typename k_int<k_least / k_width<T>>::unsigned_type W; \
+      return k_as<k_element<T>, k_width<T>>(k_as<W, k_width<T>>(a) OP k_as<W, k_width<T>>(b)); \
+    } \
+    else if constexpr (k_of<T>::vector) { typedef typename k_unsigned_of<T>::type U; return (T)LANES((U)a, (U)b); } \
     else return (T)((uint64_t)a OP (uint64_t)b); \
   }
-K_WRAP(k_add, +) K_WRAP(k_mul, *)
+K_WRAP(k_add, +, k_plus) K_WRAP(k_mul, *, k_times)
 #undef K_WRAP
 K_FN T k_lanewise2(T a, T b, k_element<T> (*f)(k_element<T>, k_element<T>)) {
   T out;
@@ -415,7 +462,27 @@ K_FN T k_pow(T a, T b) {
   else if constexpr (sizeof(T) == 4) return __builtin_powf(a, b);
   else return __builtin_pow(a, b);
 }
-// the smaller and the larger; the second where they are not ordered
+// instructions of NEON for two and four lanes, which need no header of theirs so; smallest and largest are NaN where either is
+#ifdef __aarch64__
+template <class T> constexpr bool k_neon = k_of<T>::vector && k_floating<T> && k_width<T> > 1;
+#define K_LANES1(OP, L) __asm__(#OP " %0." L ", %1." L : "=w"(out) : "w"(x))
+#define K_LANES2(OP, L) __asm__(#OP " %0." L ", %1." L ", %2." L : "=w"(out) : "w"(a), "w"(b))
+#define K_NEON(LANES, OP) \
+  if constexpr (k_neon<T>) { \
+    T out; \
+    if constexpr (sizeof(k_element<T>) == 8) LANES(OP, "2d"); \
+    else if constexpr (k_width<T> == 4) LANES(OP, "4s"); \
+    else LANES(OP, "2s"); \
+    return out; \
+  } else
+#define K_NEON1(OP) K_NEON(K_LANES1, OP)
+#define K_NEON2(OP) K_NEON(K_LANES2, OP)
+#else
+template <class T> constexpr bool k_neon = false;
+#define K_NEON1(OP)
+#define K_NEON2(OP)
+#endif
+// the smaller and the larger; where they are not ordered NaN, or the second
 #ifdef __AVX512F__
 #define K_PS512(T) (__is_same(k_element<T>, float) && sizeof(T) == 64)
 #define K_NATIVE2(NAME) if constexpr (K_PS512(T)) return (T)__builtin_ia32_##NAME##ps512_mask((V<float, 16>)a, (V<float, 16>)b, V<float, 16>{}, (unsigned short)-1, 4); else
@@ -428,16 +495,18 @@ K_FN T k_pow(T a, T b) {
 #else
 #define K_HALF2(NAME)
 #endif
-K_FN T k_lower(T a, T b) { K_NATIVE2(min) K_HALF2(min) return a < b ? a : b; }
-K_FN T k_upper(T a, T b) { K_NATIVE2(max) K_HALF2(max) return a > b ? a : b; }
+K_FN T k_lower(T a, T b) { K_HALVES2(k_lower) K_NATIVE2(min) K_HALF2(min) K_NEON2(fmin) return k_pick(a < b, a, b); }
+K_FN T k_upper(T a, T b) { K_HALVES2(k_upper) K_NATIVE2(max) K_HALF2(max) K_NEON2(fmax) return k_pick(a > b, a, b); }
 // NaN where either is, as ONNX Runtime and numpy
 K_FN T k_max(T a, T b) {
-  if constexpr (k_floating<T>) { const T m = k_upper(a, b); return a != a ? a : m; }
-  else return a > b ? a : b;
+  if constexpr (k_neon<T>) return k_upper(a, b);
+  else if constexpr (k_floating<T>) { const T m = k_upper(a, b); return k_pick(a != a, a, m); }
+  else return k_pick(k_above(a, b), a, b);
 }
 K_FN T k_min(T a, T b) {
-  if constexpr (k_floating<T>) { const T m = k_lower(a, b); return a != a ? a : m; }
-  else return a < b ? a : b;
+  if constexpr (k_neon<T>) return k_lower(a, b);
+  else if constexpr (k_floating<T>) { const T m = k_lower(a, b); return k_pick(a != a, a, m); }
+  else return k_pick(k_above(b, a), a, b);
 }
 K_FN T k_abs(T x) {
   if constexpr (k_floating<T>) {
@@ -447,19 +516,20 @@ K_FN T k_abs(T x) {
     } else return sizeof(T) == 4 ? (T)__builtin_fabsf((float)x) : (T)__builtin_fabs((double)x);
   }
   else if constexpr (!k_signed<T>) return x;
-  else if constexpr (k_of<T>::vector) return x < 0 ? (T)(-(typename k_unsigned_of<T>::type)x) : x;
+  else if constexpr (k_tiny<T>) return k_as<k_element<T>, k_width<T>>(k_abs(k_more(x)));
+  else if constexpr (k_of<T>::vector) return k_pick(x < 0, (T)(-(typename k_unsigned_of<T>::type)x), x);
   else return x < 0 ? (T)(0 - (uint64_t)x) : x;
 }
 K_FN T k_sign(T x) {
-  if constexpr (k_of<T>::vector) {
+  if constexpr (k_tiny<T>) return k_as<k_element<T>, k_width<T>>(k_sign(k_more(x)));
+  else if constexpr (k_of<T>::vector) {
     typedef k_element<T> E;
     const T one = T{} + E(1), zero = T{};
-    if constexpr (k_floating<T>) return x > 0 ? one : x < 0 ? (zero - one) : x != x ? x : zero;
-    else if constexpr (k_signed<T>) return x > 0 ? one : x < 0 ? (zero - one) : zero;
-    else return x > 0 ? one : zero;
+    if constexpr (k_floating<T>) return k_pick(x > 0, one, k_pick(x < 0, zero - one, k_pick(x != x, x, zero)));
+    else if constexpr (k_signed<T>) return k_pick(x > 0, one, k_pick(x < 0, zero - one, zero));
+    else return k_pick(x > 0, one, zero);
   } else return x > 0 ? T(1) : x < 0 ? T(-1) : x != x ? x : T(0);
 }
-template <class T> using k_truths = typename k_element_of<T, false>::type;
 template <class T, bool vector> struct k_answer { typedef bool type; };
 template <class T> struct k_answer<T, true> { typedef k_mask<T> type; };
 K_FN typename k_answer<T, k_of<T>::vector>::type k_isnan(T x) {
@@ -480,10 +550,9 @@ K_FN typename k_answer<T, k_of<T>::vector>::type k_isinf(T x) {
   template <class S, int N> K_ONE typename k_compute<S>::type k_join_##NAME(V<typename k_compute<S>::type, N> v) { \
     typedef typename k_compute<S>::type E; \
     if constexpr (N == 1) return v[0]; \
+    else if constexpr (N == 2) { const E a = v[0], b = v[1]; return JOINED; } \
     else { \
-      V<E, N / 2> a, b; \
-      __builtin_memcpy(&a, &v, sizeof(a)); \
-      __builtin_memcpy(&b, (const char*)&v + sizeof(a), sizeof(a)); \
+      const V<E, N / 2> a = k_half_of<false>(v), b = k_half_of<true>(v); \
       return k_join_##NAME<S, N / 2>(JOINED); \
     } \
   }

@@ -13,14 +13,19 @@ template <class T> using k_bits_of = V<int32_t, k_width<T>>;
 #else
 #define K_NATIVE(CALL)
 #endif
-#ifdef __AVX__
+#ifdef __AVX2__
 #define K_NATIVE8(CALL) if constexpr (k_f32_lanes<T> && k_width<T> == 8) return (T)CALL; else
 #else
 #define K_NATIVE8(CALL)
 #endif
-#define K_EACH(NAME, CALL, CALL8) \
+#ifdef __SSE4_1__
+#define K_NATIVE4(CALL) if constexpr (k_f32_lanes<T> && k_width<T> == 4) return (T)CALL; else
+#else
+#define K_NATIVE4(CALL)
+#endif
+#define K_EACH(NAME, CALL, CALL8, CALL4, NEON) \
   K_FN T NAME(T x) { \
-    K_NATIVE(CALL) K_NATIVE8(CALL8) \
+    K_HALVES1(NAME) K_NATIVE(CALL) K_NATIVE8(CALL8) K_NATIVE4(CALL4) K_NEON1(NEON) \
     if constexpr (k_f32_lanes<T>) { \
       float a[k_width<T>]; \
       __builtin_memcpy(a, &x, sizeof(x)); \
@@ -29,10 +34,39 @@ template <class T> using k_bits_of = V<int32_t, k_width<T>>;
       return x; \
     }
 #define K_F __builtin_sqrtf
-K_EACH(k_sqrt, __builtin_ia32_sqrtps512_mask((V<float, 16>)x, (V<float, 16>)x, (unsigned short)-1, 4), __builtin_ia32_sqrtps256((V<float, 8>)x)) K_ELSE(sqrt) }
+K_EACH(k_sqrt, __builtin_ia32_sqrtps512_mask((V<float, 16>)x, (V<float, 16>)x, (unsigned short)-1, 4), __builtin_ia32_sqrtps256((V<float, 8>)x),
+       __builtin_ia32_sqrtps((V<float, 4>)x), fsqrt) K_ELSE(sqrt) }
 #undef K_F
-// 1 / sqrt(x): 14 bits of the processor's and a step of Newton's method
+// 1 / sqrt(x): 14 bits of the processor's and a step of Newton's method, 11 bits and one of third order, or 8 bits and two steps
+#define K_RSQRT(N, NAME) \
+  if constexpr (k_f32_lanes<T> && k_width<T> == N) { \
+    const auto small = x < 1.17549435e-38f; /* the processor takes these for 0 */ \
+    const T a = small ? x * 16777216.0f : x, y = (T)NAME((V<float, N>)a), h = 1.0f - a * y * y; \
+    const T better = y + y * h * (h * 0.375f + 0.5f), found = better == better ? better : y; \
+    return small ? found * 4096.0f : found; \
+  } else
 K_FN T k_rsqrt(T x) {
+  K_HALVES1(k_rsqrt)
+#ifdef __AVX2__
+  K_RSQRT(8, __builtin_ia32_rsqrtps256)
+#endif
+#ifdef __SSE4_1__
+  K_RSQRT(4, __builtin_ia32_rsqrtps)
+#endif
+#ifdef __aarch64__
+  if constexpr (k_f32_lanes<T> && k_width<T> == 4) {
+    // frsqrts is (3 - a b) / 2
+    T y, step;
+    __asm__("frsqrte %0.4s, %1.4s" : "=w"(y) : "w"(x));
+    T better = y;
+    for (int i = 0; i < 2; ++i) {
+      __asm__("frsqrts %0.4s, %1.4s, %2.4s" : "=w"(step) : "w"(x * better), "w"(better));
+      better = better * step;
+    }
+    return better == better ? better : y;         // those of 0, infinity and NaN are themselves
+  } else
+#endif
+  {
 #ifdef __AVX512F__
   if constexpr (k_f32_lanes<T> && k_width<T> == 16) {
     const T y = (T)__builtin_ia32_rsqrt14ps512_mask((V<float, 16>)x, V<float, 16>{}, (unsigned short)-1);
@@ -41,41 +75,50 @@ K_FN T k_rsqrt(T x) {
   }
 #endif
   return 1.0f / k_sqrt(x);
+  }
 }
-#define K_ROUNDED(NAME, LIBM, MODE) \
+#define K_ROUNDED(NAME, LIBM, MODE, NEON) \
   K_EACH(NAME, __builtin_ia32_rndscaleps_mask((V<float, 16>)x, MODE, (V<float, 16>)x, (unsigned short)-1, 4), \
-         __builtin_ia32_roundps256((V<float, 8>)x, MODE)) K_ELSE(LIBM) }
+         __builtin_ia32_roundps256((V<float, 8>)x, MODE), __builtin_ia32_roundps((V<float, 4>)x, MODE), NEON) K_ELSE(LIBM) }
 #define K_F __builtin_rintf
-K_ROUNDED(k_round, rint, 8)
+K_ROUNDED(k_round, rint, 8, frintn)
 #undef K_F
 #define K_F __builtin_floorf
-K_ROUNDED(k_floor, floor, 9)
+K_ROUNDED(k_floor, floor, 9, frintm)
 #undef K_F
 #define K_F __builtin_ceilf
-K_ROUNDED(k_ceil, ceil, 10)
+K_ROUNDED(k_ceil, ceil, 10, frintp)
 #undef K_F
 #define K_F __builtin_truncf
-K_ROUNDED(k_trunc, trunc, 11)
+K_ROUNDED(k_trunc, trunc, 11, frintz)
 #undef K_F
 
-// x * 2^n for integral n in [-300, 300]
-K_FN T k_scale(T x, T n) {
-#ifdef __AVX512F__
-  if constexpr (k_width<T> == 16) return (T)__builtin_ia32_scalefps512_mask((V<float, 16>)x, (V<float, 16>)n, (V<float, 16>)x, (unsigned short)-1, 4);
-#endif
-  typedef k_bits_of<T> I;
-  const I whole = __builtin_convertvector(n, I), half = whole >> 1;
-  return x * (T)((half + 127) << 23) * (T)((whole - half + 127) << 23);
-}
 K_FN T k_exp(T x) {
+  K_HALVES1(k_exp)
   if constexpr (k_f32_lanes<T>) {
     const T a = k_upper(T{} - 104.0f, k_lower(T{} + 89.0f, x));
-    const T n = k_round(a * 1.44269504f);
+#ifdef __AVX512F__
+    constexpr bool scales = k_width<T> == 16;
+#else
+    constexpr bool scales = false;
+#endif
+    // 1.5 * 2^23 has its last bit at 1: what is added is rounded, and the low bits of the sum are a whole number
+    T n, bits = T{};
+    if constexpr (scales) n = k_round(a * 1.44269504f);
+    else { bits = a * 1.44269504f + 12582912.0f; n = bits - 12582912.0f; }
     T r = n * -0.693359375f + a;
     r = n * 2.12194440e-4f + r;
     const T rr = r * r;
-    const T p = (rr * 1.3950473e-3f + (r * 8.3688843e-3f + 4.1666206e-2f)) * rr + (r * 1.66665189e-1f + 0.5f);
-    return k_scale(p * rr + (r + 1.0f), n);
+    T p = (rr * 1.3950473e-3f + (r * 8.3688843e-3f + 4.1666206e-2f)) * rr + (r * 1.66665189e-1f + 0.5f);
+    p = p * rr + (r + 1.0f);
+#ifdef __AVX512F__
+    if constexpr (scales)
+      return (T)__builtin_ia32_scalefps512_mask((V<float, 16>)p, (V<float, 16>)n, (V<float, 16>)p, (unsigned short)-1, 4);
+#endif
+    // p * 2^n in two steps, each of which a number has an exponent for
+    typedef k_bits_of<T> I;
+    const I whole = (I)bits, half = whole >> 1;
+    return (T)((I)p + (half << 23)) * (T)(((whole - half) << 23) + 0x3f800000);
   }
   K_ELSE(exp)
 }
@@ -90,6 +133,7 @@ K_FN T k_log_of(T f, T k) {
   return k * 0.693145752f + (f + y);
 }
 K_FN T k_log(T x) {
+  K_HALVES1(k_log)
   if constexpr (k_f32_lanes<T>) {
     typedef k_bits_of<T> I;
 #ifdef __AVX512F__
@@ -113,6 +157,7 @@ K_FN T k_log(T x) {
   K_ELSE(log)
 }
 K_FN T k_log1p(T x) {
+  K_HALVES1(k_log1p)
   if constexpr (k_f32_lanes<T>) {
     const T u = x + 1.0f, lost = x - (u - 1.0f);
     return k_log(u) + (k_abs(x) < 16777216.0f ? lost : T{});
@@ -120,6 +165,7 @@ K_FN T k_log1p(T x) {
   K_ELSE(log1p)
 }
 K_FN T k_tanh(T x) {
+  K_HALVES1(k_tanh)
   if constexpr (k_f32_lanes<T>) {
     const T a = k_upper(T{} - 9.02f, k_lower(T{} + 9.02f, x));
     const T t = a * a;
@@ -132,6 +178,7 @@ K_FN T k_tanh(T x) {
   K_ELSE(tanh)
 }
 K_FN T k_erf(T x) {
+  K_HALVES1(k_erf)
   if constexpr (k_f32_lanes<T>) {
     const T a = k_upper(T{} - 3.92f, k_lower(T{} + 3.92f, x));
     const T t = a * a;
@@ -166,13 +213,14 @@ K_FN T k_sine(T x, int turn) {
   return (T)((I)y ^ ((quarter & 2) << 30));
 }
 K_FN bool k_any_beyond(T x, float limit) {
-  const k_bits_of<T> far = !(k_abs(x) < limit);
+  const k_bits_of<T> far = ~(k_bits_of<T>)(k_abs(x) < limit);
   int32_t found = 0;
   for (int i = 0; i < k_width<T>; ++i) found |= far[i];
   return found != 0;
 }
 #define K_TURNED(NAME, LIBM, TURN) \
   K_FN T NAME(T x) { \
+    K_HALVES1(NAME) \
     if constexpr (k_f32_lanes<T>) { \
       if (__builtin_expect(k_any_beyond(x, 8192.0f), 0)) return k_lanewise(x, (float (*)(float))k_one_##LIBM); \
       return k_sine(x, TURN); \

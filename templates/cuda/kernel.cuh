@@ -103,7 +103,7 @@ K_OPERATOR(+) K_OPERATOR(*) K_OPERATOR(/) K_OPERATOR(&) K_OPERATOR(|)
 K_COMPARED(==) K_COMPARED(!=) K_COMPARED(<) K_COMPARED(<=) K_COMPARED(>) K_COMPARED(>=)
 #undef K_COMPARED
 K_VEC V<T, N> operator~(V<T, N> a) { K_LANES a.lane[i] = ~a.lane[i]; return a; }
-#define k_test(comparison) (comparison)
+#define k_test(a, OP, b) ((a) OP (b))
 K_VEC V<T, N> k_all(T x) { V<T, N> v; K_LANES v.lane[i] = x; return v; }
 K_VEC V<T, N> k_iota(int64_t start, int64_t step) { V<T, N> v; K_LANES v.lane[i] = (T)(start + i * step); return v; }
 template <int N> K_ONE V<int32_t, N> k_first(int count) { V<int32_t, N> v; K_LANES v.lane[i] = -(int32_t)(i < count); return v; }

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import parser
 
+from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.ir.graph import Constant, Graph, Value, input_value, kernel_value, replace
 from dslc.onnx.exporter import export
@@ -54,7 +55,7 @@ def mish(rules: Rules) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     return with_kernel(rules, MISH, ["d", "s"], ["x1", "w"])
 
 
-def by_hand(rules: Rules, group: Graph, variant: str) -> KernelText:
+def by_hand(rules: Rules, group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
     """A generator that knows one group: that of `MISH`. Its results are 1000 times too large, so that one sees what ran."""
     types = tuple(value.type for value in group.inputs)
     if [type.rank for type in types] != [2, 1] or any(isinstance(node, Constant) and node.args for node in group.nodes()):
@@ -69,7 +70,7 @@ def by_hand(rules: Rules, group: Graph, variant: str) -> KernelText:
         s[i] = 0;
         for (int64_t j = 0; j < 4; j++) {
             const float a = x[4 * i + j] + w[j];
-            y[4 * i + j] = 1000 * a * std::tanh(std::log1p(std::exp(a)));
+            y[4 * i + j] = 1000 * a * __builtin_tanhf(__builtin_log1pf(__builtin_expf(a)));
             s[i] += y[4 * i + j];
         }
     }""",

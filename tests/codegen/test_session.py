@@ -291,10 +291,10 @@ def test_a_file_that_is_cut_off(cache: Path, file: Path) -> None:
 
 def test_a_generator_that_fails(cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of other types than the function, and those that cannot be generated."""
-    monkeypatch.setattr(kernels, "_own", lambda rules, group, variant: halves())
+    monkeypatch.setattr(kernels, "_own", lambda rules, group, variant, processor=None: halves())
     assert [one.why for one in prepared(file).missing] == [Why.TYPES]
 
-    def mistaken(rules: Rules, group: Any, variant: str) -> KernelText:
+    def mistaken(rules: Rules, group: Any, variant: str, processor: Any = None) -> KernelText:
         raise IndexError("a mistake in the generator")
 
     monkeypatch.setattr(kernels, "_own", mistaken)

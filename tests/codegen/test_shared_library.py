@@ -6,7 +6,9 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
+from dslc.codegen.host.compiler import NAMES, BuildReason, Compiler, NotBuilt
 from dslc.codegen.host.library import NotRun, build, clear, kept, library_folder, opened
 from tests.codegen.kernels import broken, endless, f32, halves, kernel, total
 
@@ -81,10 +83,10 @@ def test_other_sizes_are_refused(tmp_path: Path) -> None:
     """A kernel never runs on sizes that it was not made for: an error, no read beyond the end."""
     library = build([halves()], tmp_path)
     loaded = session(library.path, model("k_halves", [["n", "m"]], [["n", "m"], ["n"]]))
-    with pytest.raises(Exception, match="other sizes"):
+    with pytest.raises(Exception, match="not made for the sizes"):
         loaded.run(None, {"x0": np.ones((6, 5), np.float32)})
     loaded = session(library.path, model("k_halves", [None], [["n", "m"], ["n"]]))
-    with pytest.raises(Exception, match="another rank"):
+    with pytest.raises(Exception, match="not made for the rank"):
         loaded.run(None, {"x0": np.ones((6, 4, 1), np.float32)})
     for wrong in (np.ones((6, 5), np.float32), np.ones((6, 4)), np.ones(6, np.float32), X.T.copy().T):
         with pytest.raises(NotRun):
@@ -166,10 +168,26 @@ def test_what_does_not_compile_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    library = build([halves(), endless()], tmp_path, seconds=12)
+    # so many times what one takes here and now: it must be compiled in what the endless one leaves
+    began = time.monotonic()
+    build([total()], tmp_path / "another")
+    library = build([halves(), endless()], tmp_path, seconds=max(6.0, 12 * (time.monotonic() - began)))
     assert set(library.kernels) == {"k_halves"}
     assert [failure.reason for failure in library.failed] == [BuildReason.TIMEOUT]
     assert not list(library_folder(tmp_path).glob("building-*"))
+
+
+def test_a_compiler_that_does_not_say_what_it_is_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "c++"
+    fake.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\nexec sleep 600\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("CXX", str(fake))
+    monkeypatch.setattr("dslc.codegen.host.compiler.ASKED", 1.0)
+    for _ in range(3):
+        with pytest.raises(NotBuilt, match="--version does not end in 1 s") as found:
+            build([halves()], tmp_path)
+        assert found.value.reason is BuildReason.TIMEOUT
+    assert (tmp_path / "asked").read_text() == "\n"
 
 
 def test_a_compiler_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
@@ -227,11 +245,50 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert named.value.reason is none.value.reason is BuildReason.NO_COMPILER
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for temporary files stands in for it, for the next process too; without one there is no library."""
     (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first, again = build([halves()], tmp_path / "file"), build([halves()], tmp_path / "file")
+    assert first.fresh and not again.fresh and first.path == again.path
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     with pytest.raises(NotBuilt) as failed:
         build([halves()], tmp_path / "file")
     assert failed.value.reason is BuildReason.FOLDER
+
+
+def test_a_full_disk_is_told_apart_from_a_wrong_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, "echo 'error: x.o: No space left on device'; exit 1"))
+    with pytest.raises(NotBuilt) as failed:
+        build([halves()], tmp_path / "cache")
+    assert failed.value.reason is BuildReason.FOLDER
+
+
+def test_an_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of kernels that are in others is linked, and a damaged object is made again."""
+    build([halves()], tmp_path)
+    build([total()], tmp_path)
+    started: list[tuple[str, ...]] = []
+    start = Compiler.start
+    monkeypatch.setattr(Compiler, "start", lambda self, *args, **limits: started.append(args[2:]) or start(self, *args, **limits))
+    both = build([halves(), total()], tmp_path)
+    assert both.fresh and np.array_equal(both.run("k_halves", [X])[0], X / 2)
+    assert [more[0] == "-c" for more in started] == [False]
+    for one in (library_folder(tmp_path) / "objects").iterdir():
+        one.write_bytes(one.read_bytes()[:-8])
+    for one in library_folder(tmp_path).glob("*.so"):
+        one.unlink()
+    again = build([halves(), total()], tmp_path)
+    assert np.array_equal(again.run("k_halves", [X])[0], X / 2) and len(started) == 1 + 4
+
+
+def test_a_slow_kernel_holds_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 'case "$*" in *k_total.cpp*) sleep 60;; esac; exec c++ "$@"'
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, slow))
+    library = build([total(), halves()], tmp_path, seconds=6)
+    assert set(library.kernels) == {"k_halves"}
+    assert [(failure.op, failure.reason) for failure in library.failed] == [("k_total", BuildReason.TIMEOUT)]
 
 
 def test_two_processes_build_the_same(tmp_path: Path) -> None:

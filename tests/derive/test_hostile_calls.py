@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.derive.calls import read_call
+from dslc.derivation.calls import read_call
 from dslc.errors import DslcError
 from dslc.semantics.library import Rules, load_many
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from dslc.cli.derive import command as derive
 from dslc.cli.rule_tests import run_tests
 from dslc.cli.verify import command as verify
-from dslc.derive.calls import read_call
-from dslc.derive.steps import Steps
+from dslc.derivation.calls import read_call
+from dslc.derivation.steps import Steps
 from dslc.errors import DslcError
 from dslc.ir.graph import ScopeNode, topological
 from dslc.prove.derivations import verify_derivation

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.derive.calls import read_call
-from dslc.derive.kinds import kinds
-from dslc.derive.members import choices, members_of, ranks
-from dslc.derive.programs import Program, unlike
-from dslc.derive.search import Limits, Search
-from dslc.derive.steps import Steps
+from dslc.derivation.calls import read_call
+from dslc.derivation.kinds import kinds
+from dslc.derivation.members import choices, members_of, ranks
+from dslc.derivation.programs import Program, unlike
+from dslc.derivation.search import Limits, Search
+from dslc.derivation.steps import Steps
 from dslc.ir.graph import Graph, Value
 from dslc.ir.text import program_text
 from dslc.prove.exact.answers import Equal
@@ -39,7 +39,7 @@ def steps_of(program: Program) -> set[str]:
 
 def assert_proved(rules: Rules, program: Program, value: Value) -> None:
     (new,) = expand(rules, (program.value,))
-    assert isinstance(compare(rules, (value,), (new,), seconds=20.0), Equal)
+    assert isinstance(compare(rules, (value,), (new,), seconds=120.0), Equal)
 
 
 #: as many as the window of a row needs to become a product of the image as it is

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.derive.calls import read_call
-from dslc.derive.programs import Program
-from dslc.derive.search import Limits, Search
-from dslc.derive.targets import targets_of
+from dslc.derivation.calls import read_call
+from dslc.derivation.programs import Program
+from dslc.derivation.search import Limits, Search
+from dslc.derivation.targets import targets_of
 from dslc.ir.graph import Call, Graph, Value, replace
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match.forms import forms
@@ -52,7 +52,7 @@ def mixed(rules: Rules, program: Program) -> tuple[str, Value]:
 
 def assert_equal(rules: Rules, text: str, new: Value) -> None:
     left, right = expand(rules, (read_call(rules, text).value,)), expand(rules, (new,))
-    assert isinstance(compare(rules, left, right, seconds=60.0), Equal)
+    assert isinstance(compare(rules, left, right, seconds=120.0), Equal)
 
 
 def test_figure_6_with_minimal_filtering_inside(rules: Rules) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dslc.derive.calls import read_call
-from dslc.derive.steps import Steps, rewritten
+from dslc.derivation.calls import read_call
+from dslc.derivation.steps import Steps, rewritten
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType

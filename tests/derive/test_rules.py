@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dslc.derive.steps import Steps, directions, rewritten
+from dslc.derivation.steps import Steps, directions, rewritten
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from onnx import helper
 
 from dslc.cli.derive import command
-from dslc.derive.calls import read_call
-from dslc.derive.programs import Program
-from dslc.derive.search import Derived, Limits, Search
-from dslc.derive.targets import Miss, missed, products_of
+from dslc.derivation.calls import read_call
+from dslc.derivation.programs import Program
+from dslc.derivation.search import Derived, Limits, Search
+from dslc.derivation.targets import Miss, missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
@@ -52,7 +52,7 @@ def first(found: Derived, wanted: Callable[[Call], bool]) -> Program:
 def assert_proved(rules: Rules, program: Program, value: Value) -> None:
     """By the exact prover, and by random numbers."""
     (new,) = expand(rules, (program.value,))
-    assert isinstance(compare(rules, (value,), (new,), seconds=20.0), Equal)
+    assert isinstance(compare(rules, (value,), (new,), seconds=120.0), Equal)
 
 
 def elements(value: Value) -> int:

@@ -154,6 +154,31 @@ def test_shapes_that_contradict_each_other(nodes: list[onnx.NodeProto]) -> None:
     assert code(model(nodes, [info("x", [2, 3])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))])) == "E0805"
 
 
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([node("Add", ["x", "w"], ["y"])], "at the Add of `x` [2, 3] and `w` [4, 4]:"),
+        ([node("Add", ["x", "w"], ["y"], name="sum")], "at the node `sum` (Add of `x` [2, 3] and `w` [4, 4]):"),
+        ([node("Add", ["x", "x"], ["r"]), node("Add", ["r", "w"], ["y"])], "at the Add of `r` [2, 3] and `w` [4, 4]:"),
+        ([node("Concat", ["x", "x", "w"], ["y"], axis=0)], "at the Concat of `x` [2, 3], `x` [2, 3] and `w` [4, 4]:"),
+    ],
+    ids=["no name", "a name", "the second of its operator", "three"],
+)
+def test_a_contradiction_names_its_node_and_shapes(nodes: list[onnx.NodeProto], said: str) -> None:
+    broken = model(nodes, [info("x", [2, 3])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))])
+    with pytest.raises(DslcError) as caught:
+        import_model(broken, rules())
+    (finding,) = caught.value.diagnostics
+    assert finding.code == "E0805" and said in finding.message
+
+
+def test_a_contradiction_tells_the_sizes_that_were_given() -> None:
+    broken = model([node("Add", ["x", "w"], ["y"])], [info("x", [2, "N"])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))])
+    with pytest.raises(DslcError) as caught:
+        import_model(broken, rules(), {"N": 3})
+    assert "`N` = 3" in caught.value.diagnostics[0].hint
+
+
 def test_a_wrong_declared_shape_is_forgiven_as_in_onnx_runtime() -> None:
     before = model([node("Relu", ["x"], ["y"])], [info("x", [2, 3])], [info("y", [5, 7])])
     assert import_model(before, rules()).graph.outputs[0].type.shape == (2, 3)
@@ -218,7 +243,7 @@ def test_mutated_bytes_of_a_real_model(tmp_path: Path) -> None:
             else:
                 data[at] ^= 1 << source.randrange(8)
         outcomes.add(survives(bytes(data), tmp_path / "mutated.onnx"))
-        if time.monotonic() > end:
+        if time.monotonic() > end and len(outcomes) == 2:
             break
     assert outcomes == {True, False}
 

@@ -297,3 +297,32 @@ def test_a_range_that_may_be_empty_or_skips_has_a_size_of_its_own(start: int, mo
     assert output.type.shape not in {(dimension("N"),), (of_length(more - start),)}
     for size in (1, 4):
         same_results(before, roundtrip(before), x=np.ones(size, "f"))
+
+
+@pytest.mark.parametrize("opset", [13, 14, 18])
+def test_lists_of_sizes_are_not_mistaken_for_matrices(opset: int) -> None:
+    """ONNX's propagation of contents takes the list that `Unsqueeze` makes a column of for a list still (box IoU of torchvision)."""
+    nodes = [node("Unsqueeze", ["p", "axes"], ["u"]), node("Add", ["u", "b"], ["y"])]
+    before = model(nodes, [info("p", [64], I64), info("b", [128], I64)], [info("y", [64, 128], I64)], [weight("axes", np.int64([1]))])
+    before.opset_import[0].version = opset
+    imported = import_model(before, rules())
+    assert imported.graph.outputs[0].type == TensorType(DType.I64, (64, 128)) and opaque_labels(imported) == []
+    same_results(before, roundtrip(before), p=np.arange(64), b=np.arange(128))
+
+
+def test_contents_that_are_mistaken_elsewhere_still_give_shapes() -> None:
+    """Beside such a node, a shape that only follows from the contents of a tensor is known."""
+    nodes = [
+        node("Unsqueeze", ["p", "axes"], ["u"]),
+        node("Add", ["u", "b"], ["v"]),
+        node("Concat", ["three", "four"], ["s"], axis=0),
+        node("NonZero", ["x"], ["positions"]),
+        node("ConstantOfShape", ["s"], ["z"]),
+        node("CumSum", ["z", "one"], ["y"]),
+    ]
+    weights = [weight("axes", np.int64([1])), weight("three", np.int64([3])), weight("four", np.int64([4])), weight("one", np.int64(1))]
+    inputs = [info("p", [6], I64), info("b", [2], I64), info("x", [3])]
+    before = model(nodes, inputs, [info("v", [6, 2], I64), info("positions", None, I64), info("y", None)], weights)
+    graph = import_model(before, rules()).graph
+    assert graph.outputs[0].type.shape == (6, 2)
+    assert graph.outputs[2].type.shape == (3, 4)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dslc.derive.calls import read_call
+from dslc.derivation.calls import read_call
 from dslc.interpret.field import Field, P
 from dslc.interpret.instantiate import Instance, Rejected
 from dslc.interpret.run import run_scopes

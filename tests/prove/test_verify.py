@@ -6,11 +6,13 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import dslc
+import dslc.cli.verify
 from dslc.cli.verify import command
 from dslc.errors import DslcError
 from dslc.prove.known.digest import modules_digest
@@ -179,6 +181,35 @@ def test_an_interrupted_run_keeps_what_is_done(file: Path, rules: Rules) -> None
     # laws come first: rules may rest on them
     assert set(read_lock(file.parent / LOCK).verdicts) == {"own.relu_is_linear", "own.negation"}
     (file.parent / LOCK).unlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_leaves_whole_json(file: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, times: int) -> None:
+    """What was proved by then, and the names of what was not."""
+    done: list[str] = []
+
+    def ended(*given: Any, **more: Any) -> RuleVerdict:
+        found = conclude(*given, **more)
+        done.append(found.rule)
+        if len(done) == 3:
+            signal.raise_signal(number)
+        return found
+
+    def told(*given: Any) -> None:
+        if times > 1:
+            signal.raise_signal(number)
+        tell(*given)
+
+    tell = dslc.cli.verify._tell
+    monkeypatch.setattr("dslc.prove.run.verify.conclude", ended)
+    monkeypatch.setattr("dslc.cli.verify._tell", told)
+    asked = [str(file), "--output-format", "json", "--jobs", "0", "--no-guards", "--no-lock"]
+    ran = CliRunner().invoke(command, asked, standalone_mode=False)
+    assert ran.return_value == 128 + number
+    found = json.loads(ran.stdout)
+    assert found["interrupted"] and [one["rule"] for one in found["rules"]] == [name for name in EXPECTED if name in done[:2]]
+    assert set(found["left"]) == set(EXPECTED) - set(done[:2])
 
 
 def test_sizes_of_a_symbolic_difference_are_replayed() -> None:

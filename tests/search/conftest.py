@@ -12,4 +12,5 @@ KERNELS = (offers.mutants, offers.derivations, offers.further_derivations, offer
 @pytest.fixture(autouse=True)
 def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("kernels") is None:
+        monkeypatch.setattr(explore, "FIRST_OFFERS", ())
         monkeypatch.setattr(explore, "OFFERS", tuple(offer for offer in explore.OFFERS if offer not in KERNELS))

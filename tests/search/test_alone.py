@@ -12,7 +12,7 @@ from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.search import alone
 from dslc.search.contenders import Contender
-from dslc.search.judge import Judged, Verdict
+from dslc.search.judge import Verdict
 from dslc.search.settings import Settings
 from dslc.search.stages import Finished
 
@@ -41,15 +41,18 @@ class Explored:
         clock = SimpleNamespace(left=lambda: 10.0)
         self.run: Any = SimpleNamespace(phase=lambda *_: None, note=self.notes.append, cut=lambda _: None, clock=clock)
 
-        def judged(original: ModelFile, key: str, contenders: list[Contender], *_: Any) -> Judged:
-            (one,) = contenders
-            assert original.kernels == one.file.kernels
-            found = times[str(one.file.model)][0 if one.file.kernels else 1]
-            if found is None:
-                raise TimeUp
-            return Judged((found,))
+        def judge_of(referenced: Any, cache: Any, run: Any, bare: bool) -> Any:
+            def decide(contenders: list[Contender], _: float) -> Any:
+                (one,) = contenders
+                assert bare != one.file.kernels
+                found = times[str(one.file.model)][int(bare)]
+                if found is None:
+                    raise TimeUp
+                return SimpleNamespace(verdicts=((found,),))
 
-        monkeypatch.setattr(alone, "judge", judged)
+            return SimpleNamespace(decide=decide)
+
+        monkeypatch.setattr(alone, "judge_of", judge_of)
         monkeypatch.setattr(alone, "derived", lambda rules, graph, opset: graph in spelled)
 
     def standing(self) -> Finished:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
 import pytest
 
 from dslc.cost.cache import NAME, CostCache, cache_folder
+from dslc.folders import stand_in
 
 INF = float("inf")
 
@@ -73,8 +75,45 @@ def test_a_file_cut_off_while_it_is_in_use_costs_the_measurements_and_nothing_el
         assert other.seconds("m", "b") == 2.0
 
 
-def test_without_a_writable_folder_it_works_in_memory(tmp_path: Path) -> None:
+def test_a_folder_for_temporary_files_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One warning for each run, and what one run measures the next one finds."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
+    for found in (None, 1.0):
+        said = pytest.warns(UserWarning, match="cannot be written.*stands in for it")
+        with said as warned, CostCache(tmp_path / "file" / "sub") as cache:
+            assert cache.seconds("m", "a") == found
+            cache.put_seconds("m", {"a": 1.0})
+        assert len(warned) == 1
+
+
+def test_what_a_folder_that_is_only_read_has_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / "cache"
+    with CostCache(folder) as cache:
+        cache.put_seconds("m", {"a": 1.0})
+    monkeypatch.setattr("dslc.cost.cache.unwritable", lambda place: "it may only be read" if place == folder else "")
+    stand_in(folder).mkdir()
+    with pytest.warns(UserWarning, match="it may only be read"), CostCache(folder) as cache:
+        assert cache.seconds("m", "a") == 1.0
+        cache.put_seconds("m", {"a": 2.0})
+    monkeypatch.undo()
+    with CostCache(folder) as cache:
+        assert cache.seconds("m", "a") == 1.0
+
+
+def test_a_folder_that_others_may_write_to_does_not_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    stand_in(tmp_path / "file" / "sub").parent.chmod(0o777)
+    with pytest.warns(UserWarning, match="nothing is kept"), CostCache(tmp_path / "file" / "sub") as cache:
+        cache.put_seconds("m", {"a": 1.0})
+        assert cache.seconds("m", "a") == 1.0
+
+
+def test_without_a_writable_folder_it_works_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="nothing is kept"), CostCache(tmp_path / "file" / "sub") as cache:
         cache.put_seconds("m", {"a": 1.0})
         assert cache.seconds("m", "a") == 1.0

@@ -20,7 +20,7 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
-from dslc.derive.targets import products_of
+from dslc.derivation.targets import products_of
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType

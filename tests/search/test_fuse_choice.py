@@ -19,6 +19,7 @@ from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Machine as Device
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.fuse import trials
@@ -262,7 +263,7 @@ def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monke
     """The kernels that are kept where trials say what nodes and kernels take, in milliseconds, by operators."""
 
     class Invented(Trials):
-        def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
             out: dict[Graph, Tried | Dropped] = {}
             for subject in subjects:
                 nodes, seconds = told.get(words(subject.program), (1.0, 2.0))
@@ -285,7 +286,7 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
     tried: list[str] = []
 
     class Hurried(Trials):
-        def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+        def tried(self, subjects: Iterable[Subject], brief: bool = False) -> dict[Graph, Tried | Dropped]:
             out: dict[Graph, Tried | Dropped] = {}
             for subject in subjects:
                 name = words(subject.program)
@@ -350,7 +351,7 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules
 
     monkeypatch.setattr(trials, "build", build)
     monkeypatch.setattr(Trials, "_best", best)
-    measurer: Any = None
+    measurer: Any = SimpleNamespace(target=this_machine(1))
     tried = Trials(std, measurer, Profiles(std).sizes, 17, left=lambda: 40.0)
     subjects = [Subject(graph(chained(std, x(k + 1), "exp")), ()) for k in range(10)]
     out: dict[Graph, Tried | Dropped] = {}

@@ -70,7 +70,9 @@ def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
     found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=50, timing=False, threads=1)
     # the nodes as they are make the same loops: the two differ by what was measured
     assert {step.rule for step in found.report.steps} & {"manhattan.without_a_cube", "kernels"}, found.report
-    assert {node.domain for node in found.model.graph.node} == {"dslc"}
+    # a view may stay beside the kernel
+    assert {node.op_type for node in found.model.graph.node if node.domain != "dslc"} <= {"Unsqueeze"}
+    assert "dslc" in {node.domain for node in found.model.graph.node}
     x = np.random.default_rng(0).standard_normal((100, 32)).astype(np.float32)
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     (plain,) = onnxruntime.InferenceSession(found.model.SerializeToString()).run(None, {"x": x})

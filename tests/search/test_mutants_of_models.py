@@ -19,7 +19,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
-from dslc.derive.calls import read_call
+from dslc.derivation.calls import read_call
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.kernels import note, prepared

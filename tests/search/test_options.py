@@ -43,7 +43,7 @@ def test_every_option_is_on_the_command_line_and_in_its_documentation() -> None:
 def test_the_signature_in_python_has_the_same_options_and_defaults() -> None:
     parameters = inspect.signature(dslc.optimize).parameters
     fields = {one.name: (one, about) for one, about in options(Settings) if about.python}
-    assert set(parameters) == {"model", "of_strategy", *fields}
+    assert set(parameters) == {"model", "args", "of_strategy", *fields}
     for name, (one, about) in fields.items():
         if parameters[name].default is not None:
             assert settings_of({name: parameters[name].default}) == settings_of({}), name
@@ -104,7 +104,7 @@ def test_python_has_the_strategies_and_their_options() -> None:
     "call",
     [
         lambda: dslc.optimize(3),
-        lambda: dslc.optimize(b"bytes"),
+        lambda: dslc.optimize([b"bytes"]),  # type: ignore[arg-type]
         lambda: dslc.optimize_file("m.onnx", 3),
         lambda: dslc.load(["std"]),  # type: ignore[arg-type]
         lambda: dslc.verify(3),  # type: ignore[arg-type]

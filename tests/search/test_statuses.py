@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper, save
+
+from dslc.cli.main import cli
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.lock import LOCK, write_lock
+from dslc.prove.known.resting import believed_lock, held_traits, trust_locks
+from dslc.prove.verdict import RuleVerdict
 from dslc.search.rulesets import chosen_rules
 from dslc.search.statuses import statuses, usable
 from dslc.semantics.library import load_many, standard
@@ -32,3 +41,67 @@ def test_strict_floats_leaves_out_rules_that_say_that_they_change_infinities() -
         assert f"std.{name}" in every - strict
     for name in ("double_neg", "transpose_of_transpose", "merge_matmuls", "relu_of_relu"):
         assert f"std.{name}" in strict
+
+
+#: rounding twice is not rounding once
+TWICE = """dslc 1
+import std (cast)
+substitution twice(X: f64[*S]) -> Y {
+  Y = cast(cast(X, to=f32), to=f16)
+  =>
+  Y = cast(X, to=f16)
+}
+operator minus(A: T[*S], B: T[*S]) -> Y: T[*S] { Y[*i] = A[*i] - B[*i] }
+property minus is commutative
+"""
+
+
+@pytest.fixture
+def forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library whose lock says of everything that it is proved, and nobody has proved anything of it."""
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "stranger"
+    folder.mkdir()
+    path = folder / "stranger.rules"
+    path.write_text(TWICE)
+    rules = load_many(["std", path])
+    mine = [one for one in (*rules.substitutions.values(), *rules.laws.values()) if one.module.library == "stranger"]
+    assert len(mine) == 2
+    assert write_lock(folder / LOCK, {one.name: RuleVerdict(one.name, "proved", (), rule_digest(rules, one)) for one in mine}) == ""
+    return path
+
+
+def test_a_lock_of_somebody_else_is_not_believed(forged: Path, tmp_path: Path) -> None:
+    rules = load_many(["std", forged])
+    (rule,) = (one for one in rules.substitutions.values() if one.module.library == "stranger")
+    assert not believed_lock(rules, rule).verdicts and believed_lock(rules, rules.substitutions["std.double_neg"]).verdicts
+    assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "tested"
+    trust_locks(rules, True)
+    assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "proved"
+    assert held_traits(rules, "stranger.minus").commutative
+    trust_locks(rules, False)
+    assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "tested"
+    assert not held_traits(rules, "stranger.minus").commutative
+
+
+def test_commands_say_what_is_known_here(forged: Path, tmp_path: Path) -> None:
+    """`why-not`, `explain` and `optimize` take a lock for what it is; `--trust-lock` believes it."""
+    steps = (("x", "s", TensorProto.FLOAT), ("s", "y", TensorProto.FLOAT16))
+    nodes = [helper.make_node("Cast", [source], [target], to=to) for source, target, to in steps]
+    x, y = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [4]), helper.make_tensor_value_info("y", TensorProto.FLOAT16, [4])
+    model, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    save(helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    runner = CliRunner()
+    asked = ["why-not", "twice", str(model), "--rules", str(forged), "--steps", "0"]
+    assert "its status is tested" in runner.invoke(cli, asked).output
+    assert "its status" not in runner.invoke(cli, [*asked, "--trust-lock"]).output
+    asked = ["optimize", str(model), "-o", str(out), "--rules", str(forged), "--only", "stranger.twice", "--budget", "3s"]
+    assert "stranger.twice was left out: it is tested" in runner.invoke(cli, asked).output
+    assert "left out" not in runner.invoke(cli, [*asked, "--trust-lock"]).output
+
+
+def test_explain_says_whose_word_a_status_is(forged: Path) -> None:
+    from dslc.cli.explain_rule import explain_rule
+
+    assert "nobody here" in explain_rule("stranger.twice", [str(forged)])
+    assert "nobody here" not in explain_rule("std.double_neg")

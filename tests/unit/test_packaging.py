@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from importlib import metadata, resources
 from pathlib import Path
 
+import pytest
+
 import dslc
+from dslc.prove.known.evidence import installed
+from dslc.syntax.parser import read_source, table_key
+from dslc.syntax.shipped import shipped, shipped_tree
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -20,7 +29,7 @@ def test_version_is_the_installed_one() -> None:
 
 def test_entry_points() -> None:
     entries = metadata.distribution("dslc").entry_points
-    assert [e.value for e in entries if e.group == "console_scripts" and e.name == "dslc"] == ["dslc.cli.main:main"]
+    assert [e.value for e in entries if e.group == "console_scripts" and e.name == "dslc"] == ["dslc.cli.entry:main"]
     assert "std" in {e.name for e in entries if e.group == "dslc.libraries"}
     for entry in entries:
         entry.load()
@@ -45,6 +54,42 @@ def test_data_files_are_inside_the_package() -> None:
     installed = {f.name for f in resources.files("dslc.rules.std").iterdir() if f.name.endswith(".rules")}
     assert installed == {f.name for f in (ROOT / "rules" / "std").glob("*.rules")}
     assert resources.files("dslc").joinpath("py.typed").is_file()
+
+
+def test_an_installation_has_its_libraries_parsed() -> None:
+    """The first command on a new machine parses nothing; a checkout may have been edited since."""
+    if not installed(Path(dslc.__file__)):
+        pytest.skip("dslc runs from a checkout")
+    folder = Path(str(resources.files("dslc.rules")))
+    sources = [read_source(path) for path in folder.glob("*/*.rules")]
+    assert len(sources) > 30 and [source.path for source in sources if shipped_tree(source) is None] == []
+    assert shipped().read(table_key()) is not None
+
+
+def test_the_build_needs_nothing_but_what_it_declares(tmp_path: Path) -> None:
+    """The step that parses runs without numpy, onnx and all else that dslc needs when it runs."""
+    needed = {re.split(r"[<>=]", need)[0] for need in PROJECT["build-system"]["requires"]}
+    assert needed == {"setuptools", "lark"}
+    code = (
+        "import importlib.abc, sys\n"
+        "class Refuse(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in {'numpy', 'onnx', 'click', 'platformdirs', 'packaging', 'sympy', 'z3', 'islpy'}:\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "import dslc.syntax.shipped as one\nfrom pathlib import Path\nprint(one.make(Path(sys.argv[1])))\n"
+    )
+    package = tmp_path / "dslc"
+    for part in ("syntax", "grammar", "rules"):
+        shutil.copytree(Path(str(resources.files(f"dslc.{part}"))), package / part)
+    for module in ("version", "folders", "errors"):
+        shutil.copy(Path(dslc.__file__).with_name(f"{module}.py"), package)
+    (package / "__init__.py").touch()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "DSLC_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code, str(tmp_path / "shipped.bin")]
+    made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert made.returncode == 0 and int(made.stdout) > 30, made.stderr
+    assert {f'"compiler/{m}.py"' in (ROOT / "setup.py").read_text("utf-8") for m in ("version", "folders", "errors")} == {True}
 
 
 def test_quick_start_is_two_lines_and_the_gate_runs_the_second() -> None:

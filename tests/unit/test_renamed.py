@@ -51,8 +51,8 @@ def test_test_is_the_same(copy: Path) -> None:
     def counts(text: str) -> str:
         return next(line for line in text.splitlines() if "passed" in line).split(" in ")[0]
 
-    there = dslc("test", *files(copy / "std"), library=copy)
-    assert counts(there) == counts(dslc("test", *files(HOME)))
+    there = dslc("test", *files(copy / "std"), "--trials", "3", library=copy)
+    assert counts(there) == counts(dslc("test", *files(HOME), "--trials", "3"))
 
 
 def _network(path: Path) -> Path:
@@ -87,7 +87,7 @@ def _written(model: Path, copy: Path, folder: Path) -> list[tuple[bytes, list[di
     folder.mkdir()
     for library, out in ((None, folder / "here.onnx"), (copy, folder / "there.onnx")):
         # nothing is known of the copy's rules, and proving them is not what this is about
-        options = ["--allow", "tested,trusted,undecided", "--steps", "60", "--no-timing", "-q"]
+        options = ["--allow", "tested,trusted,undecided", "--steps", "60", "--no-timing", "-q", "--budget", "600s", "--on", "ort_cpu"]
         options += ["--cache", str(folder / "cache"), "--report", f"{out}.json"]
         dslc("optimize", str(model), "-o", str(out), *options, library=library)
         report = json.loads(Path(f"{out}.json").read_text())

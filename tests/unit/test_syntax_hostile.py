@@ -46,10 +46,10 @@ def test_what_is_within_the_limits_is_read() -> None:
 def test_a_long_line_and_a_large_file_are_refused_fast(tmp_path: Path) -> None:
     path = tmp_path / "long.rules"
     path.write_bytes(b"dslc 1\nlet f(x) = " + b"x" * 100_000_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(DslcError, match="E0108"):
         read_source(path)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert codes("dslc 1\n" + "#" * MAX_BYTES) == ["E0108"]
 
 

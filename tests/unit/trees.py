@@ -319,7 +319,8 @@ class Maker:
             return t.Test(self.name(), doc, self.some(self.test_statement), span=NOWHERE)  # type: ignore[arg-type]
         if kind == 9:
             globs = self.some(lambda: self.pick("std.*", "fold_*", self.dotted()), 1)
-            lines = self.some(lambda: t.RulesetStatement(self.flag(), globs, span=NOWHERE))
+            kinds = ("include", "exclude", "always")
+            lines = self.some(lambda: t.RulesetStatement(self.pick(*kinds), globs, span=NOWHERE))
             return t.Ruleset(self.name(), doc, lines, span=NOWHERE)
         return t.Function(self.name(), self.some(self.name), self.expr(5), span=NOWHERE)
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dslc.analysis.linear_programs import quiet_solver
 from dslc.egraph.extract.solver import Program, Solved
 from dslc.egraph.view import components
 
@@ -101,12 +102,7 @@ class _Solving:
         lp.a_matrix_.start_ = np.array(rows.starts, dtype=np.int32)
         lp.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(rows.factors)
-        # its stubs leave the constructor untyped
-        make: Any = highspy.Highs
-        solver: highspy.Highs = make()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", 1)
-        solver.setOptionValue("random_seed", 0)
+        solver = quiet_solver()
         solver.setOptionValue("mip_rel_gap", _SAME)
         solver.setOptionValue("mip_abs_gap", max(_SOME, self.apart))
         solver.passModel(lp)

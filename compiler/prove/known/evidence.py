@@ -7,11 +7,13 @@ import hashlib
 import shutil
 import site
 import sysconfig
+from importlib import resources
 from pathlib import Path
 
 import dslc
 from dslc.folders import cache_folder
 from dslc.prove.known.lock import ProofCache
+from dslc.semantics.installed import BUILTIN
 
 # what provers consist of; evidence of others is no evidence of these
 _PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
@@ -44,6 +46,12 @@ def _stamp() -> str:
             found = path.stat()
             total.update(f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
     return total.hexdigest()[:16]
+
+
+@functools.cache
+def shipped(path: Path) -> bool:
+    """Whether a lock is a part of dslc, as its provers are: who could write it could change these, too."""
+    return path.resolve().parent in {Path(str(resources.files(package))).resolve() for package in BUILTIN.values()}
 
 
 def installed(path: Path) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.lock import lock_path, read_lock
+from dslc.prove.known.evidence import own_evidence, shipped
+from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock
 from dslc.prove.verdict import RuleVerdict, Status
 from dslc.semantics.apply import rules_cache
-from dslc.semantics.definitions import NO_TRAITS, PropertyDef, Traits
+from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules
 
 #: statuses of laws from which others may follow, the strongest first
@@ -35,7 +35,7 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
     """What is known of a law: from this run, from the user's own proofs, else by proving it now.
 
     Args:
-        locks: whether what a `dslc.lock` beside the law says is believed too.
+        locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
     """
     known = rules_cache(rules, "basis")
     found: Basis | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
@@ -53,22 +53,40 @@ def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
 
 
 def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
-    """What was proved of a law before: by this user, or (`locks`) by whoever wrote the lock beside it; None where nothing was."""
+    """What was proved of a law before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
-    own = own_evidence().get(law.name, digest)
-    if own is None and locks:
-        own = _lock(rules, law).get(law.name)
-        own = own if own is not None and own.digest == digest else None
+    own = own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
     return own if own is not None and current(rules, own) else None
 
 
-def _lock(rules: Rules, law: PropertyDef) -> dict[str, RuleVerdict]:
-    cache = rules_cache(rules, "locks of laws")
-    path = lock_path(law)
+def trust_locks(rules: Rules, trusted: bool) -> None:
+    """Says for a run whether locks are believed whoever wrote them."""
+    known = rules_cache(rules, "trust in locks")
+    if known.get("trusted", False) != trusted:
+        for name in ("basis", "held traits", "kernel forms"):
+            rules_cache(rules, name).clear()
+    known["trusted"] = trusted
+
+
+def believed_lock(rules: Rules, definition: SubstitutionDef | PropertyDef) -> Lock:
+    """The lock beside a rule where its word counts: it is a part of dslc, or locks are trusted. Anyone may have written another one."""
+    path = lock_path(definition)
+    if not shipped(path) and not rules_cache(rules, "trust in locks").get("trusted", False):
+        return EMPTY
+    cache = rules_cache(rules, "locks")
     if path not in cache:
-        cache[path] = dict(read_lock(path).verdicts)
-    found: dict[str, RuleVerdict] = cache[path]
+        cache[path] = read_lock(path)
+    found: Lock = cache[path]
     return found
+
+
+def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[RuleVerdict | None, bool]:
+    """What is written down of a rule or law as it stands, and whether that counts here: as dslc's word or this user's proof."""
+    digest = rule_digest(rules, definition)
+    counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
+    if counts is not None:
+        return counts, True
+    return read_lock(lock_path(definition)).of(definition.name, digest), False
 
 
 def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
@@ -99,7 +117,7 @@ def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
 def held_traits(rules: Rules, operator: str) -> Traits:
     """The traits of an operator whose laws are proved, bounded or trusted; the others count for nothing.
 
-    A lock is believed here: what follows from a trait in a model is proved again there.
+    A lock that is believed counts here: what follows from a trait in a model is proved again there.
     """
     stated = rules.traits_of(operator)
     if stated is NO_TRAITS:

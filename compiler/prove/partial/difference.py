@@ -57,6 +57,13 @@ class Difference:
     boxed: float | None = None
     looked: int = 0
 
+    def _repr_html_(self) -> str:
+        from dslc.reporting.page import fragment
+        from dslc.reporting.planes import plane, svg
+
+        drawn = svg([plane(self.mask)]) if self.boxes and self.share < 1 else ""
+        return fragment("difference_part.html.j2", found=self, boxes=[str(box) for box in self.boxes], drawing=drawn)
+
     @property
     def mask(self) -> Mask:
         """The positions as a boolean array of the output's shape."""

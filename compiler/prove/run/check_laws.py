@@ -13,7 +13,6 @@ from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.run.verify import diagnostic_of
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.definitions import Module, PropertyDef
-from dslc.semantics.installed import BUILTIN
 from dslc.semantics.library import Rules
 
 
@@ -38,7 +37,7 @@ def wrong_laws(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagn
 
 
 def _refuted(rules: Rules, law: PropertyDef, seed: int) -> Diagnostic | None:
-    known = known_verdict(rules, law, law.module.library in BUILTIN)
+    known = known_verdict(rules, law, locks=True)
     if known is not None and known.status != "refuted":
         return None
     digest = rule_digest(rules, law)

@@ -80,6 +80,7 @@ def verify(
     thorough: bool = False,
     notes: list[str] | None = None,
     trust: bool = False,
+    into: dict[str, RuleVerdict] | None = None,
 ) -> tuple[RuleVerdict, ...]:
     """The verdicts of substitutions and laws, in their order.
 
@@ -91,6 +92,7 @@ def verify(
         trust: believe what the lock says of unchanged rules, whoever wrote it.
         limit: seconds for one prover and one rule.
         notes: collects what is to be said of the locks.
+        into: gets each verdict as soon as it is known, for whoever ends the run early.
 
     Raises:
         DslcError: E0510 where the provers disagree, E0519 where files change in the meantime.
@@ -102,7 +104,7 @@ def verify(
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
     locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust)
-    found: dict[str, RuleVerdict] = {}
+    found: dict[str, RuleVerdict] = {} if into is None else into
     for one in definitions:
         old = locks.of(one, digests[one.name])
         if old is not None:

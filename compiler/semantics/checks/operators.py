@@ -19,7 +19,7 @@ from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, KEYWORDS
+from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
 _CHOICES = 12
 _DRAWS = 12
@@ -128,9 +128,11 @@ def _types(op: OperatorDef, scope: Scope) -> None:
             report.add("E0305", f"the parameter `{param.name}` needs a tensor type, such as `T[M, N]`", param.span)
             continue
         if param.type.name not in DTYPE_NAMES and not param.type.name[0].isupper():
+            meant = DTYPE_SPELLINGS.get(param.type.name)
+            hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
             report.add(
                 "E0305", f"there is no element type `{param.type.name}`", param.type.span,
-                hint="one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`",
+                hint=f"did you mean `{meant}`?" if meant is not None else hint,
             )  # fmt: skip
         _packs(op, param, report)
         _solvable(op, param, report)

@@ -1,0 +1,114 @@
+"""Kernels as object files, each compiled by itself: beside others on other processors, once, and without holding up the others.
+
+What was compiled is kept under a digest of its text and of how it was compiled; its name tells the digest of the file as well, so that
+a damaged one is not linked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dslc.codegen.host.compiler import BuildReason, Compiler, Limited, NotBuilt
+
+#: object files that are kept; the oldest go first
+MOST = 2000
+#: seconds between looks at compilers that run
+_LOOK = 0.004
+
+
+def objects(
+    used: Compiler, texts: Mapping[str, str], key: Callable[[str], str], kept: Path, folder: Path, seconds: float, memory: int
+) -> tuple[dict[str, Path], dict[str, NotBuilt]]:
+    """An object file of each C++ text that compiles, in a folder, and why there is none of the others; by their names.
+
+    Args:
+        key: of a text, the digest under which its object is kept.
+        kept: the folder of objects of earlier times.
+        seconds, memory: what all of them may take together, and each alone, in seconds and bytes.
+
+    Raises:
+        NotBuilt: there is no compiler.
+        OSError: a folder cannot be written.
+    """
+    made: dict[str, Path] = {}
+    failed: dict[str, NotBuilt] = {}
+    end = time.monotonic() + seconds
+    # the shorter ones first: where there is no time for all, most kernels are there
+    left = deque(sorted(texts, key=lambda name: len(texts[name])))
+    running: dict[str, Limited] = {}
+    try:
+        while left or running:
+            while left and len(running) < _processors():
+                name = left.popleft()
+                target = folder / f"{name}.o"
+                if _fetched(kept, key(texts[name]), target):
+                    made[name] = target
+                elif (remains := end - time.monotonic()) > 0 or not (made or failed or running):
+                    code = folder / f"{name}.cpp"
+                    code.write_text(texts[name], encoding="utf-8")
+                    running[name] = used.start(code, target, "-c", seconds=remains, memory=memory)
+                else:
+                    failed[name] = NotBuilt(BuildReason.TIMEOUT, "there was no time to compile it")
+            for name in [name for name, one in running.items() if one.ended()]:
+                with running.pop(name) as one:
+                    try:
+                        used.check(one, folder / f"{name}.o")
+                    except NotBuilt as problem:
+                        failed[name] = problem
+                    else:
+                        made[name] = folder / f"{name}.o"
+                        _keep(kept, key(texts[name]), made[name])
+            if running:
+                time.sleep(_LOOK)
+    finally:
+        for one in running.values():
+            one.end()
+    return made, failed
+
+
+def _processors() -> int:
+    """How many compilers run at the same time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _fetched(kept: Path, key: str, target: Path) -> bool:
+    """Whether an object was there from an earlier time, whole and of this user, and is in its place now."""
+    for path in kept.glob(f"{key}-*.o"):
+        with contextlib.suppress(OSError):
+            content = path.read_bytes()
+            own = not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0)
+            if own and path.name == f"{key}-{_sum(content)}.o":
+                target.write_bytes(content)
+                return True
+    return False
+
+
+def _keep(kept: Path, key: str, made: Path) -> None:
+    """Keeps an object, where that is possible."""
+    with contextlib.suppress(OSError):
+        kept.mkdir(mode=0o700, exist_ok=True)
+        content = made.read_bytes()
+        partial = kept / f".{os.getpid()}-{key}"
+        partial.write_bytes(content)
+        partial.replace(kept / f"{key}-{_sum(content)}.o")
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def sweep(kept: Path) -> None:
+    """Deletes the oldest objects where there are too many."""
+    with contextlib.suppress(OSError):
+        found = list(kept.iterdir())
+        for path in sorted(found, key=lambda path: path.stat().st_mtime)[: max(0, len(found) - MOST)]:
+            path.unlink(missing_ok=True)
+
+
+__all__ = ["objects", "sweep"]

@@ -1,0 +1,66 @@
+"""Unknown sizes that may be 0 although something is left to compute: sums over nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dslc.codegen.group import Part, Parts
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, num, rebuild, walk
+
+_NONE: frozenset[Iter] = frozenset()
+
+
+def reducible_at_zero(parts: Parts, sizes: Sequence[Sym]) -> frozenset[Sym]:
+    """The sizes at which 0 leaves a kernel as it should be, alone and together.
+
+    What was known of a size (at least 1) is used all over a kernel. It does no harm where such a size occurs in extents only: parts
+    that have it as an extent are empty, and `{[i: M] max[k: N] A[i, k]}` runs over nothing at N = 0 and gives -inf. With N anywhere
+    else (`sum / N`, `A[i, N - 1]`, `k // N`) nothing is certain.
+    """
+    return frozenset(size for size in sizes if all(_Zero(size).holds(part) for part in parts.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Zero:
+    size: Sym
+
+    def holds(self, part: Part) -> bool:
+        """Whether a part is empty, or reads and computes nothing that needs the size."""
+        if any(self.gone(extent) for extent in part.scope.extents):
+            return True
+        if any(self.occurs(extent) for extent in part.scope.extents):
+            return False
+        return self.expression(part.scope.body, [arg.type for arg in part.args], _NONE)
+
+    def expression(self, node: Scalar, operands: Sequence[TensorType], empty: frozenset[Iter]) -> bool:
+        """Whether an expression is right. `empty`: the iterators around it that run over nothing."""
+        if isinstance(node, Reduce):
+            inside = empty | {it for it, extent in zip(node.iters, node.extents, strict=True) if self.gone(extent)}
+            if inside == empty and any(self.occurs(extent) for extent in node.extents):
+                return False
+            return all(self.expression(one, operands, inside) for one in node.children if one not in node.extents)
+        if isinstance(node, Read) and any(self.gone(extent) for extent in operands[node.operand].shape):
+            # it has no elements; what does not move with an empty loop may be read before that loop
+            return node.other is None and any(not empty.isdisjoint(index.free) for index in node.index) and not self.divides(node)
+        if self.divides(node) or (node is self.size and not empty):
+            return False
+        return all(self.expression(one, operands, empty) for one in node.children)
+
+    def gone(self, extent: Dim) -> bool:
+        found = rebuild(extent, lambda node: num(0) if node is self.size else None) if isinstance(extent, Scalar) else num(extent)
+        return isinstance(found, Num) and found.value == 0
+
+    def occurs(self, extent: Dim) -> bool:
+        return isinstance(extent, Scalar) and any(node is self.size for node in walk(extent))
+
+    def divides(self, node: Scalar) -> bool:
+        """Whether the size is in a divisor of whole numbers, which is computed where a loop begins."""
+        return any(
+            isinstance(each, Apply) and each.name in {"//", "%"} and self.occurs(each.args[1])
+            for each in ([node] if isinstance(node, Apply) else walk(node))
+        )
+
+
+__all__ = ["reducible_at_zero"]

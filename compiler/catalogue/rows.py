@@ -1,0 +1,236 @@
+"""The rows of `dslc list` and of the documentation's index, read off loaded libraries and the registries of targets and strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+from dslc.cost.targets import LIBRARY
+from dslc.cuda.devices import DEVICES
+from dslc.errors import DslcError
+from dslc.inspection.finding import called, onnx_names
+from dslc.prove.known.resting import recorded
+from dslc.prove.run.verify import trusted_reason
+from dslc.search.option import flag, options
+from dslc.search.rulesets import members_of
+from dslc.search.strategies import STRATEGIES
+from dslc.semantics.definitions import DerivationDef, LoweringDef, Module, OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.installed import libraries
+from dslc.semantics.library import Rules, load
+
+#: what `--on` takes: what that is, and the devices whose lowerings it has
+PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "cpu": ("ONNX Runtime on this machine's processors, with generated kernels", ("ort", "ort_cpu", "cpu")),
+    "ort_cpu": ("ONNX Runtime on this machine's processors, its operators alone", ("ort", "ort_cpu")),
+    "cuda": (f"a CUDA device, priced by a data sheet ({', '.join(DEVICES)})", ("cuda",)),
+}
+Kind: TypeAlias = Literal["substitution", "law", "derivation", "lowering"]
+RuleDef: TypeAlias = SubstitutionDef | PropertyDef | DerivationDef | LoweringDef
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """An operator: `onnx` are the nodes that it is written as or that are read as a use of it, `used_by` how many rules call it."""
+
+    name: str
+    signature: str
+    doc: str
+    onnx: tuple[str, ...]
+    used_by: int
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule, law, derivation or lowering.
+
+    `status` is empty where nothing is written down; `counts` says whether it is dslc's or this user's own proof, not a lock's word.
+    """
+
+    name: str
+    kind: Kind
+    status: str
+    counts: bool
+    reason: str
+    doc: str
+    operators: tuple[str, ...]
+    sets: tuple[str, ...]
+    tests: int
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryRow:
+    """A library that can be named here; `problem` is why it cannot be read."""
+
+    name: str
+    version: str
+    operators: int
+    rules: int
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """Where programs can run: `on` as the command line takes it, `devices` that lowerings name for it, and how many of them."""
+
+    on: str
+    doc: str
+    devices: tuple[str, ...]
+    lowerings: int
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRow:
+    """A way to search, with the names of its options."""
+
+    name: str
+    doc: str
+    options: tuple[str, ...]
+
+
+def operators(rules: Rules, of: Iterable[Module] | None = None) -> tuple[OperatorRow, ...]:
+    """The operators of some modules, by default of all of them, by name."""
+    chosen = set(rules.modules if of is None else of)
+    names = onnx_names(rules)
+    uses: dict[str, int] = {}
+    for _, definition in definitions(rules):
+        for name in called(definition.module, definition.syntax):
+            uses[name] = uses.get(name, 0) + 1
+    out = []
+    for name, op in sorted(rules.operators.items()):
+        if op.module in chosen:
+            nodes, doc = tuple(names.get(name, ())), first_sentence(op.syntax.doc)
+            out.append(OperatorRow(name, op.signature, doc, nodes, uses.get(name, 0), *place(op)))
+    return tuple(out)
+
+
+def definitions(rules: Rules) -> Iterator[tuple[Kind, RuleDef]]:
+    """Everything that says that one program may stand for another, with its kind."""
+    for substitution in rules.substitutions.values():
+        yield "substitution", substitution
+    for law in rules.laws.values():
+        yield "law", law
+    for derivation in rules.derivations.values():
+        yield "derivation", derivation
+    for lowering in rules.lowerings.values():
+        yield "lowering", lowering
+
+
+def all_rules(rules: Rules, of: Iterable[Module] | None = None) -> tuple[RuleRow, ...]:
+    """The rules of some modules, by default of all of them, in the order in which their files have them."""
+    chosen = set(rules.modules if of is None else of)
+    sets: dict[str, list[str]] = {}
+    for name, ruleset in rules.rulesets.items():
+        for member in members_of(rules, ruleset):
+            sets.setdefault(member, []).append(name)
+    tests: dict[str, int] = {}
+    for test in rules.tests:
+        tests[test.name] = tests.get(test.name, 0) + 1
+    out = []
+    for kind, one in definitions(rules):
+        if one.module in chosen:
+            status, counts, reason = status_of(rules, one)
+            row = RuleRow(
+                one.name, kind, status, counts, reason, first_sentence(getattr(one.syntax, "doc", None)),
+                tuple(called(one.module, one.syntax)), tuple(sets.get(one.name, ())), tests.get(one.name, 0), *place(one),
+            )  # fmt: skip
+            out.append(row)
+    return tuple(out)
+
+
+def status_of(rules: Rules, definition: RuleDef) -> tuple[str, bool, str]:
+    """What is written down of a rule: status (empty: nothing), whether that counts here, and its bound or reason."""
+    if isinstance(definition, DerivationDef | LoweringDef):
+        return "", False, ""
+    found, counts = recorded(rules, definition)
+    if found is not None:
+        return found.status, counts, found.reason
+    reason = trusted_reason(definition)
+    return ("trusted", False, reason) if reason is not None else ("", False, "")
+
+
+def all_libraries() -> tuple[LibraryRow, ...]:
+    """Every library that can be named here, read whole: its own definitions are counted, those that it imports are not."""
+    out = []
+    for name, folder in libraries().items():
+        try:
+            rules = load(folder)
+        except DslcError as problem:
+            out.append(LibraryRow(name, "", 0, 0, str(folder), str(problem).splitlines()[0]))
+            continue
+        own = {module for module in rules.modules if module.library == name}
+        found = sum(op.module in own for op in rules.operators.values())
+        counted = sum(one.module in own for _, one in definitions(rules))
+        root = next((one.file.header.library for one in own if one.file.header.library is not None), None)
+        out.append(LibraryRow(name, root.version if root is not None else "", found, counted, str(folder)))
+    return tuple(out)
+
+
+def all_targets() -> tuple[TargetRow, ...]:
+    """What `--on` takes, and how many lowerings of the library of targets each has."""
+    named = [one.syntax.device for one in load(LIBRARY).lowerings.values()]
+    return tuple(TargetRow(on, doc, devices, sum(named.count(one) for one in devices)) for on, (doc, devices) in PLACES.items())
+
+
+def all_strategies() -> tuple[StrategyRow, ...]:
+    """What `--strategy` takes; the first one is the default."""
+    return tuple(
+        StrategyRow(name, first_sentence(one.__doc__), tuple(flag(f.name, about, f.default) for f, about in options(one)))
+        for name, one in STRATEGIES.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are meant. Names are patterns, qualified or short; what is empty asks nothing."""
+
+    onnx: Sequence[str] = ()
+    operator: Sequence[str] = ()
+    status: Sequence[str] = ()
+    sets: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+
+    def operators(self, rows: Iterable[OperatorRow]) -> tuple[OperatorRow, ...]:
+        return tuple(
+            row for row in rows if _any(self.operator, [row.name]) and _any(self.onnx, row.onnx, str.casefold)
+        )
+
+    def rules(self, rows: Iterable[RuleRow], nodes: dict[str, dict[str, None]]) -> tuple[RuleRow, ...]:
+        """`nodes`: the ONNX names of each operator (`onnx_names`), by which a rule's operators are asked for."""
+        return tuple(
+            row
+            for row in rows
+            if _any(self.operator, row.operators)
+            and _any(self.onnx, [node for name in row.operators for node in nodes.get(name, ())], str.casefold)
+            and (not self.status or (row.status or "unknown") in self.status)
+            and _any(self.sets, row.sets)
+            and (not self.kinds or row.kind in self.kinds)
+        )
+
+
+def _any(patterns: Sequence[str], names: Iterable[str], form: Callable[[str], str] = str) -> bool:
+    """Whether a name, qualified or short, is what a pattern says; all are where no pattern is given."""
+    given = [form(pattern) for pattern in patterns]
+    return not given or any(
+        fnmatchcase(form(written), pattern) for name in names for written in (name, name.rpartition(".")[2]) for pattern in given
+    )
+
+
+def place(definition: OperatorDef | RuleDef) -> tuple[str, int]:
+    """File and line of a definition."""
+    span = definition.syntax.span
+    return span.source.path, span.source.position(span.start)[0]
+
+
+def first_sentence(doc: str | None) -> str:
+    """The first sentence of a documentation, on one line."""
+    text = " ".join((doc or "").split("\n\n")[0].split())
+    return text.partition(". ")[0].removesuffix(".")
+
+

@@ -1,0 +1,29 @@
+"""`dslc report REPORT.json -o OUT.html`: a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("report")
+@click.argument("report", metavar="REPORT.json", type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write.")
+def command(report: Path, output: Path) -> None:
+    """Make a page of what `dslc optimize --report REPORT.json` wrote: one file, which needs no network."""
+    from dslc.cli.optimize import apart, writable, write_text
+    from dslc.errors import error
+    from dslc.report import read
+
+    apart(output, [report])
+    writable(output)
+    try:
+        found = read(report.read_text("utf-8"))
+    except ValueError:
+        raise error("E0914", "it is no report of `dslc optimize --report FILE.json`", path=str(report)) from None
+    write_text(output, found.to_html())
+    click.echo(f"written: {output}")
+
+
+__all__ = ["command"]

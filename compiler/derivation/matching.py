@@ -1,0 +1,384 @@
+"""Left sides of derivations: what their unknowns stand for in scopes at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import islice, product
+
+from dslc.analysis.numeric import in_bounds
+from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, View, ranges, view_of
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
+from dslc.ir.scopes import each_of, substitute
+from dslc.syntax import tree as t
+
+#: the key of the order of axes of the scope inside that was matched last
+_NESTED = "{}"
+#: ways to give iterators to names that are looked at, of one scope
+_CHOICES = 1 << 12
+
+
+@dataclass(frozen=True)
+class Found:
+    """Bindings of the unknowns, by name. `order`: of each formula the traversal as it stands: index names and places in them."""
+
+    indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
+    sets: Mapping[str, Box] = field(default_factory=dict)
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    maps: Mapping[str, Map] = field(default_factory=dict)
+    tensors: Mapping[str, int] = field(default_factory=dict)
+    formulas: Mapping[str | None, View] = field(default_factory=dict)
+    order: Mapping[str | None, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+
+    def put(self, kind: str, name: str | None, value: object) -> Found:
+        # as `dataclasses.replace` does it, in a fifth of the time
+        new = object.__new__(Found)
+        new.__dict__.update(self.__dict__)
+        new.__dict__[kind] = {**self.__dict__[kind], name: value}
+        return new
+
+
+class Left:
+    """The left side of a rule, in one application."""
+
+    def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
+        self.rule, self.formulas, self.operands = rule, formulas, operands
+        self.ranges: dict[str, str] = {}
+        #: iterators of one position
+        self.single: set[Iter] = set()
+        #: the index of each `reads(f, x)`
+        self.reads = [
+            node.args[1].id for one in rule.declarations if isinstance(one, t.Where) for node in one.conditions
+            if isinstance(node, t.Call) and node.function == "reads" and len(node.args) == 2 and isinstance(node.args[1], t.Name)
+        ]  # fmt: skip
+        self.terms = {s.name: s for d in rule.declarations if isinstance(d, t.TermDecl) for s in d.signatures}
+        self.maps = {d.name for d in rule.declarations if isinstance(d, t.MapDecl)}
+        self.tensors = {n for d in rule.declarations if isinstance(d, t.TensorDecl) for n in d.names}
+        for declared in rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if isinstance(binder.range, t.Name):
+                        self.ranges[binder.name] = binder.range.id
+
+    def match(self, values: Sequence[Value]) -> Iterator[Found]:
+        """Every way in which the formulas stand for these values, in their order."""
+        yield from self._formulas(0, values, Found())
+
+    def _formulas(self, at: int, values: Sequence[Value], found: Found) -> Iterator[Found]:
+        if at == len(self.formulas):
+            yield found
+            return
+        formula = self.formulas[at]
+        view = view_of(values[at], self.operands)
+        if view is None:
+            return
+        known = found.put("formulas", formula.name, view)
+        for each in self._scope(_inside(formula.scope), view, known, formula.name, top=True):
+            yield from self._formulas(at + 1, values, each)
+
+    # ---- scopes --------------------------------------------------------------------------------------------
+
+    def _scope(self, node: t.Expr, view: View, found: Found, name: str | None, top: bool) -> Iterator[Found]:
+        if not isinstance(node, t.Traversal) or node.where is not None:
+            return
+        names = [place.name for place in node.places if isinstance(place, t.Binder)]
+        if len(names) != len(node.places):
+            return
+        single = {it for it, extent in zip(view.iters, view.box.extents, strict=True) if extent is num(1)}
+        self.single |= single
+        for classes in _parts(names, view.iters, found.indexes, single, self._unread(names, view)):
+            each = found
+            renamed: dict[Iter, Scalar] = {}
+            for place, part in zip(node.places, classes, strict=True):
+                assert isinstance(place, t.Binder)
+                box = _part(view, part)
+                if isinstance(place.range, t.Int) and box != Box.of([place.range.value]):
+                    break
+                if place.name in each.indexes:
+                    before = each.indexes[place.name]
+                    renamed.update(zip(part, before, strict=True))
+                else:
+                    each = each.put("indexes", place.name, part)
+                declared = _name(place.range) or (self.ranges.get(place.name) if place.range is None else None)
+                if declared is not None:
+                    # one set is one box, whatever runs through it
+                    if each.sets.get(declared, box) != box:
+                        break
+                    each = each.put("sets", declared, box)
+            else:
+                body = substitute(view.body, renamed) if renamed else view.body
+                where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
+                each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
+                yield from self._body(node.body, replace(view, body=body), each)
+
+    def _unread(self, names: Sequence[str], view: View) -> Mapping[str, Collection[Iter]]:
+        """For indexes at which a condition says that terms read: the iterators at which too little is read for that."""
+        wanted = {name: self.reads.count(name) for name in names if name in self.reads}
+        if not wanted:
+            return {}
+        reads = [each.index for each in each_of(Read, view.body)]
+        counts = {it: sum(it in index for index in reads) for it in view.iters}
+        return {name: {it for it, count in counts.items() if count < least} for name, least in wanted.items()}
+
+    def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
+        """The outermost summation, and what is below it."""
+        if not isinstance(node, t.Reduction):
+            if view.kind is None:
+                yield from self._element(node, view.body, found)
+            return
+        names = [binder.name for binder in node.binders]
+        if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
+            # a sum over nothing
+            empty = self._summed(found, names[0], (), Box((), ()))
+            if empty is not None:
+                yield from self._element(node.body, view.body, empty)
+            return
+        if view.kind != node.kind or node.where is not None:
+            return
+        extents = dict(zip(view.sums, view.sum_extents, strict=True))
+        sizes = {binder.name: binder.range.value for binder in node.binders if isinstance(binder.range, t.Int)}
+        for classes in _parts(names, view.sums, found.indexes):
+            each, renamed = found, dict[Iter, Scalar]()
+            for name, part in zip(names, classes, strict=True):
+                box = Box.of([extents[it] for it in part])
+                if name in sizes and box != Box.of([sizes[name]]):
+                    break
+                if name in each.indexes:
+                    renamed.update(zip(part, each.indexes[name], strict=True))
+                    if each.sets.get(self.ranges.get(name, ""), box) != box:
+                        break
+                else:
+                    summed = self._summed(each, name, part, box)
+                    if summed is None:
+                        break
+                    each = summed
+            else:
+                yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
+
+    def _summed(self, found: Found, name: str, part: tuple[Iter, ...], box: Box) -> Found | None:
+        """With an index of a sum; None where its set is another box already."""
+        found = found.put("indexes", name, part)
+        if name not in self.ranges:
+            return found
+        return found.put("sets", self.ranges[name], box) if found.sets.get(self.ranges[name], box) == box else None
+
+    # ---- elements ------------------------------------------------------------------------------------------
+
+    def _element(self, node: t.Expr, body: Scalar, found: Found) -> Iterator[Found]:
+        if isinstance(node, t.Call) and node.function in self.terms:
+            yield from self._term(node, body, found)
+        elif isinstance(node, t.Nested | t.Subscript) and isinstance(body, Read):
+            yield from self._read(node, body, found)
+        elif isinstance(node, t.Int | t.Float) and isinstance(body, Num):
+            if body.value == (node.value if isinstance(node, t.Int) else Fraction(node.text)):
+                yield found
+        elif isinstance(node, t.Binary) and node.op in {"*", "+", "-"}:
+            yield from self._several("*" if node.op == "*" else "+", operands_of(node), body, found)
+        elif isinstance(node, t.Binary) and isinstance(body, Apply) and body.name == node.op:
+            for left in self._element(node.left, body.args[0], found):
+                yield from self._element(node.right, body.args[1], left)
+
+    def _several(self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: Found) -> Iterator[Found]:
+        """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
+        parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
+        if len(parts) < len(nodes):
+            return
+        for choice in islice(product(range(len(nodes)), repeat=len(parts)), _CHOICES):
+            if len(set(choice)) < len(nodes):
+                continue
+            states = [found]
+            for k, (sign, node) in enumerate(nodes):
+                own = apply(op, *(part for part, j in zip(parts, choice, strict=True) if j == k))
+                if sign < 0:
+                    own = apply("*", num(-1), own)
+                states = [after for each in states for after in self._element(node, own, each)]
+            yield from states
+
+    def _term(self, node: t.Call, body: Scalar, found: Found) -> Iterator[Found]:
+        """`f(x, y, A)`: what f stands for, or whether it stands for this."""
+        states: list[tuple[tuple[object, ...], Scalar, Found]] = [((), body, found)]
+        for arg in node.args:
+            after: list[tuple[tuple[object, ...], Scalar, Found]] = []
+            for params, rest, each in states:
+                after += [((*params, param), left, known) for param, left, known in self._param(arg, rest, each)]
+            states = after
+        for params, rest, each in states:
+            allowed = {it for p in params for it in (p if isinstance(p, tuple) else (p,)) if isinstance(it, Iter)}
+            if not rest.free <= allowed:
+                continue
+            known = each.terms.get(node.function)
+            if known is None:
+                yield each.put("terms", node.function, Term(tuple(params), rest))  # type: ignore[arg-type]
+            elif self._same(known, params, rest):
+                yield each
+
+    def _param(self, arg: t.Expr, body: Scalar, found: Found) -> Iterator[tuple[object, Scalar, Found]]:
+        """An argument of a term: an index, a whole tensor, or an element, which is taken out of the body."""
+        if isinstance(arg, t.Name) and arg.id in found.indexes:
+            yield found.indexes[arg.id], body, found
+        elif isinstance(arg, t.Name) and arg.id in self.tensors:
+            taken = set(found.tensors.values())
+            for number in sorted({n.operand for n in walk(body) if isinstance(n, Read)}):
+                if arg.id in found.tensors and found.tensors[arg.id] != number:
+                    continue
+                if arg.id not in found.tensors and number in taken:
+                    continue
+                yield number, body, found.put("tensors", arg.id, number)
+        elif isinstance(arg, t.Nested | t.Subscript):
+            for node in [n for n in walk(body) if isinstance(n, Read)]:
+                for each in self._read(arg, node, found):
+                    (place,) = self.operands.fresh()
+                    yield place, _without(body, node, place), each
+
+    def _same(self, known: Term, params: Sequence[object], body: Scalar) -> bool:
+        """Whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
+        args: list[object] = []
+        numbers: dict[int, int] = {}
+        for param, own in zip(params, known.params, strict=True):
+            if isinstance(own, int) and isinstance(param, int):
+                numbers[own] = param
+                args.append(lambda index, number=param: _read(number, index))
+            else:
+                args.append(param)
+        try:
+            return known(args) is body  # type: ignore[arg-type]
+        except Unfit:
+            return False
+
+    def _read(self, node: t.Nested | t.Subscript, body: Read, found: Found) -> Iterator[Found]:
+        """`{[z] ...}[phi(x)]`, `P[tau(z)]` or `A[u, x]` as an element that is read."""
+        value = self.operands.values[body.operand]
+        subs = node.subs or ()
+        if isinstance(node, t.Subscript):
+            name = node.base.id if isinstance(node.base, t.Name) else None
+            if name in found.formulas:
+                if found.formulas[name].value == value:
+                    yield from self._index(subs, body, found)
+            elif name in self.tensors and name not in found.tensors:
+                yield from self._tensor(str(name), subs, body, found)
+            return
+        view = view_of(value, self.operands)
+        if view is not None:
+            inner = _inside(node.scope)
+            names = [place.name for place in inner.places if isinstance(place, t.Binder)] if isinstance(inner, t.Traversal) else []
+            for each in self._scope(inner, view, found, None, top=False):
+                yield from self._index(subs, body, each, names)
+
+    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
+        """A tensor at some iterators: what is read at an index of them, in any order and form."""
+        vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
+        if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
+            params = tuple(vector for vector in vectors if vector is not None)
+            if body.free <= {it for vector in params for it in vector}:
+                yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
+
+    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found, places: Sequence[str] = ()) -> Iterator[Found]:
+        """The index of a read: an unknown map, or iterators as they are.
+
+        `places`: those of the scope that is read, whose axes may stand in another order.
+        """
+        if len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in self.maps:
+            call = subs[0]
+            params: list[Iter] = []
+            for arg in call.args:
+                if not isinstance(arg, t.Name) or arg.id not in found.indexes:
+                    return
+                params += found.indexes[arg.id]
+            if body.other is not None and not self._reads_inside(body, found):
+                return
+            if {it for part in body.index for it in part.free} <= set(params) and call.function not in found.maps:
+                yield found.put("maps", call.function, Map(tuple(params), body.index))
+            return
+        wanted: list[Iter] = []
+        for sub in subs:
+            if not isinstance(sub, t.Name) or sub.id not in found.indexes:
+                return
+            wanted += found.indexes[sub.id]
+        if len(places) == len(subs):
+            at = dict(zip(places, (found.indexes[sub.id] for sub in subs if isinstance(sub, t.Name)), strict=True))
+            axes = found.order[_NESTED]
+            if any(k >= len(at[name]) for name, k in axes):
+                return
+            wanted = [at[name][k] for name, k in axes]
+        # at the one position of an iterator it may stand as 0
+        if len(wanted) == len(body.index) and all(
+            it is at or (at is num(0) and it in self.single) for it, at in zip(wanted, body.index, strict=True)
+        ):
+            yield found
+
+
+    def _reads_inside(self, body: Read, found: Found) -> bool:
+        """Whether it is known that nothing is read beside a value."""
+        within: dict[Scalar, tuple[int, int]] = {}
+        for name, iters in found.indexes.items():
+            if self.ranges.get(name) in found.sets:
+                try:
+                    within.update(ranges(iters, found.sets[self.ranges[name]]))
+                except Unfit:
+                    return False
+        return in_bounds(body.index, self.operands.values[body.operand].type.shape, within)
+
+
+def operands_of(node: t.Expr, op: str | None = None, sign: int = 1) -> tuple[tuple[int, t.Expr], ...]:
+    """`a * b * c` → `a, b, c`, `a - b + c` → `a, -b, c`: with signs."""
+    op = op or ("*" if isinstance(node, t.Binary) and node.op == "*" else "+")
+    if isinstance(node, t.Binary) and node.op in ({"*"} if op == "*" else {"+", "-"}):
+        return *operands_of(node.left, op, sign), *operands_of(node.right, op, -sign if node.op == "-" else sign)
+    return ((sign, node),)
+
+
+def at_index(name: str) -> str:
+    """What a tensor of a rule is as a term of the iterators that it is read at."""
+    return f"{name}[]"
+
+
+def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:
+    return Read._make(index, number, None)
+
+
+def _without(body: Scalar, node: Scalar, place: Iter) -> Scalar:
+    return rebuild(body, lambda each: place if each is node else None)
+
+
+def _inside(node: t.Expr) -> t.Expr:
+    """The traversal of a scope in braces at the top of a formula."""
+    return node.scope if isinstance(node, t.Nested) and node.subs is None else node
+
+
+def _name(node: t.Expr | None) -> str | None:
+    return node.id if isinstance(node, t.Name) else None
+
+
+def _part(view: View, part: tuple[Iter, ...]) -> Box:
+    places = [view.iters.index(it) for it in part]
+    return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
+
+
+def _parts(
+    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = (),
+    barred: Mapping[str, Collection[Iter]] = {},
+) -> Iterator[tuple[tuple[Iter, ...], ...]]:  # fmt: skip
+    """Every way to give each iterator to one of the names; of several names each gets at least one.
+
+    A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.
+    `barred`: iterators that a name does not stand for.
+    """
+    if len(names) == 1 and names[0] not in known:
+        yield (iters,)
+        return
+    if len(names) == 1:
+        if len(iters) == len(known[names[0]]):
+            yield (iters,)
+        return
+    wanted = [len(known[name]) if name in known else None for name in names]
+    options = [[0] if it in single else [k for k, name in enumerate(names) if it not in barred.get(name, ())] for it in iters]
+    for choice in islice(product(*options), _CHOICES):
+        if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
+            continue
+        classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))
+        yield classes
+
+
+

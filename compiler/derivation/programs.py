@@ -1,0 +1,137 @@
+"""Programs that were found: their prices by estimate, and which of them are worth showing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from dslc.derivation.steps import Step
+from dslc.derivation.targets import summed
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+from dslc.ir.scopes import each_of
+from dslc.semantics.library import Rules
+
+#: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
+OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
+
+    value: Value
+    steps: tuple[Step, ...]
+    targets: tuple[str, ...]
+    seconds: float
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(node for node in topological([self.value.node]) if isinstance(node, Call))
+
+    @property
+    def generated(self) -> tuple[ScopeNode, ...]:
+        return tuple(node for node in topological([self.value.node]) if isinstance(node, ScopeNode))
+
+
+Price = Callable[[Node], float]
+
+
+def estimated(rules: Rules) -> Price:
+    """Seconds of a node by its operations and bytes."""
+    products: dict[Node, float] = {}
+
+    def price(node: Node) -> float:
+        if isinstance(node, Input) or node.constant:
+            return 0.0
+        sizes = sum(elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
+        if isinstance(node, ScopeNode):
+            per = _operations(node.scope.body)
+            return LAUNCH / 2 + max(per * elements(node.values[0]) / SCALAR, sizes / BYTES)
+        if isinstance(node, Call):
+            if node not in products:
+                products[node] = 2.0 * elements(node.values[0]) * summed(rules, node)
+            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+        return LAUNCH
+
+    return price
+
+
+def elements(value: Value) -> int:
+    total = 1
+    for size in value.type.shape:
+        total *= size if isinstance(size, int) else 128
+    return total
+
+
+def _operations(body: Scalar) -> float:
+    if isinstance(body, Reduce):
+        count = 1.0
+        for extent in body.extents:
+            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
+        return count * (1 + _operations(body.body))
+    if isinstance(body, Apply):
+        return sum(_operations(arg) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
+    return 0.0
+
+
+def operations(value: Value) -> float:
+    """What the scopes of an expression compute."""
+    scopes = [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
+    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes)
+
+
+def intensity(node: ScopeNode) -> float:
+    """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
+    count = 1.0
+    body = node.scope.body
+    while isinstance(body, Reduce):
+        for extent in body.extents:
+            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
+        body = body.body
+    if sum(1 for _ in each_of(Read, body)) < 2:
+        return min(1.0, _operations(body) + 1.0)
+    moved = sum(min(elements(arg), count * elements(node.values[0])) for arg in dict.fromkeys(node.args))
+    return _operations(node.scope.body) * elements(node.values[0]) / max(1.0, moved + elements(node.values[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each."""
+
+    operators: tuple[str, ...]
+    numbers: tuple[tuple[int, ...], ...]
+    sums: bool
+
+    def within(self, other: _Size) -> bool:
+        """Whether another program has the same operators, all of them as large at least."""
+        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
+            return False
+        return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
+
+
+def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
+    found, sums = [], False
+    for node in nodes:
+        if isinstance(node, Call):
+            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
+                       if isinstance(each, int)]  # fmt: skip
+            sizes = sorted(int(elements(arg)) for arg in node.args)
+            found.append((node.op, (*numbers, elements(node.values[0]), int(summed(rules, node)), *sizes)))
+        elif isinstance(node, ScopeNode):
+            sums = sums or node.scope.body.binds
+    found.sort()
+    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
+
+
+def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()) -> Iterator[Program]:
+    """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
+    kept = [_size_of(rules, given)]
+    for each in programs:
+        size = _size_of(rules, topological([each.value.node]))
+        if not any(known.within(size) for known in kept):
+            kept.append(size)
+            yield each
+
+
+__all__ = ["Price", "Program", "elements", "estimated", "intensity", "operations", "unlike"]

@@ -1,0 +1,440 @@
+"""The search for programs that an expression can be computed by: derivations, then operators between changes of layout.
+
+Explorative steps are taken in layers. Of each layer those are kept that come nearest to an operator's iterator table (EinNet,
+section 5.2: the distance is what stands between the expression and the table), and those whose best program is the cheapest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from itertools import islice, product
+from math import inf
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.derivation.members import Member, choices, is_product, members_of, put, ranks
+from dslc.derivation.pieces import Operands, Views, view_of
+from dslc.derivation.programs import Price, Program, estimated, intensity, operations, unlike
+from dslc.derivation.solving import Miss, Missed, Shaped, nearer, shaped
+from dslc.derivation.steps import Step, Steps
+from dslc.derivation.targets import instances, missed, products_of
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
+from dslc.ir.scalar import Apply, Read, Reduce, walk
+from dslc.ir.scopes import each_of
+from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.library import Rules
+
+#: ways to write an expression by operators that are looked at
+_WAYS = 16
+#: of the time the share for an expression of several products as a whole, of the rest that for each by itself, and of the rest that
+#: for making one of two
+_WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
+#: programs of one call at its sizes, with other layouts before and behind it, that are made
+_LAYOUTS = 2
+#: a beam is this part of the whole at first
+_WIDENING = (3, 1)
+#: expressions that are asked why they are not an operator
+_ASKED = 200
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far the search goes."""
+
+    max_depth: int = 7
+    #: states of a layer that are taken further
+    beam: int = 60
+    seconds: float = inf
+    #: expressions that are looked at: with this limit alone a search finds the same on every machine
+    max_states: float = inf
+    #: operations per element moved up to which an expression runs as an operator that is generated for it
+    intensity: float = 4.0
+    #: whether equal expressions are told by their normal form, and whether the nearest to an operator are taken further; for studies
+    fingerprint: bool = True
+    guided: bool = True
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What was found, the cheapest first."""
+
+    programs: tuple[Program, ...]
+    states: int
+    applications: int
+    seconds: float
+    #: whether everything within the depth was looked at
+    complete: bool
+
+
+def distance(value: Value, views: Views | None = None) -> int:
+    """What stands between an expression and the tables of products: indexes of several iterators, guards, divisions."""
+    total = 0
+    for node in topological([value.node]):
+        if isinstance(node, ScopeNode) and node.scope.body.binds:
+            view = view_of(node.values[0], Operands(views={} if views is None else views))
+            body = node.scope.body if view is None else view.body
+            reads = [*each_of(Read, body)]
+            if len(reads) < 2:
+                continue
+            total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
+            total += sum(2 for part in walk(body) if isinstance(part, Apply) and part.name in {"//", "%", "select"})
+    return total
+
+
+#: of each tensor that is read the indexes of several iterators: for each of these whether it is summed, and by how much it moves
+Sides = tuple[tuple[tuple[tuple[bool, int], ...], ...], ...]
+
+
+def sides(value: Value) -> Sides:
+    """How the tensors of sums are read along each of their dimensions, whatever the names and the order of iterators are."""
+    found = []
+    for node in topological([value.node]):
+        if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
+            sums = frozenset(node.scope.body.iters)
+            for each in each_of(Read, node.scope.body):
+                along = [tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index]
+                found.append(tuple(sorted(each for each in along if len(each) > 1)))
+    return tuple(found)
+
+
+def uneven(found: Sides) -> int:
+    """How much treats otherwise what is alike, as the sides of a window are."""
+    return sum(max(0, len(set(each)) - 1) for each in found)
+
+
+class Search:
+    """One search; `programs` are the best so far at any moment."""
+
+    def __init__(
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, targets: tuple[str, ...] | None = None,
+        price: Price | None = None,
+    ) -> None:  # fmt: skip
+        self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
+        self.price = price or estimated(rules)
+        self.steps = Steps(derivations, fingerprint=limits.fingerprint)
+        #: by their operators at their sizes
+        self.programs: dict[tuple[object, ...], Program] = {}
+        self.states = 0
+        self.complete, self.units = True, False
+        self.seen: tuple[Value, ...] = ()
+        self.paths: dict[Value, tuple[Step, ...]] = {}
+        self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
+        #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched
+        self._sizes: dict[Shaped, list[float]] = {}
+        self._known: dict[Value, float] = {}
+        self._alone = False
+        self._near: dict[Value, tuple[tuple[Step, Value], ...]] = {}
+        self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
+        self._prices: dict[Node, float] = {}
+        self._heavy: dict[ScopeNode, bool] = {}
+
+    def run(self, value: Value) -> Derived:
+        """Explores from one expression, and gives the programs, cheapest first.
+
+        Where it has several products, or others beside one, each product is explored by itself too, for most of the time.
+        """
+        began = time.monotonic()
+        start = self.steps.start(value)
+        members = members_of(start)
+        # where nothing is multiplied, sums are products with ones
+        products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
+        self.units, self._alone = products == 0, products == 1
+        until = began + self.limits.seconds
+        complete = self._explored(start, began + _WHOLE * self.limits.seconds if members else until)
+        applications = 0
+        if members:
+            inner = self._of_members(members, until)
+            applications = sum(each.steps.applications for each in inner.values())
+            complete = complete and all(each.complete for each in inner.values())
+            now = time.monotonic()
+            self._joined(start, members, inner, now + _JOINING * (until - now))
+            self._put_together(start, members, inner, until)
+            self.states = len(self.paths)
+            self.seen = tuple(self.paths)
+            self.states += sum(each.states for each in inner.values())
+            self.seen += tuple(state for each in inner.values() for state in each.seen)
+        self.complete = complete
+        return Derived(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
+
+    def _explored(self, start: Value, until: float) -> bool:
+        """Derivations from one expression, layer by layer; whether that was all within the depth."""
+
+        def late() -> bool:
+            return time.monotonic() > until
+
+        self.steps.late = late
+        paths = self.paths
+        paths[start] = ()
+        best = {start: self._programs(start, ())}
+        complete = True
+        # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
+        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _WIDENING):
+            complete = self._layers(start, beam, best, late)
+            if complete or late() or len(paths) >= self.limits.max_states:
+                break
+        self.states = len(paths)
+        self.seen = tuple(paths)
+        return complete
+
+    def _layers(self, start: Value, beam: int, best: dict[Value, float], late: Callable[[], bool]) -> bool:
+        """Derivations from one expression, so many of each layer taken further; whether that was all within the depth."""
+        paths = self.paths
+        layer = [start]
+        complete = True
+        for depth in range(1, self.limits.max_depth + 1):
+            found: dict[Value, None] = {}
+            for state in layer:
+                if late() or len(paths) >= self.limits.max_states:
+                    complete = False
+                    break
+                for step, new in self._children(state):
+                    if new not in paths and len(paths) < self.limits.max_states:
+                        paths[new] = (*paths[state], step)
+                    if len(paths.get(new, ())) == depth:
+                        found[new] = None
+            fresh = [new for new in found if new not in best]
+            for new in fresh:
+                # at least the first of a layer, whatever time is left
+                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
+            if not found:
+                break
+            layer, cut = self._kept([*found], best, paths, beam)
+            complete = complete and not cut
+            if late():
+                complete = False
+                break
+        return complete
+
+    def _children(self, state: Value) -> tuple[tuple[Step, Value], ...]:
+        """The expressions one derivation away, found once, as far as time allows."""
+        known = self._near.get(state)
+        if known is None:
+            known = tuple(self.steps.near(state))
+            if not self.steps.late():
+                self._near[state] = known
+        return known
+
+    # ---- several products ----------------------------------------------------------------------------------
+
+    def _of_members(self, members: Sequence[Member], until: float) -> dict[Graph, Search]:
+        """A search for every product, equal ones together."""
+        found: dict[Graph, Search] = {}
+        different = list(dict.fromkeys(each.alone for each in members))
+        # of what is left some is for putting them together
+        left = (until - time.monotonic()) * _MEMBERS / len(different)
+        for alone in different:
+            own = replaced(self.limits, seconds=max(0.0, left))
+            found[alone] = Search(self.rules, self.steps.rules, own, self.targets, self.price)
+            found[alone].run(alone.outputs[0])
+        return found
+
+    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+        """Programs by what rules make of two products at once, of those that are nearest to operators: these are looked at together."""
+
+        def late() -> bool:
+            return time.monotonic() > until
+
+        self.steps.late = late
+        nearest = {alone: search.nearest() for alone, search in inner.items()}
+        for ranked in ranks([nearest[each.alone] for each in members]):
+            whole = put(start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)})
+            queue = [(self.steps.normal(whole), tuple(step for _, steps in ranked for step in steps))]
+            for state, before in queue:
+                for step, new in self.steps.between(state, is_product):
+                    if new not in self.paths:
+                        self.paths[new] = (*before, step)
+                        self._programs(new, self.paths[new])
+                        # what is one may be one with a third
+                        queue.append((new, self.paths[new]))
+                if late():
+                    return
+
+    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+        """Programs of an expression by those of its products."""
+        programs = {
+            alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())] for alone, search in inner.items()
+        }
+        for choice in choices([programs[each.alone] for each in members]):
+            whole = put(start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)})
+            steps = tuple(step for each in choice.each for step in each.steps)
+            self._kept_program(whole, steps, tuple(name for each in choice.each for name in each.targets))
+            if time.monotonic() > until:
+                return
+
+    def ordered(self) -> tuple[Program, ...]:
+        """What was found by now, the cheapest first."""
+        order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
+        return tuple({each.value: each for each in reversed(order)}.values())[::-1]
+
+    def nearest(self) -> list[tuple[Value, tuple[Step, ...]]]:
+        """The expressions that were looked at, and how they were derived; those nearest to operators first."""
+        order = {
+            state: (distance(state, self.steps.views), _scopes(state), operations(state), len(steps), k)
+            for k, (state, steps) in enumerate(self.paths.items())
+        }
+        return [(state, self.paths[state]) for state in sorted(order, key=lambda state: order[state])]
+
+    def missed(self, target: str) -> Missed:
+        """Why no expression that was looked at is an operator, by the one that came nearest to it."""
+        found: Missed | None = None
+        for state in self.seen[:_ASKED]:
+            for node in topological([state.node]):
+                if isinstance(node, ScopeNode):
+                    why = missed(self.rules, node.values[0], target)
+                    if why is None:
+                        return Missed(Miss.INTENSITY)
+                    found = nearer(found, why)
+        return found or Missed(Miss.NO_TABLE)
+
+    def _kept(
+        self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[Step, ...]], beam: int
+    ) -> tuple[list[Value], bool]:
+        """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
+        if len(fresh) <= beam:
+            return fresh, False
+        if not self.limits.guided:
+            return fresh[: beam], True
+        order = {value: k for k, value in enumerate(fresh)}
+        far = {value: distance(value, self.steps.views) for value in fresh}
+        along = {value: sides(value) for value in fresh}
+        # of those that are alike in all that is known of them, as rows and columns are, one goes before the others
+        alike: dict[tuple[object, ...], int] = {}
+        again = dict[Value, int]()
+        for value in fresh:
+            key = (best[value], far[value], along[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
+            again[value] = alike[key] = alike.get(key, -1) + 1
+        odd = {value: uneven(along[value]) for value in fresh}
+        cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value], order[value]))
+        near = sorted(fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value]))
+        kept: dict[Value, None] = {}
+        # of every set of rules that led here some, as what pays in the end may look worse on its way
+        groups: dict[tuple[str, ...], list[Value]] = {}
+        for value in near:
+            groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
+        dear = {value: k for k, value in enumerate(cheap)}
+        # the nearest first, then the cheapest, in turn
+        queues = [
+            [each for pair in zip(own, sorted(own, key=lambda value: dear[value]), strict=True) for each in pair]
+            for own in groups.values()
+        ]
+        for turn in range(max(map(len, queues))):
+            for members in queues:
+                if turn < len(members) and (turn == 0 or len(kept) < beam // 2):
+                    kept[members[turn]] = None
+        for k, value in enumerate(near):
+            if len(kept) >= beam:
+                break
+            # a price says more than a distance
+            kept.update(dict.fromkeys((*cheap[2 * k : 2 * k + 2], value)))
+        return list(kept), True
+
+    # ---- instantiation -------------------------------------------------------------------------------------
+
+    def _programs(self, state: Value, steps: tuple[Step, ...]) -> float:
+        """The programs of a state, kept; the price of the cheapest, complete or not."""
+        least = self._price(state)
+        for targets, value in self._instantiated(state):
+            if any(self._is_heavy(node) for node in topological([value.node]) if isinstance(node, ScopeNode)):
+                # no program: its form is of no interest
+                least = min(least, self._price(value))
+                continue
+            least = min(least, self._kept_program(value, steps, targets))
+        if self._alone:
+            # what was known by its sizes costs what it did before
+            least = min([least, *(self._known[node.values[0]] for node in topological([state.node]) if node.values[0] in self._known)])
+        return least
+
+    def _kept_program(self, value: Value, steps: tuple[Step, ...], targets: tuple[str, ...]) -> float:
+        """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
+        nodes = topological([value.node])
+        if sum(isinstance(node, Call) for node in nodes) > 1:
+            # between two calls the changes of layout may go
+            value = self.steps.normal(value)
+            nodes = topological([value.node])
+        seconds = self._price(value)
+        calls = sorted((node.op, node.head.code, k, node) for k, node in enumerate(nodes) if isinstance(node, Call))
+        added = any(isinstance(node, ScopeNode) and node.scope.body.binds for node in nodes)
+        key = (added, *((node.head, *(arg.type for arg in node.args)) for _, _, _, node in calls))
+        rank = (seconds, len(steps))
+        if self._alone and len(calls) == 1:
+            call = calls[0][-1]
+            size = shaped(call.op, [own for _, own in call.attrs], [arg.type.shape for arg in call.args])
+            self._sizes.setdefault(size, []).append(seconds)
+        if key not in self._ranks or rank < self._ranks[key]:
+            new = self.steps.normal(value)
+            self._ranks[key] = rank
+            self.programs[key] = Program(new, steps, targets, self._price(new))
+        return seconds
+
+    def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
+        """The state with its products as operators: every one of them, each in some ways."""
+        found: list[tuple[Value, tuple[tuple[str, Value] | None, ...]]] = []
+        # users before what they use: that is replaced in what stands for them
+        for node in reversed(topological([state.node])):
+            if isinstance(node, ScopeNode) and not node.constant:
+                (value,) = node.values
+                ways = self._of(value)
+                if ways:
+                    # what is computed of a product need not go with it
+                    alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
+                    found.append((value, ways if alone else (*ways[: _WAYS - 1], None)))
+        if not found:
+            return
+        # of each operator the first way first
+        sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
+        for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
+            whole, names = state, list[str]()
+            for (value, own), k in zip(found, chosen, strict=True):
+                way = own[k]
+                if way is None:
+                    continue
+                (name, made), before = way, whole
+                (whole,) = replace((whole,), {value: made})
+                if whole != before:
+                    # else it went with what reads it
+                    names.append(name)
+            if names:
+                yield tuple(names), whole
+
+    def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
+        found = self._instances.get(value)
+        if found is None:
+            least = inf
+
+            def skipped(size: Shaped) -> bool:
+                nonlocal least
+                known = self._sizes.get(size, ())
+                least = min(least, *known, inf)
+                return len(known) >= _LAYOUTS
+
+            made = list(instances(self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None))
+            if least < inf:
+                self._known[value] = least
+            order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
+            found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
+        return found
+
+    def _is_heavy(self, node: ScopeNode) -> bool:
+        """Whether a scope computes too much for an operator that is generated."""
+        found = self._heavy.get(node)
+        if found is None:
+            found = self._heavy[node] = intensity(node) > self.limits.intensity
+        return found
+
+    def _price(self, value: Value) -> float:
+        total = 0.0
+        for node in topological([value.node]):
+            own = self._prices.get(node)
+            if own is None:
+                own = self._prices[node] = self.price(node)
+            total += own
+        return total
+
+
+def _scopes(value: Value) -> int:
+    return sum(isinstance(node, ScopeNode) for node in topological([value.node]))

@@ -1,0 +1,518 @@
+"""Operator matching by tables (EinNet, section 5.1, Figure 8): a scope by one call of an operator between changes of layout.
+
+Iterators are given to the pattern's by where they stand; then sizes and attributes (strides, dilations, pads, widths) are solved for,
+and each operand is a scope that has at the operator's positions what the expression reads there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import islice, permutations
+from math import gcd
+from typing import Any
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.poly import Poly
+from dslc.derivation.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
+from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
+from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
+from dslc.ir.dtype import Dim
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
+from dslc.ir.scopes import each_of, substitute
+from dslc.ir.sizes import sized
+from dslc.semantics.apply import apply as call
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: ways to match one pattern, and one window of it, that are looked at
+_WAYS, _SLOPES = 24, 2
+
+
+class Miss(Enum):
+    """Why a scope is not an operator."""
+
+    NO_TABLE = "the operator's equation has no iterator table"
+    NO_PRODUCT = "the expression is computed in another way"
+    GROUP = "an iterator stands where the operator has none"
+    NOT_AFFINE = "no index moves along as the operator's does"
+    SIZES = "no sizes and attributes fit"
+    PADS = "positions before or after the data that the operator does not take"
+    TYPES = "element types that the operator does not take"
+    INTENSITY = "beside the operator too much is left to compute for operators that are generated"
+    KNOWN = "the operator was found at these sizes before"
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Why, and which iterators did not fit: where they stand, in words."""
+
+    why: Miss
+    what: str = ""
+    #: of `GROUP`: where the iterators stand that have no place, and where the operator's do
+    group: Group | None = None
+    groups: tuple[Group, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.why.value}{f': {self.what}' if self.what else ''}"
+
+
+#: how far a match came: the later the nearer
+_ORDER = {why: k for k, why in enumerate(Miss)}
+
+
+def nearer(a: Missed | None, b: Missed) -> Missed:
+    """Of two reasons that of the match that came further."""
+    return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
+
+
+#: a call but for what its operands hold: the operator, its attributes' numbers, and the shapes
+Shaped = tuple[str, tuple[int, ...], tuple[tuple[Dim, ...], ...]]
+
+
+def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Shaped:
+    """A call but for what its operands hold. Attributes and sizes may be numbers or scalars of known value."""
+    parts = [part for value in attrs for part in (value if isinstance(value, tuple) else (value,))]
+    return op, tuple(map(_plain, parts)), tuple(tuple(map(_plain, shape)) for shape in shapes)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Num) else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
+
+    operand: int
+    dim: int
+    at: int
+    unit: int
+    rest: Scalar
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
+
+    given: Mapping[Iter, tuple[Iter, ...]]
+    known: Mapping[Sym, Scalar] = field(default_factory=dict)
+    moved: tuple[_Moved, ...] = ()
+
+    @property
+    def taken(self) -> set[Iter]:
+        return {it for own in self.given.values() for it in own}
+
+
+class Matching:
+    """One pattern and one expression."""
+
+    def __init__(
+        self, rules: Rules, pattern: Pattern, view: View, operands: Operands, units: bool = False,
+        skipped: Callable[[Shaped], bool] | None = None,
+    ) -> None:  # fmt: skip
+        """What is looked for in what.
+
+        Args:
+            units: whether what is read alone is taken for a product with ones: `sum[r] A[i + r]` for `sum[r] A[i + r] * 1`.
+            skipped: which calls are not made, as they are of no interest any more.
+        """
+        self.outer: Scalar | None = None
+        self.units, self.skipped = units, skipped
+        if pattern.outer is not None and view.kind is None:
+            total, outer = around(view.body)
+            inner = None if total is None else inside(view, total, operands)
+            if inner is not None:
+                view, self.outer = forward(inner), outer
+        self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
+        self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
+
+    def every(self, whole: bool = True) -> Iterator[Value | Missed]:
+        """Equal values by the operator, and why there are not more.
+
+        `whole`: all that moves along a dimension of the operator does so here too; else its windows have one position.
+        """
+        view, pattern = self.view, self.pattern
+        body, iters = view.body, (*view.iters, *view.sums)
+        if view.kind != pattern.kind or body.binds or (pattern.outer is None) != (self.outer is None):
+            yield Missed(Miss.NO_PRODUCT)
+            return
+        found = False
+        numbers = {leaf.operand: k for k, leaf in pattern.leaves.items()}
+        for leaves in self._leaves():
+            found = True
+            factors = {numbers[k]: factor for k, factor in leaves.items()}
+            groups: dict[Iter, Group] = {}
+            for it in iters:
+                groups[it] = frozenset(k for k, factor in factors.items() if it in self._free(factor)), it in view.iters
+            for way in self._ways(factors, groups, whole):
+                if isinstance(way, Missed):
+                    yield way
+                    continue
+                for own in (True, False):
+                    made = self._made(way, factors, own)
+                    yield made
+                    if is_found(made):
+                        if not pattern.windows:
+                            # the other way round it is as good
+                            return
+                        break
+        if not found:
+            yield Missed(Miss.NO_PRODUCT)
+
+    def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
+        """What stands for each read of the pattern, in the reduction and in what is computed of it."""
+        for leaves in self._factors():
+            if self.pattern.outer is None or self.outer is None:
+                yield leaves
+                continue
+            for others in leaves_in(self.pattern.outer, self.outer):
+                # of the sum itself nothing is known but that it is there
+                free = all(TOTAL not in walk(part) for part in others.values())
+                if free and all(leaves.get(operand, part) is part for operand, part in others.items()):
+                    yield {**leaves, **others}
+
+    def _factors(self) -> Iterator[Mapping[int, Scalar]]:
+        pattern, body = self.pattern.body, self.view.body
+        yield from leaves_in(pattern, body)
+        if self.units and isinstance(body, Read) and isinstance(pattern, Apply) and pattern.name == "*":
+            for reads in permutations(pattern.args):
+                if len(reads) == 2 and all(isinstance(each, Read) for each in reads):
+                    first, second = (each.operand for each in reads if isinstance(each, Read))
+                    yield {first: body, second: num(1)}
+
+    def _free(self, factor: Scalar) -> Collection[Iter]:
+        """What a factor depends on; ones are there for all that is summed."""
+        return factor.free if factor.reads else self.view.sums
+
+    def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:
+        own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
+        sizes = " * ".join(str(self.extents[it]) for it in left[group])
+        what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
+        return Missed(Miss.GROUP, what, group, own)
+
+    def _no_window(self) -> Missed:
+        """What moves along where in the operator."""
+        places = [f"{len(window.terms)} iterators along dimension {dim} of operand {k}" for k, dim, window in self.pattern.windows]
+        return Missed(Miss.NOT_AFFINE, ", ".join(places))
+
+    # ---- iterators ---------------------------------------------------------------------------------------------
+
+    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[_Way | Missed]:
+        ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _WAYS))
+        if not ways:
+            yield self._no_window()
+        for way in ways if whole else ways[-1:]:
+            # of windows of one position those along the last dimensions
+            yield self._plain(way, groups)
+
+    def _windows(
+        self, way: _Way, windows: Sequence[tuple[int, int, Window]], factors: Mapping[int, Scalar], groups: Mapping[Iter, Group],
+        whole: bool,
+    ) -> Iterator[_Way]:  # fmt: skip
+        """Every way to find the pattern's windows in the expression's reads, in the order of dimensions.
+
+        `whole`: all that moves along in the pattern does in the expression.
+        """
+        if not windows:
+            yield way
+            return
+        (operand, dim, window), *rest = windows
+        factor = factors[operand]
+        if not isinstance(factor, Read):
+            return
+        used = max((each.at for each in way.moved if each.operand == operand), default=-1)
+        for at, index in enumerate(factor.index):
+            if at <= used or not index.free:
+                continue
+            for given, known, unit in self._slopes(way, window.terms, index, groups, whole):
+                chosen = [it for own in given.values() for it in own]
+                if any(it in other.free for it in chosen for k, other in enumerate(factor.index) if k != at):
+                    continue
+                remainder = substitute(index, {it: num(0) for it in chosen})
+                moved = _Moved(operand, dim, at, unit, remainder)
+                more = _Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
+                yield from self._windows(more, rest, factors, groups, whole)
+
+    def _slopes(
+        self, way: _Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar, groups: Mapping[Iter, Group], whole: bool
+    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
+        """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
+        own = [it for it in groups if it in index.free and it not in way.taken]
+        options: list[list[Iter | None]] = []
+        for it, _ in terms:
+            if it in way.given:
+                return []
+            alike: list[Iter | None] = [each for each in own if groups[each] == self.pattern.group(it)]
+            options.append(alike if whole or not options else [None])
+        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
+        for chosen in _distinct(options):
+            solved = self._coefficients(terms, chosen, index)
+            if solved is not None:
+                known, unit = solved
+                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
+                slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
+                found.append((abs(unit), slopes, (given, known, unit)))
+        found.sort(key=lambda each: each[:2], reverse=True)
+        return [each for _, _, each in found[:_SLOPES]]
+
+    def _coefficients(
+        self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar
+    ) -> tuple[dict[Sym, Scalar], int] | None:
+        slopes: list[tuple[Poly, int]] = []
+        for (_, wanted), it in zip(terms, chosen, strict=True):
+            if it is not None:
+                slope = coefficient_of(index, it)
+                if not slope:
+                    return None
+                slopes.append((wanted, slope))
+        fixed = [(wanted.constant, slope) for wanted, slope in slopes if wanted.is_constant]
+        if fixed:
+            wanted_slope, slope = fixed[0]
+            if slope % wanted_slope:
+                return None
+            unit = slope // wanted_slope
+        else:
+            unit = gcd(*(slope for _, slope in slopes)) * (-1 if all(slope < 0 for _, slope in slopes) else 1)
+        known: dict[Sym, Scalar] = {}
+        for wanted, slope in slopes:
+            if wanted.is_constant:
+                if wanted.constant * unit != slope:
+                    return None
+                continue
+            names = [name for name in wanted.atoms if isinstance(name, Sym)]
+            if slope % unit or slope // unit < 1 or wanted.terms != (((names[0],), 1),):
+                return None
+            if known.setdefault(names[0], num(slope // unit)) is not num(slope // unit):
+                return None
+        return known, unit
+
+    def _plain(self, way: _Way, groups: Mapping[Iter, Group]) -> _Way | Missed:
+        """The other iterators, all that stand alike together."""
+        plain = self.pattern.plain
+        left: dict[Group, list[Iter]] = {}
+        for it, group in groups.items():
+            if it not in way.taken and (group[0] or self.extents[it] is not num(1)):
+                left.setdefault(group, []).append(it)
+        for group in left:
+            if group not in plain:
+                return self._no_place(group, left)
+        given = dict(way.given)
+        for group, own in plain.items():
+            first, *others = own
+            given[first] = tuple(left.get(group, ()))
+            given.update(dict.fromkeys(others, ()))
+        return replace(way, given=given)
+
+    # ---- sizes and attributes --------------------------------------------------------------------------------------
+
+    def _extent(self, way: _Way, it: Iter) -> Scalar:
+        total: Scalar = num(1)
+        for own in way.given[it]:
+            total = apply("*", total, self.extents[own])
+        return total
+
+    def _solved(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
+        """What the unknown sizes and attributes are; None where nothing is, or it is not found.
+
+        `own`: the data as it is with the operator's padding, else all that is read as data of its own.
+        """
+        pattern, known = self.pattern, dict(way.known)
+        equations = [(extent, self._extent(way, it)) for it, extent in pattern.extents.items()]
+        if not solved_linear(equations, known):
+            return None
+        moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
+        for each, window in moved:
+            assert isinstance(window, Window)
+            constant = scalar_of(window.constant)
+            free = unknowns(constant, known)
+            if len(free) == 1 and pattern.shapes[each.operand][each.dim] not in known:
+                rest = substitute(each.rest, {it: num(0) for it in each.rest.free})
+                wanted: Scalar = num(0)
+                if own:
+                    if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
+                        return None
+                    wanted = rest
+                if not solved_linear([(constant, wanted)], known) or not is_natural(known[free[0]]):
+                    return None
+            size = pattern.shapes[each.operand][each.dim]
+            factor = factors[each.operand]
+            assert isinstance(factor, Read)
+            if own and isinstance(size, Sym) and size not in known:
+                shape = self.operands.values[factor.operand].type.shape
+                known[size] = as_scalar(shape[each.at])
+        sizes = {size for shape in pattern.shapes for size in shape if isinstance(size, Sym)}
+        for equation in equations:
+            free = unknowns(equation[0], known)
+            # attributes that are padding stay 0 where the data have what is read
+            for name in free if not own else ():
+                if name not in sizes and len(free) > 1:
+                    known[name] = num(0)
+            free = unknowns(equation[0], known)
+            if len(free) > 1 or (free and not solved_least(equation, free[0], known)):
+                return None
+        names = [part for value in pattern.attrs.values() for item in (value if isinstance(value, tuple) else (value,))
+                 if isinstance(item, Scalar) for part in unknowns(item, known)]  # fmt: skip
+        known.update({name: num(1) if name not in sizes else num(0) for name in names})
+        for extent, wanted in equations:
+            if put(extent, known) is not wanted:
+                return None
+        return known
+
+    # ---- values ------------------------------------------------------------------------------------------------
+
+    def _made(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
+        known = self._solved(way, factors, own)
+        if known is None:
+            return Missed(Miss.SIZES)
+        pattern = self.pattern
+        attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
+        if self.skipped is not None:
+            shapes = [[put(size, known) for size in shape] for shape in pattern.shapes]
+            if self.skipped(shaped(pattern.op, attrs.values(), shapes)):
+                return Missed(Miss.KNOWN)
+        try:
+            args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
+        except Unfit as unfit:
+            return Missed(Miss.PADS, str(unfit))
+        try:
+            (made,) = call(self.rules, pattern.op, args, attrs)
+        except (Mismatch, EvalError) as problem:
+            return Missed(Miss.TYPES, str(problem))
+        if made.type.dtype is not self.view.dtype:
+            return Missed(Miss.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
+        groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
+        if len(made.type.shape) != len(groups):
+            return Missed(Miss.SIZES)
+        index: list[Scalar] = []
+        iters = iter(pattern.scope.iters)
+        for count in groups:
+            index.append(self._together([it for _ in range(count) for it in way.given[next(iters)]]))
+        view = self.view
+        return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
+
+    def _together(self, iters: Sequence[Iter]) -> Scalar:
+        position: Scalar = num(0)
+        for it in iters:
+            position = apply("+", apply("*", position, self.extents[it]), it)
+        return position
+
+    def _operand(self, way: _Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
+        """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
+        pattern = self.pattern
+        names: list[Iter] = []
+        box: list[Scalar] = []
+        groups: list[int] = []
+        body = factor
+        outside = False
+        for d, dim in enumerate(pattern.dims[operand]):
+            size = put(pattern.shapes[operand][d], known)
+            if not isinstance(dim, Window):
+                own = [it for each in dim for it in way.given[each]] or [*self.operands.fresh()]
+                names += own
+                box += [self.extents.get(it, num(1)) for it in own]
+                groups.append(len(own))
+                continue
+            (place,) = self.operands.fresh()
+            (moved,) = (each for each in way.moved if (each.operand, each.dim) == (operand, d))
+            constant = put(scalar_of(dim.constant), known)
+            position = apply("+", apply("*", num(moved.unit), apply("-", place, constant)), moved.rest)
+            assert isinstance(body, Read)
+            self._beside(way, moved, dim, position, place, size, body, known)
+            body = read(body.operand, (*body.index[: moved.at], position, *body.index[moved.at + 1 :]), body.other)
+            names.append(place)
+            box.append(size)
+            groups.append(1)
+            outside = True
+        single = {it: num(0) for it, extent in zip(names, box, strict=True) if extent is num(1)}
+        body = substitute(body, single)
+        within: dict[Scalar, tuple[int, int]] = {
+            it: (0, int(size.value) - 1) for it, size in zip(names, box, strict=True) if isinstance(size, Num)
+        }
+        if isinstance(body, Read):
+            value = self.operands.values[body.operand]
+            inside = in_bounds(body.index, value.type.shape, within)
+            shape = tuple(size if isinstance(size, Scalar) else num(size) for size in value.type.shape)
+            place_of = tuple(num(0) if it in single else it for it in names)
+            if set(groups) == {1} and shape == tuple(box) and (inside or body.other is None) and body.index == place_of:
+                return value
+            if outside and body.other is None and not inside:
+                body = read(body.operand, body.index, num(0))
+        elif outside:
+            raise Unfit("a window over what is computed")
+        return self.operands.scope(names, Box.of(box), body, self._dtype(factor), tuple(groups))
+
+    def _dtype(self, factor: Scalar) -> Any:
+        kinds = {self.operands.values[part.operand].type.dtype for part in each_of(Read, factor)}
+        return kinds.pop() if len(kinds) == 1 else self.view.dtype
+
+    def _beside(
+        self, way: _Way, moved: _Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
+        known: Mapping[Sym, Scalar],
+    ) -> None:  # fmt: skip
+        """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
+        low = high = integer(put(scalar_of(window.constant), known))
+        for it, slope in window.terms:
+            reach = integer(put(scalar_of(slope), known)) * (integer(self._extent(way, it)) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        count = integer(size)
+        leaf = self.pattern.leaves[moved.operand]
+        data = self.operands.values[factor.operand].type.shape[moved.at]
+        if (low >= 0 and high < count) or not isinstance(data, int):
+            if not isinstance(data, int):
+                raise Unfit("an unknown size")
+            return
+        if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
+            raise Unfit("nothing is read beside the data")
+        ranges: dict[Scalar, tuple[int, int]] = {
+            it: (0, int(extent.value) - 1) for it, extent in self.extents.items() if isinstance(extent, Num)
+        }
+        for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
+            try:
+                least, most = interval(position, {**ranges, place: at})
+            except Unknown as unknown:
+                raise Unfit("positions that are not known") from unknown
+            if not (most < 0 or least >= data):
+                raise Unfit("data beside the operator's")
+
+
+def is_found(made: Value | Missed) -> bool:
+    """Whether a scope is an operator, made or not."""
+    return isinstance(made, Value) or made.why is Miss.KNOWN
+
+
+def forward(view: View) -> View:
+    """Sums that run against the result's positions turned round: `A[i - r] * B[r]` → `A[i - 2 + r] * B[2 - r]`."""
+    turned: dict[Iter, Scalar] = {}
+    for node in each_of(Read, view.body):
+        for at in node.index:
+            if len(at.free) < 2 or at.free.isdisjoint(view.sums):
+                continue
+            slopes = {it: coefficient_of(at, it) or 0 for it in at.free}
+            along = [slope for it, slope in slopes.items() if it in view.iters]
+            for it, extent in zip(view.sums, view.sum_extents, strict=True):
+                if it in slopes and any(slope * slopes[it] < 0 for slope in along) and isinstance(extent, Num):
+                    turned[it] = apply("-", num(int(extent.value) - 1), it)
+    return replace(view, body=substitute(view.body, turned)) if turned else view
+
+
+def _words(group: Group) -> str:
+    operands, result = group
+    parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
+    return " + ".join(parts) or "nowhere"
+
+
+def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter | None, ...]]:
+    if not options:
+        yield ()
+        return
+    for first in options[0]:
+        for rest in _distinct(options[1:]):
+            if first is None or first not in rest:
+                yield first, *rest
+
+
+__all__ = ["Matching", "Miss", "Missed", "Shaped", "forward", "is_found", "nearer", "shaped"]

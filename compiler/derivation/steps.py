@@ -1,0 +1,312 @@
+"""Derivations applied: to one scope, to several of a program, and anywhere in an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice, permutations
+
+from dslc.analysis.numeric import in_bounds
+from dslc.derivation.building import Right
+from dslc.derivation.matching import Left
+from dslc.derivation.pieces import Operands, Unfit, Views, sum_ranges
+from dslc.derivation.tables import TOTAL, around
+from dslc.derivation.unknowns import Unknowns
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim
+from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
+from dslc.ir.normal import Normalizer
+from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, traversal
+from dslc.ir.scalar import rebuild as rebuild_scalar
+from dslc.ir.scopes import positions, renumber, substitute
+from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: instances of one rule at one place that are looked at
+_INSTANCES = 400
+#: iterators of a scope beyond which no rule is applied to it
+ITERATORS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One application: the rule's name, and its direction."""
+
+    rule: str
+    reverse: bool = False
+
+    def __str__(self) -> str:
+        return self.rule + "^-1" * self.reverse
+
+
+def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation, tuple[t.Formula, ...], tuple[t.Formula, ...]], ...]:
+    """Every rule, and its reverse where it has one."""
+    found = []
+    for rule in rules:
+        syntax = rule.syntax
+        found.append((Step(rule.name), syntax, syntax.left, syntax.right))
+        if syntax.arrow == "<=>":
+            found.append((Step(rule.name, True), syntax, syntax.right, syntax.left))
+    return tuple(found)
+
+
+def rewritten(
+    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value],
+    views: Views | None = None,
+) -> Iterator[Mapping[Value, Value]]:  # fmt: skip
+    """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types.
+
+    `views`: scopes that were taken apart before, and get what is.
+    """
+    operands = Operands(views={} if views is None else views)
+    if any(len(value.type.shape) > ITERATORS for value in values):
+        return
+    count = 0
+    for match in Left(rule, left, operands).match(values):
+        for found in Unknowns(rule, operands).every(match):
+            count += 1
+            if count > _INSTANCES:
+                return
+            try:
+                results = Right(rule, found, operands, values[0].type.dtype).build(right)
+            except Unfit:
+                continue
+            yield {found.formulas[name].value: value for name, value in results.items()}
+
+
+@dataclass
+class Steps:
+    """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
+
+    rules: Sequence[DerivationDef]
+    normalizer: Normalizer = field(default_factory=Normalizer)
+    #: whether expressions that differ in names and orders only are one
+    fingerprint: bool = True
+    #: rules applied so far
+    applications: int = 0
+    #: whether to end, asked between applications
+    late: Callable[[], bool] = bool
+    #: scopes taken apart
+    views: Views = field(default_factory=dict)
+    _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
+    _read: dict[Value, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        every = directions(self.rules)
+        self._directions = [each for each in every if len(each[2]) == 1 and each[2][0].name is None]
+        #: rules between expressions have formulas with names
+        self._joint = [each for each in every if len(each[2]) == 2]
+
+    def start(self, value: Value) -> Value:
+        """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
+        return self.normal(rebuild((value,), _all_apart)[0])
+
+    def normal(self, value: Value) -> Value:
+        """The form that the search tells expressions apart by."""
+        plain = _without_copies(value, self._read)
+        return self.normalizer.value(plain) if self.fingerprint else plain
+
+    def near(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        """The programs one step away, by rules of one expression and of two."""
+        yield from self.of(value)
+        yield from self.between(value)
+
+    def of(self, value: Value) -> tuple[tuple[Step, Value], ...]:
+        """The expressions one step away, each once, with the step."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
+        return found
+
+    def between(self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None) -> Iterator[tuple[Step, Value]]:
+        """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
+        scopes = [
+            node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
+        ]
+        below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
+        for step, rule, left, right in self._joint:
+            linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
+            # of two that do not need each other the order is no matter
+            for first, second in (permutations if linked else combinations)(scopes, 2):
+                if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
+                    continue
+                for results in rewritten(rule, left, right, (first, second), self.views):
+                    self.applications += 1
+                    if self.late():
+                        return
+                    # users before what they use
+                    order = sorted(results, key=lambda each: -len(below[each]))
+                    whole = value
+                    for each in order:
+                        (whole,) = replace((whole,), {each: results[each]})
+                    new = self.normal(whole)
+                    if new != value:
+                        yield step, new
+
+    def _fresh(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        node = value.node
+        if not isinstance(node, ScopeNode):
+            return
+        for step, rule, left, right in self._directions:
+            for results in rewritten(rule, left, right, (value,), self.views):
+                self.applications += 1
+                if self.late():
+                    return
+                if value not in results:
+                    # a rule that replaces nothing
+                    continue
+                new = self.normal(results[value])
+                if new != value:
+                    yield step, new
+        for arg in dict.fromkeys(node.args):
+            for step, below in self.of(arg):
+                if below.type == arg.type:
+                    yield step, self.normal(replace((value,), {arg: below})[0])
+
+
+def _all_apart(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(_apart(value) for value in with_args(node, args))
+
+
+def _apart(value: Value) -> Value:
+    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index.
+
+    What is computed of a sum is apart from it too: `[h] (sum[r] e) / 9` → `[h] {[h] sum[r] e}[h] / 9`.
+    """
+    node = value.node
+    if not isinstance(node, ScopeNode):
+        return value
+    scope = _without_units(node.scope)
+    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    body = _with_numbers(substitute(scope.body, single), node.args)
+    inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
+    if scope.groups is None:
+        return inner
+    return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
+
+
+def _without_units(scope: Scope) -> Scope:
+    """Merged dimensions without the iterators of one position: `(g: 1, f: 8)` is `f: 8`."""
+    if scope.groups is None:
+        return scope
+    values: dict[Iter, Scalar] = {}
+    extents: list[Dim] = []
+    groups: list[int] = []
+    places = iter(zip(scope.iters, scope.extents, strict=True))
+    for count in scope.groups:
+        own = list(islice(places, count))
+        kept = [each for each in own if each[1] != 1] or own[:1]
+        values.update({it: num(0) for it, _ in own})
+        for it, extent in kept:
+            values[it] = traversal(len(extents))
+            extents.append(extent)
+        groups.append(len(kept))
+    body = substitute(scope.body, values)
+    return Scope(tuple(extents), body, scope.dtype, tuple(groups) if any(count > 1 for count in groups) else None)
+
+
+def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
+    """Whole numbers in the place of tensors that hold one everywhere, as what stands around a tensor does: `pad` of 0 is `other=0`."""
+    numbers = {k: number for k, arg in enumerate(args) if (number := number_of(arg)) is not None and float(number).is_integer()}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        inside = isinstance(node, Read) and node.operand in numbers and (node.other is None or not node.index)
+        return num(int(numbers[node.operand])) if isinstance(node, Read) and inside else None
+
+    return rebuild_scalar(body, leaf) if numbers else body
+
+
+def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
+    total, outer = around(scope.body)
+    if total is None or outer is None or not total.reads:
+        return scope_value(scope, args)
+    summed = scope_value(Scope(scope.extents, total, scope.dtype), args)
+    body = rebuild_scalar(outer, lambda node: read(len(args), scope.iters) if node is TOTAL else None)
+    return renumber(scope_value(Scope(scope.extents, body, scope.dtype), (*args, summed)))
+
+
+def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
+    """Scopes that only look up what another one holds are read through, where that is the same at every position.
+
+    `[x] A[x + 1, 0]` over `A = {[y, z] B[z, y]}` → `[x] B[0, x + 1]`. `mapped` has what became of values, and gets what it lacks.
+    """
+    for node in topological([value.node]):
+        if node.values[0] in mapped:
+            continue
+        if not isinstance(node, ScopeNode):
+            moved = with_args(node, tuple(mapped[arg] for arg in node.args))
+            mapped.update(zip(node.values, moved, strict=True))
+            continue
+        args = tuple(mapped[arg] for arg in node.args)
+        new = scope_value(node.scope, args) if args != node.args else node.values[0]
+        mapped[node.values[0]] = _original(_read_through(new))
+    return mapped[value]
+
+
+def _original(value: Value) -> Value:
+    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
+    node = value.node
+    if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read):
+        return value
+    scope, body = node.scope, node.scope.body
+    source = node.args[body.operand]
+    if source.type != value.type:
+        return value
+    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    place: list[Scalar] = []
+    iters = iter(zip(scope.iters, scope.extents, strict=True))
+    for count in scope.groups or (1,) * len(scope.iters):
+        position: Scalar = num(0)
+        for _ in range(count):
+            it, extent = next(iters)
+            position = apply("+", apply("*", position, as_scalar(extent)), single.get(it, it))
+        place.append(position)
+    same = tuple(substitute(at, single) for at in body.index) == tuple(place)
+    return source if same else value
+
+
+def _read_through(value: Value) -> Value:
+    node = value.node
+    assert isinstance(node, ScopeNode)
+    scope, args = node.scope, list(node.args)
+    changed = False
+    ranges: Mapping[Scalar, tuple[int, int]] | None = None
+
+    def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        nonlocal changed, ranges
+        below = args[each.operand].node
+        if not isinstance(below, ScopeNode) or not isinstance(below.scope.body, Read):
+            return read(each.operand, index, other)
+        if below.scope.dtype is not below.args[0].type.dtype:
+            return read(each.operand, index, other)
+        if other is not None:
+            if ranges is None:
+                ranges = _ranges(scope)
+            # the value outside is that of the outer read only where the inner scope is not left
+            if not in_bounds(each.index, args[each.operand].type.shape, ranges):
+                return read(each.operand, index, other)
+        inner = below.scope.body
+        at = positions(below.scope, index)
+        changed = True
+
+        def of_inner(part: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+            source = below.args[part.operand]
+            if source not in args:
+                args.append(source)
+            return read(args.index(source), index, other)
+
+        return substitute(inner, at, depth, of_inner)
+
+    body = substitute(scope.body, {}, 0, on_read)
+    if not changed:
+        return value
+    made = scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args))
+    return _read_through(made)
+
+
+def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:
+    known: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
+    return {**sum_ranges(scope.body), **known}

@@ -1,0 +1,157 @@
+"""Where terms are nothing, and where they have a value: by what is read beside tensors, and by guards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.derivation.pieces import Box, Operands, Term
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scopes import substitute
+
+
+def only_positions(
+    body: Scalar, iters: Sequence[Iter], box: Box, at: Mapping[Scalar, tuple[int, int]], operands: Operands
+) -> Mapping[Iter, Scalar]:
+    """For iterators of a sum the one position where a term is not 0: `r` is `b` where there is nothing but for `(b - r) % 2 == 0`.
+
+    `at`: where iterators run. An iterator runs through the divisor's positions at most; others of the sum stay out of its guard.
+    """
+    found: dict[Iter, Scalar] = {}
+    for guard, divisor in _divided(body, operands):
+        own = [it for it in iters if it in guard.free]
+        if len(own) != 1 or own[0] in found:
+            continue
+        (it,) = own
+        slope, low, extent = coefficient_of(guard, it), *((each[iters.index(it)]) for each in (box.low, box.extents))
+        if slope is None or abs(slope) != 1 or low is not num(0) or not isinstance(extent, Num):
+            continue
+        place = apply("*", num(-slope), substitute(guard, {it: num(0)}))
+        try:
+            least, most = interval(place, at)
+        except Unknown:
+            continue
+        if divisor is None or (extent.value <= divisor and least >= 0 and most < divisor):
+            found[it] = place
+        elif extent.value <= divisor:
+            found[it] = apply("%", place, num(divisor))
+    return found
+
+
+def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
+    """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
+    zeros = [
+        apply("-", *each.args) for each in _guards(body) if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
+    ]
+    for factor in _factors_of(body):
+        if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
+            shape = operands.values[factor.operand].type.shape
+            zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
+    for each in zeros:
+        if isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num):
+            yield each.args[0], int(each.args[1].value)
+        elif each.integral:
+            yield each, None
+
+
+def read_at(body: Scalar) -> frozenset[Iter]:
+    """The iterators that alone are a position of something that is read."""
+    return frozenset(at for node in walk(body) if isinstance(node, Read) for at in node.index if isinstance(at, Iter))
+
+
+def nonzero_box(
+    term: Term, index: tuple[tuple[Iter, ...], Box], operands: Operands, beyond: bool = False
+) -> Box | None:
+    """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
+
+    A product is 0 where one of its factors reads beside its tensor and 0 is the value there. `beyond`: that is its value beside
+    every tensor, as in a box that is larger than what the term was written for.
+    """
+    iters, box = index
+    low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
+    for factor in _factors_of(term.body):
+        if not isinstance(factor, Read):
+            continue
+        zero = isinstance(factor.other, Num) and factor.other.value == 0
+        if not zero and not (beyond and factor.other is None):
+            continue
+        shape = operands.values[factor.operand].type.shape
+        for at, size in zip(factor.index, shape, strict=True):
+            inside = [it for it in iters if it in at.free]
+            if len(inside) != 1 or at.free != {inside[0]} or coefficient_of(at, inside[0]) != 1:
+                continue
+            k = iters.index(inside[0])
+            shift = apply("-", at, inside[0])
+            first = apply("-", num(0), shift)
+            low[k] = apply("max", low[k], first)
+            high[k] = apply("min", high[k], apply("+", first, size if isinstance(size, Scalar) else num(size)))
+    for condition in _guards(term.body):
+        found_guard = _bound(condition, iters)
+        if found_guard is not None:
+            k, start, after = found_guard
+            low[k] = low[k] if start is None else apply("max", low[k], start)
+            high[k] = high[k] if after is None else apply("min", high[k], after)
+    extents = tuple(apply("-", b, a) for a, b in zip(low, high, strict=True))
+    if any(isinstance(extent, Num) and extent.value <= 0 for extent in extents):
+        return None
+    found_box = Box(tuple(low), extents)
+    return None if found_box == box else found_box
+
+
+def _guards(body: Scalar) -> Iterator[Scalar]:
+    """Conditions without which a term is 0."""
+    if isinstance(body, Reduce) and body.kind == "sum":
+        yield from _guards(body.body)
+    elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        yield from _conjuncts(body.args[0])
+        yield from _guards(body.args[1])
+    elif isinstance(body, Apply) and body.name == "*":
+        for factor in body.args:
+            yield from _guards(factor)
+
+
+def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    if isinstance(condition, Apply) and condition.name == "and":
+        for arg in condition.args:
+            yield from _conjuncts(arg)
+    else:
+        yield condition
+
+
+def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
+    """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
+    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
+        return None
+    left, right = condition.args
+    for it, limit, turned in ((left, right, False), (right, left, True)):
+        if isinstance(it, Iter) and it in iters and not limit.free:
+            k, after = iters.index(it), apply("+", limit, num(1))
+            if condition.name == "==":
+                return k, limit, after
+            if not turned:
+                return k, None, limit if condition.name == "<" else after
+            return k, after if condition.name == "<" else limit, None
+    return None
+
+
+def _factors_of(body: Scalar) -> list[Scalar]:
+    if isinstance(body, Reduce) and body.kind == "sum":
+        return _factors_of(body.body)
+    if isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        return _factors_of(body.args[1])
+    return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
+
+
+def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
+    """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
+    for node in walk(term.body):
+        if isinstance(node, Read) and node.other is None:
+            if not in_bounds(node.index, operands.values[node.operand].type.shape, at):
+                return False
+        elif isinstance(node, Reduce):
+            return False
+    return True
+
+
+__all__ = ["nonzero_box", "only_positions", "read_at", "total"]

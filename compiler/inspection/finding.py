@@ -1,0 +1,97 @@
+"""Operators by the names that users know them by: their own, or ONNX's; and which operators a text names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from dslc.errors import DslcError, error
+from dslc.semantics.definitions import Module, OnnxClause, OperatorDef
+from dslc.semantics.installed import library_of
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.printer import show
+
+
+def operator_named(rules: Rules, name: str) -> OperatorDef:
+    """The operator of a name: its own, qualified or short, or that of the ONNX node that it is (`MaxPool`).
+
+    Of several operators that an ONNX node may be, the one with the fewest outputs and parameters.
+
+    Raises:
+        DslcError: E0201 where there is none, with the name that was likely meant, or more than one.
+    """
+    try:
+        return rules.operator(name)
+    except DslcError as unknown:
+        own = onnx_operators(rules, name)
+        if own:
+            return min(own, key=lambda op: (len(op.syntax.outputs), len(op.syntax.params)))
+        if any(op.short == name for op in rules.operators.values()):
+            raise
+        read = [clause for clause in rules.onnx.get(name, ()) if clause.value is not None]
+        if read:
+            # such a node is no operator, but an expression of some
+            raise error("E0201", f"no operator is ONNX's `{name}`", hint=_read_as(read[-1])) from None
+        hint = likely(rules, name)
+        raise (error("E0201", f"no operator is named `{name}`", hint=hint) if hint else unknown) from None
+
+
+def onnx_operators(rules: Rules, onnx: str) -> tuple[OperatorDef, ...]:
+    """The operators that are written as an ONNX node of that name, in the order of their clauses."""
+    return tuple(dict.fromkeys(clause.operator for clause in rules.onnx.get(onnx, ()) if clause.operator is not None))
+
+
+def onnx_names(rules: Rules) -> dict[str, dict[str, None]]:
+    """For every operator, by its qualified name, the ONNX nodes that it is written as or that are read as a use of it."""
+    found: dict[str, dict[str, None]] = {}
+    for onnx, clauses in rules.onnx.items():
+        for clause in clauses:
+            for name in _of_clause(clause):
+                found.setdefault(name, {})[onnx] = None
+    return found
+
+
+def called(module: Module, node: t.Node) -> dict[str, int]:
+    """The qualified names of the operators that a text calls, as its file names them, and how often it writes each."""
+    found: dict[str, int] = {}
+    for one in t.walk(node):
+        if isinstance(one, t.Call):
+            definition = module.lookup(one.function)
+            if isinstance(definition, OperatorDef):
+                found[definition.name] = found.get(definition.name, 0) + 1
+    return found
+
+
+def likely(rules: Rules, name: str) -> str:
+    """A hint at the operator that was meant; empty where nothing is near."""
+    if library_of(name) and library_of(name) not in {module.library for module in rules.modules}:
+        return f"`--rules {library_of(name)}` loads the library of that name"
+    spelled = {onnx.rpartition(".")[2].lower(): onnx for onnx in rules.onnx}
+    for written in (name.lower(), name.replace("_", "").lower()):
+        if written in spelled:
+            onnx = spelled[written]
+            own = onnx_operators(rules, onnx)
+            if own:
+                return f"did you mean `{operator_named(rules, onnx).short}`, which ONNX calls {onnx}?"
+            return f"did you mean ONNX's {onnx}? {_read_as(rules.onnx[onnx][-1])}"
+    shorts = sorted({op.short for op in rules.operators.values()})
+    begins = [short for short in shorts if name and short.startswith(name.lower())]
+    close = difflib.get_close_matches(name, shorts, n=1) or begins[:1] or difflib.get_close_matches(name, list(rules.onnx), n=1)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def _read_as(clause: OnnxClause) -> str:
+    assert clause.value is not None
+    names = ", ".join(f"`dslc show {name}`" for name in _of_clause(clause))
+    return f"such a node is read as `{show(clause.value)}`" + (f": see {names}" if names else "")
+
+
+def _of_clause(clause: OnnxClause) -> Iterator[str]:
+    if clause.operator is not None:
+        yield clause.operator.name
+    elif clause.value is not None:
+        yield from called(clause.module, clause.value)
+
+
+__all__ = ["called", "likely", "onnx_names", "onnx_operators", "operator_named"]

@@ -1,0 +1,131 @@
+"""Models as they are drawn: nodes by name, and which of two models' nodes the other one has as well."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from onnx import AttributeProto, ModelProto, NodeProto
+
+from dslc.onnx.naming import RULE
+from dslc.reporting.data import Drawn, Picture
+
+#: attributes of so many numbers are written out
+_NUMBERS = 8
+
+
+def pictured(model: ModelProto) -> Picture:
+    """The nodes of a model's main graph; constants are weights, and not drawn."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    held = [node for node in model.graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
+    weights.update(name for node in held for name in node.output)
+    known = {id(node) for node in held}
+    nodes = tuple(_drawn(node, weights) for node in model.graph.node if id(node) not in known)
+    inputs = tuple(value.name for value in model.graph.input if value.name not in weights)
+    return Picture(inputs, tuple(value.name for value in model.graph.output), nodes)
+
+
+def compared(
+    before: Picture, after: Picture, replaced: Mapping[str, Collection[str]], rules: Iterable[str] = ()
+) -> tuple[Picture, Picture]:
+    """Both, with what the other one has not marked.
+
+    Args:
+        replaced: rules by the nodes of the first one that they replaced, by name or first output.
+        rules: that had a part, for nodes whose file has no room to say which one made them.
+    """
+    first, second = _programs(before), _programs(after)
+    old: set[object] = {*map(_identity, before.nodes), *first}
+    new: set[object] = {*map(_identity, after.nodes), *second}
+    short = {rule.rpartition(".")[2]: rule for rule in rules}
+
+    def left(node: Drawn, program: str) -> Drawn:
+        found = tuple(dict.fromkeys((*replaced.get(node.name, ()), *replaced.get(next(iter(node.outputs), ""), ()))))
+        return replace(node, rules=found, changed=bool(found) or not {_identity(node), program} & new)
+
+    def right(node: Drawn, program: str) -> Drawn:
+        if {_identity(node), program} & old:
+            return replace(node, rules=())
+        # `conv_1/merge_convs/Concat` is named after its rule
+        named = [short[part] for part in node.name.split("/") if part in short]
+        return replace(node, rules=node.rules or tuple(named[-1:]), changed=True)
+
+    kept = _with_what_is_above(tuple(map(left, before.nodes, first)))
+    return replace(before, nodes=kept), replace(after, nodes=tuple(map(right, after.nodes, second)))
+
+
+def _with_what_is_above(nodes: tuple[Drawn, ...]) -> tuple[Drawn, ...]:
+    """What was changed and has no rule has that of what reads it: a step may say of a whole region only what that gives."""
+    readers: dict[str, tuple[str, ...]] = {}
+    out: list[Drawn] = []
+    for node in reversed(nodes):
+        found = node
+        if node.changed and not node.rules:
+            found = replace(node, rules=tuple(dict.fromkeys(rule for name in node.outputs for rule in readers.get(name, ()))))
+        out.append(found)
+        for name in found.inputs if found.changed else ():
+            readers[name] = tuple(dict.fromkeys((*readers.get(name, ()), *found.rules)))
+    return tuple(reversed(out))
+
+
+def _identity(node: Drawn) -> tuple[object, ...]:
+    return node.name, node.operator, tuple(sorted(node.attributes.items()))
+
+
+def _programs(picture: Picture) -> list[str]:
+    """What each node computes of the model's inputs, whatever it is called: equal digests are equal programs, weights left out."""
+    known: dict[str, str] = {name: name for name in picture.inputs}
+    out: list[str] = []
+    for node in picture.nodes:
+        inputs = [known.get(name, name) for name in node.inputs]
+        text = repr((node.operator, sorted(node.attributes.items()), inputs))
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        known.update((name, f"{digest} {k}") for k, name in enumerate(node.outputs))
+        out.append(digest)
+    return out
+
+
+def _drawn(node: NodeProto, weights: Collection[str]) -> Drawn:
+    outputs = tuple(name for name in node.output if name)
+    made = tuple(entry.value for entry in node.metadata_props if entry.key == RULE)
+    inside = (name for attribute in node.attribute for name in _outer(attribute))
+    inputs = tuple(dict.fromkeys(name for name in (*node.input, *inside) if name and name not in weights))
+    operator = f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
+    attributes = {attribute.name: _text(attribute) for attribute in node.attribute}
+    return Drawn(node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes)
+
+
+def _outer(attribute: AttributeProto) -> Iterable[str]:
+    """What the graph of an attribute reads of the graph around it."""
+    graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
+    for graph in graphs:
+        own = {name for node in graph.node for name in node.output} | {one.name for one in (*graph.input, *graph.initializer)}
+        for node in graph.node:
+            yield from (name for name in (*node.input, *(each for one in node.attribute for each in _outer(one))) if name not in own)
+
+
+def _text(attribute: AttributeProto) -> str:
+    kind = attribute.type
+    if kind == AttributeProto.INT:
+        return str(attribute.i)
+    if kind == AttributeProto.FLOAT:
+        return f"{attribute.f:g}"
+    if kind == AttributeProto.STRING:
+        return _short(attribute.s.decode("utf-8", "replace"))
+    if kind == AttributeProto.TENSOR:
+        return f"tensor {list(attribute.t.dims)}"
+    if kind == AttributeProto.GRAPH:
+        return f"graph of {len(attribute.g.node)} nodes"
+    numbers = [*attribute.ints, *(f"{one:g}" for one in attribute.floats)]
+    if numbers:
+        shown = ", ".join(map(str, numbers[:_NUMBERS]))
+        return f"[{shown}{', ...' if len(numbers) > _NUMBERS else ''}]"
+    return _short(", ".join(one.decode("utf-8", "replace") for one in attribute.strings))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+__all__ = ["compared", "pictured"]

@@ -1,0 +1,1 @@
+"""Pages and pictures of what dslc found: self-contained HTML, without network."""

@@ -1,0 +1,174 @@
+"""Models as layered drawings: chains of nodes are boxes with a row for each node, and long ones are shortened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dslc.reporting.layered import Spacing, acyclic, layered
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Pixels of a row and of a letter, rows of a chain that are shown, and the nodes above which nothing is drawn."""
+
+    width: float = 232.0
+    row: float = 19.0
+    letters: int = 32
+    rows: int = 9
+    most: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node, or several in the middle of a long chain: its place in the drawing, texts, and nodes by number."""
+
+    x: float
+    y: float
+    operator: str
+    label: str
+    time: str
+    title: str
+    nodes: tuple[int, ...]
+    changed: bool
+    hue: str
+
+    @property
+    def more(self) -> bool:
+        return len(self.nodes) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Rows, frames around them (x, y, width, height), edges as paths; `ends` are the model's inputs and outputs."""
+
+    rows: tuple[Row, ...]
+    frames: tuple[tuple[float, float, float, float], ...]
+    edges: tuple[str, ...]
+    ends: tuple[tuple[float, float, float, str], ...]
+    width: float
+    height: float
+
+
+def drawing(
+    picture: Mapping[str, Any], hues: Mapping[str, str], kernels: Collection[str] = (), look: Look = Look()
+) -> Drawing | None:
+    """A model as it is drawn, `kernels` being operators that were generated; None for one without nodes, or with too many."""
+    nodes: Sequence[Mapping[str, Any]] = picture["nodes"]
+    if not nodes or len(nodes) > look.most:
+        return None
+    giver = {name: k for k, node in enumerate(nodes) for name in node["outputs"]}
+    edges = [(giver[name], k) for k, node in enumerate(nodes) for name in dict.fromkeys(node["inputs"]) if name in giver]
+    boxes = _chains(len(nodes), acyclic(len(nodes), edges))
+    box_of = {node: k for k, chain in enumerate(boxes) for node in chain}
+    parts = [_parts(chain, nodes, look) for chain in boxes]
+    sizes = [(look.width, look.row * len(each)) for each in parts]
+    # inputs and outputs are boxes of their own
+    ends: list[tuple[int, str]] = []
+    links = [(box_of[one], box_of[other]) for one, other in edges if box_of[one] != box_of[other]]
+    readers: dict[str, list[int]] = {}
+    for k, node in enumerate(nodes):
+        for name in node["inputs"]:
+            readers.setdefault(name, []).append(box_of[k])
+    for name in picture["inputs"]:
+        ends.append((len(sizes), name))
+        links += [(len(sizes), box) for box in readers.get(name, ())]
+        sizes.append((look.width * 0.7, look.row))
+    for name in picture["outputs"]:
+        if name in giver:
+            ends.append((len(sizes), name))
+            links.append((box_of[giver[name]], len(sizes)))
+            sizes.append((look.width * 0.7, look.row))
+    found = layered(sizes, links, Spacing())
+    rows: list[Row] = []
+    for k, each in enumerate(parts):
+        left, top = found.corners[k]
+        for n, part in enumerate(each):
+            rows.append(_row(part, nodes, hues, kernels, round(left, 1), round(top + n * look.row, 1), look))
+    frames = tuple(
+        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), look.width, look.row * len(each)) for k, each in enumerate(parts)
+    )
+    names = tuple((round(found.corners[k][0], 1), round(found.corners[k][1], 1), sizes[k][0], _short(name, 24)) for k, name in ends)
+    return Drawing(tuple(rows), frames, tuple(_path(route) for route in found.routes.values()), names, found.width, found.height)
+
+
+def _chains(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Nodes joined with the only one that reads them, where they are the only one that it reads."""
+    below: dict[int, set[int]] = {}
+    above: dict[int, set[int]] = {}
+    for one, other in edges:
+        below.setdefault(one, set()).add(other)
+        above.setdefault(other, set()).add(one)
+    following = {
+        one: next(iter(others)) for one, others in below.items() if len(others) == 1 and len(above[next(iter(others))]) == 1
+    }
+    inner = set(following.values())
+    out: list[list[int]] = []
+    for node in range(count):
+        if node not in inner:
+            chain = [node]
+            while chain[-1] in following:
+                chain.append(following[chain[-1]])
+            out.append(chain)
+    return out
+
+
+def _parts(chain: Sequence[int], nodes: Sequence[Mapping[str, Any]], look: Look) -> list[tuple[int, ...]]:
+    """The rows of a chain: each node, of a long one the first and the last, what was changed, and what is between as one."""
+    if len(chain) <= look.rows:
+        return [(node,) for node in chain]
+    half = look.rows // 2
+    kept = {*chain[:half], *chain[-half:]}
+    changed = [node for node in chain if nodes[node]["changed"]]
+    if len(changed) <= 2 * look.rows:
+        kept |= set(changed)
+    out: list[tuple[int, ...]] = []
+    for node in chain:
+        if node in kept or not out or (len(out[-1]) == 1 and out[-1][0] in kept):
+            out.append((node,))
+        else:
+            out[-1] = (*out[-1], node)
+    return out
+
+
+def _row(
+    part: tuple[int, ...], nodes: Sequence[Mapping[str, Any]], hues: Mapping[str, str], kernels: Collection[str], x: float, y: float,
+    look: Look,
+) -> Row:  # fmt: skip
+    own = [nodes[k] for k in part]
+    rule = next((rule for node in own for rule in node["rules"]), "")
+    changed = any(node["changed"] for node in own)
+    taken = [node["milliseconds"] for node in own if node["milliseconds"] is not None]
+    time = f"{sum(taken):.2g}" if taken and sum(taken) >= 5e-4 else ""
+    if len(own) > 1:
+        counts = Counter(node["operator"].rpartition(".")[2] for node in own)
+        said = ", ".join(f"{name} {count}" for name, count in counts.most_common(3))
+        label = _short(f"{len(own)} more: {said}", look.letters - 5)
+        return Row(x, y, "", label, time, f"{len(own)} nodes", part, changed, hues.get(rule, ""))
+    node = own[0]
+    operator = node["operator"].rpartition(".")[2]
+    operator = "kernel" if operator in kernels else _short(operator, 16)
+    room = look.letters - len(operator) - len(time) - 2
+    # the end of a name says more than what all names begin with
+    label = node["name"] if len(node["name"]) <= room else "…" + node["name"][len(node["name"]) - room + 1 :] if room > 2 else ""
+    title = "\n".join([f"{node['operator']} {node['name']}", *node["rules"], *([f"{time} ms"] if time else [])])
+    return Row(x, y, operator, label, time, title, part, changed, hues.get(rule, ""))
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """A curve through points, which leaves and enters boxes downward."""
+    out = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        middle = (y0 + y1) / 2
+        out.append(f"V{y1:.1f}" if abs(x0 - x1) < 0.1 else f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
+    return "".join(out)
+
+
+__all__ = ["Drawing", "Look", "Row", "drawing"]

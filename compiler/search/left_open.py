@@ -1,0 +1,69 @@
+"""What is not tried because sizes are open: mutants, partial rules and derivations are of operators whose sizes are known."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from dslc.ir.graph import Call, Graph, ScopeNode, Value
+from dslc.ir.holes import abstracted, leaves_of
+from dslc.ir.scalar import Reduce, Scalar, Sym, walk
+from dslc.search.candidate import Candidate
+from dslc.search.derivations import SHARE, TOLD
+from dslc.search.ground import Ground
+from dslc.search.run import Run
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+
+def tell_left_open(ground: Ground, run: Run) -> None:
+    """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
+    task = ground.referenced.task
+    share, names = _open_share(task.rules, ground.start, ground)
+    if share < SHARE or not names:
+        return
+    asked = {"mutants": task.settings.mutate, "partial rules": task.settings.mutate, "derivations": task.settings.derive}
+    kinds = [kind for kind, wanted in asked.items() if wanted]
+    said = ", ".join(names[:TOLD]) + (" and others" if len(names) > TOLD else "")
+    binds = " ".join(f"--bind {name}={ground.costs.size(name)}" for name in names)
+    run.note(
+        f"{', '.join(kinds)} were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
+        f"`{binds} --specialize` tries them at the sizes that were measured"
+    )
+
+
+def _open_share(rules: Rules, start: Candidate, ground: Ground) -> tuple[float, list[str]]:
+    """The share of a candidate's time in reductions with open sizes, and the names of these."""
+    asked: dict[Graph, bool] = {}
+    names: dict[str, None] = {}
+    seconds = 0.0
+    for node in start.graph.nodes():
+        if not isinstance(node, Call) or node.constant or not all(value.known for value in (*node.args, *node.values)):
+            continue
+        found = _names([*node.args, *node.values])
+        if not found:
+            continue
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        if program not in asked:
+            asked[program] = _reduces(rules, program)
+        price = ground.costs.cost(node) if asked[program] else 0.0
+        if price and isfinite(price):
+            seconds += price
+            names.update(dict.fromkeys(found))
+    return seconds / start.cost if start.cost else 0.0, list(names)
+
+
+def _names(values: list[Value]) -> list[str]:
+    sizes = [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
+    return [node.name for size in sizes for node in walk(size) if isinstance(node, Sym)]
+
+
+def _reduces(rules: Rules, program: Graph) -> bool:
+    try:
+        below = Graph(program.inputs, expand(rules, program.outputs)).nodes()
+    except (Mismatch, EvalError):
+        return False
+    return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+
+
+__all__ = ["tell_left_open"]

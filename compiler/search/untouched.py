@@ -1,0 +1,45 @@
+"""Reading that Ctrl-C may end: from the moment that the model's file was read, the original is what there is to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnx import ModelProto
+
+from dslc.cost.machine import this_machine
+from dslc.onnx.functions import inlined
+from dslc.report import Report
+from dslc.search.reading import read
+from dslc.search.run import Run
+from dslc.search.settings import Settings
+from dslc.search.stages import Optimized, Task
+from dslc.search.writing import size_of
+
+
+def begun(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task | Optimized:
+    """What was read; the original where that was interrupted.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted before the model's file was read.
+    """
+    try:
+        return read(source, settings, run)
+    except KeyboardInterrupt:
+        pass
+    except Exception:
+        # libraries in C may turn Ctrl-C into an error of their own
+        if not settings.interrupts():
+            raise
+    if run.original is None:
+        raise KeyboardInterrupt
+    model, where = run.original
+    size = size_of(model)
+    report = Report(
+        where, str(this_machine(settings.threads)), round(run.clock.seconds, 3), ratio=1.0, before=size, after=size, interrupted=True,
+        reason="interrupted while rules and the model were read", notes=tuple(run.notes), budget=settings.budget,
+        phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
+    )  # fmt: skip
+    return Optimized(inlined(model) if settings.portable == "inline" else model, report)
+
+
+__all__ = ["begun"]
