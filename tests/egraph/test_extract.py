@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
+from tests.pressed import press
 
 #: a class by name -> its nodes: what they cost, and the classes that they read
 Classes = dict[str, list[tuple[float, str]]]
@@ -258,7 +258,7 @@ def test_an_interrupt_prints_what_was_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pressed(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        press()
 
     monkeypatch.setattr("dslc.egraph.extract.EXTRACTORS", {**EXTRACTORS, "joint": pressed})
     assert run(["extract", str(file_of(tmp_path, GOOD)), "--output-format", "json"]) == 0
