@@ -78,7 +78,7 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
             # who has left the block is not interrupted any more, nor is whatever runs then
             if not over:
                 again = True
-                _thread.interrupt_main(signal.Signals(found.number))
+                _again(found.number)
 
     def lost(what: sys.UnraisableHookArgs) -> None:
         if what.exc_type is not KeyboardInterrupt:
@@ -102,6 +102,14 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = unraisable
+
+
+def _again(number: int) -> None:
+    """Sends a signal to this process' main thread, which wakes it; or tells Python alone, as soon as it is back from a call."""
+    if hasattr(signal, "pthread_kill") and (main := threading.main_thread().ident) is not None:
+        signal.pthread_kill(main, number)
+    else:
+        _thread.interrupt_main(number)
 
 
 @contextmanager

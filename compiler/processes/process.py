@@ -21,10 +21,10 @@ from math import inf
 from pathlib import Path
 from typing import IO
 
+from dslc.processes.guard import GUARD
+
 #: seconds between two looks whether a program has ended: at first, and at most
 _LOOK, _LOOKS = 5e-4, 0.01
-#: ends a group when who started it is gone, by whatever end: the other side of its input is then closed
-_GUARD = 'read -r _; kill -s KILL -- "-$1"'
 
 
 class ProcessFailure(Enum):
@@ -58,11 +58,13 @@ class Command:
     memory: int = 0
     written: int = 0
 
-    def under(self, shell: str | None) -> list[str]:
+    @property
+    def called(self) -> list[str]:
         """How it is called, by a shell where it has limits: between a fork and the start of a program no Python may run."""
         limits = [f"ulimit -v {self.memory >> 10} 2>/dev/null"] if self.memory else []
         limits += [f"ulimit -f {self.written >> 9}"] if self.written else []
-        if not limits or shell is None:
+        shell = shutil.which("sh") if limits else None
+        if shell is None:
             return list(self.arguments)
         return [shell, "-c", "; ".join([*limits, "ulimit -c 0", 'exec "$@"']), "sh", *self.arguments]
 
@@ -75,29 +77,19 @@ class Process:
     """
 
     def __init__(self, command: Command, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes] | None) -> None:
-        shell = shutil.which("sh")
-        self._owner, self._turn, self._guard = os.getpid(), threading.Lock(), None
+        self._owner, self._turn = os.getpid(), threading.Lock()
         try:
             self._process = subprocess.Popen(
-                command.under(shell), bufsize=0, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.folder,
+                command.called, bufsize=0, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.folder,
                 env={**os.environ, **dict(command.environment)}, start_new_session=True,
             )  # fmt: skip
         except OSError as problem:
             raise ProcessFailed(ProcessFailure.REFUSED, str(problem)) from None
         try:
-            self._guard = self._guarded(shell) if shell else None
+            GUARD.add(self.pid)
         except BaseException:
             self.end()
             raise
-
-    def _guarded(self, shell: str) -> subprocess.Popen[bytes] | None:
-        """Who ends the group where nobody else can: what is halted sees no end of its input."""
-        with contextlib.suppress(OSError):
-            return subprocess.Popen(
-                (shell, "-c", _GUARD, "sh", str(self.pid)), cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        return None
 
     def __enter__(self) -> Process:
         return self
@@ -177,10 +169,7 @@ class Process:
                     stream.close()
         if os.getpid() != self._owner:
             return
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.kill()
-            guard.communicate()
+        GUARD.remove(self.pid)
         with self._turn:
             self._process.wait()
 

@@ -402,7 +402,7 @@ def test_a_model_that_does_not_end_is_killed_when_its_time_is_over() -> None:
         worker._left = lambda: 0.2
         with pytest.raises(WorkerFailed) as caught:
             worker.ask({"do": "run", "feeds": {"x": np.ones((64, 64), np.float32)}})
-        assert caught.value.late and worker._process is None
+        assert caught.value.late and worker._service.child is None
 
 
 def test_an_original_that_does_not_run_within_the_budget_is_kept(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ for message in (asker := Asker()):
 """
 
 
+#: a fork that has all that its parent has open, and lives longer
+FORKED = "import time\nif not os.fork():\n    [os.close(one) for one in range(3)]\n    time.sleep(40)\n    os._exit(0)\n"
+
+
 def python(text: str, *arguments: str) -> Command:
     return Command((sys.executable, "-c", text, *arguments))
 
@@ -164,12 +168,12 @@ def test_a_process_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
     assert gone(child.pid) and soon(lambda: gone(below))
 
 
-@pytest.mark.parametrize("state", ["halted", "running"])
+@pytest.mark.parametrize("state", ["halted", "running", "forked"])
 def test_a_process_ends_with_who_has_started_it(tmp_path: Path, state: str) -> None:
     text = (
         "import os, signal, sys\nfrom dslc.processes.child import Child\nfrom dslc.processes.process import Command\n"
         f"child = Child(Command((sys.executable, '-c', {BELOW!r}, sys.argv[1])))\nchild.send('which?')\nbelow = child.receive()\n"
-        + ("child.halt()\n" if state == "halted" else "")
+        + {"halted": "child.halt()\n", "running": "", "forked": FORKED}[state]
         + "print(child.pid, below, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ran = subprocess.run([sys.executable, "-c", text, str(tmp_path / "count")], capture_output=True, text=True, check=False)
