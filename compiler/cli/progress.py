@@ -109,7 +109,7 @@ def _again(number: int) -> None:
     if hasattr(signal, "pthread_kill") and (main := threading.main_thread().ident) is not None:
         signal.pthread_kill(main, number)
     else:
-        _thread.interrupt_main(number)
+        _thread.interrupt_main(signal.Signals(number))
 
 
 @contextmanager

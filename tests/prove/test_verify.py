@@ -146,7 +146,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
     with Pool(places, digest, 1, 60) as pool:
         answers = pool.run([Task("own.swapped", ("field",)), Task("own.wrong", ("field",)), Task("own.negation", ("field",))])
         assert next(answers)[0].rule == "own.swapped"
-        pool._workers[0].process.kill()
+        pool._workers[0].child.kill()
         found = {task.rule: verdicts for task, verdicts in answers}
     assert set(found) == {"own.wrong", "own.negation"}
     assert all(one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts)
@@ -155,7 +155,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
 
 
 def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.run.pool.sys.executable", "/bin/false")
+    monkeypatch.setattr("dslc.processes.child.sys.executable", "/bin/false")
     tasks = [Task("own.swapped", ("field",)), Task("own.wrong", ("field",))]
     with Workers(rules, 1, 60) as workers:
         assert workers.parallel and not workers.answers(wait=False)
