@@ -19,6 +19,7 @@ from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
+from dslc.processes.process import Command
 from tests.pressed import press
 
 #: a class by name -> its nodes: what they cost, and the classes that they read
@@ -279,7 +280,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     problem = nasty("mixed", 300, seed=1).problem()
     first = found_by("joint", problem)
     monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
-    monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", "import time; time.sleep(60)")
+    monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", Command(("sleep", "60")))
     began = time.monotonic()
     found = EXTRACTORS["ilp"](problem, began + 1, time.monotonic, first)
     assert time.monotonic() - began < 30
