@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from dslc.cost.cache import CostCache
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Lowerings
-from dslc.cost.machine import Machine, this_machine
-from dslc.cost.measure import LEAST, Measurer
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import LEAST
 from dslc.cost.model import CostModel
-from dslc.cost.targets import Target, lowerings_on, target_named
+from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
 from dslc.cuda.code import generable, priced
 from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, Device, device_named
@@ -36,37 +34,25 @@ _SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet(Machine):
-    """A device by its data sheet: what is said of it was not measured."""
-
-    def __str__(self) -> str:
-        return f"{self.device}, {self.runtime}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cuda:
-    """A device of which there is a data sheet. Outputs are compared on the processors at hand, which `machine` says the threads of."""
+class Cuda(Computed):
+    """A device of which there is a data sheet."""
 
     device: Device
-    machine: Machine
     name: str = "cuda"
+    kernels: OwnKernels = OwnKernels.PLANNED
 
     @property
-    def fingerprint(self) -> str:
-        return f"{self.name}: {self.machine}"
+    def where(self) -> str:
+        return self.device.name
+
+    @property
+    def basis(self) -> str:
+        return f"nothing was measured: times are those of a roofline, by the data sheet of the {self.device.name}"
 
     def lowerings(self, rules: Rules) -> Lowerings:
         return lowerings_on((self.name,), rules)
 
-    def measurer(
-        self,
-        cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
-        during: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> Measurer:
-        return Measurer(self.machine, cache, left, during)
-
-    def pricing(self, costs: CostModel, group: Group) -> Info:
+    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
@@ -85,7 +71,7 @@ class Cuda:
             seconds -= len(found.plan.steps) * self.device.launch
         return Info(max(LEAST, seconds))
 
-    def plans(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
+    def plan(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
         """A plan for a whole model, at the sizes of some inputs.
 
         Raises:
@@ -131,19 +117,14 @@ class Sheeted:
         return tuple(lines)
 
 
-def target_of(on: str, device: str = DEFAULT, threads: int | None = None) -> Target:
-    """The target of `dslc optimize --on`: ONNX Runtime on the processors at hand, with kernels or without, or a device.
+def target(device: str | None = None, threads: int | None = None) -> Cuda:
+    """A device by its name, by default the first that there is a data sheet of.
 
     Raises:
         DslcError: E0909 for a device that no data sheet is known of.
     """
-    return device_target(device, threads) if on == "cuda" else target_named(threads=threads)
+    found = device_named(DEFAULT if device is None else device)
+    return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found)
 
 
-def device_target(device: str, threads: int | None = None) -> Cuda:
-    """A device by its name."""
-    found = device_named(device)
-    return Cuda(found, Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"))
-
-
-__all__ = ["Cuda", "Sheet", "device_target", "target_of"]
+__all__ = ["Cuda", "target"]

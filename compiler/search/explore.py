@@ -27,7 +27,7 @@ from dslc.search.ground import Ground, Reached, Shares
 from dslc.search.judge import judge_of
 from dslc.search.offers import BUILDERS, FIRST_OFFERS, OFFERS, Offer, nothing_yet, onward
 from dslc.search.originals import Unusable
-from dslc.search.planning import begun
+from dslc.search.planning import planned_seconds
 from dslc.search.run import CHECKED, Run
 from dslc.search.searches import BRIEF, searched
 from dslc.search.sizes import sizes_of
@@ -67,13 +67,13 @@ class Exploration:
         task, settings = referenced.task, referenced.task.settings
         self.referenced, self.cache, self.run = referenced, cache, run
         heavy = task.size.bytes > HEAVY
-        later = (wanted(settings) or task.target.pricing is not None) and not heavy
+        later = (wanted(settings) or not task.target.measured) and not heavy
         self.shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, later, heavy)
         run.shares = self.shares
         #: the share of the budget that is kept while costs are measured
         self._keep = 0.0
         self.ahead = Ahead(processor=task.machine.processor)
-        self._measurer = Measurer(task.machine, cache, self._measuring, self._undisturbed)
+        self._measurer = task.target.measurer(cache, self._measuring, self._undisturbed)
         self._more: Offered | None = None
         self._rounds = 0
 
@@ -176,10 +176,9 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
             ready(model, texts_of(task.rules, outputs, context.opset))
         return serialized(model)
 
-    if task.target.plans is not None:
-        return begun(task, measurer, {**task.sizes, **seen}, feeds)
-    costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})
-    costs.begin(graph, referenced.seconds)
+    sizes = {**task.sizes, **seen}
+    costs = CostModel(task.rules, measurer, build, context.opset, sizes, target=task.target)
+    costs.begin(graph, referenced.seconds if task.target.measured else planned_seconds(task, sizes, feeds))
     return costs
 
 
@@ -375,7 +374,7 @@ class Offered:
         """Times what is there before anything is searched: what is clear is decided in a second, and is not lost."""
         referenced, settings = self.ground.referenced, self.ground.referenced.task.settings
         least = min((one.candidate.cost for one in self.run.checked), default=inf)
-        if settings.timing and CLEARLY_FIRST * least < self.ground.start.cost and referenced.task.target.plans is None:
+        if settings.timing and CLEARLY_FIRST * least < self.ground.start.cost and referenced.task.target.measured:
             self.run.phase("timing")
             with suppress(TimeUp, WorkerFailed, MemoryShort):
                 judge_of(referenced, self.cache, self.run).decide(self.run.checked, EARLY * settings.budget)

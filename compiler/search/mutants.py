@@ -299,7 +299,7 @@ class Mutants(Derivations):
         """Estimated seconds of an operator by itself as a kernel of another form (minimal filtering); infinite where none saves any."""
         kernel = fold_of(Group((node,), node.values)).kernel
         if kernel.group not in self._forms:
-            fits = self.costs.target.pricing is None and has_form(self.rules, kernel.group, self.strict)
+            fits = self.costs.target.measured and has_form(self.rules, kernel.group, self.strict)
             every = form_estimates(kernel, self._profiles, self.strict) if fits else ()
             least = min((FORMED * each.seconds(self._machine) for each in every), default=inf)
             self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from dslc.cost.clock import TimeUp
+from dslc.cost.targets import OwnKernels
 from dslc.fuse.templates import Templates
 from dslc.mutate.mutant import Options as MutantOptions
 from dslc.search.branches import Branches
@@ -177,13 +178,13 @@ def derivations(ground: Ground, run: Run, reached: Reached, every: bool = False)
 
 def further_derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """With time that nobody else needs, what may be derived where nothing is hoped for: a report says what it would take."""
-    if ground.referenced.task.target.pricing is None and run.clock.left(ground.shares.others) > ENOUGH:
+    if ground.referenced.task.target.measured and run.clock.left(ground.shares.others) > ENOUGH:
         yield from derivations(ground, run, reached, every=True)
 
 
 def _has_kernels(task: Task) -> bool:
     """Whether what ONNX has no node for can be a kernel: one that is built here, or a function that a target plans."""
-    return with_kernels(task.settings) or (task.target.pricing is not None and task.settings.portable == "functions")
+    return with_kernels(task.settings) or (task.target.kernels is OwnKernels.PLANNED and task.settings.portable == "functions")
 
 
 def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float] | None:

@@ -220,14 +220,14 @@ def test_a_device_without_memory_for_the_weights_frees_what_it_took() -> None:
 @pytest.mark.parametrize("device", ["", "b200", "h100 ", "cuda:0", "../h100"])
 def test_a_device_without_a_data_sheet_is_refused(device: str) -> None:
     with pytest.raises(DslcError):
-        dslc.optimize(model(), on="cuda", device=device, budget=0)  # type: ignore[arg-type]
+        dslc.optimize(model(), on="cuda", device=device, budget=0)
 
 
 def test_names_of_devices_and_targets_may_be_written_in_capitals() -> None:
-    done = dslc.optimize(model(), on="CUDA", device="H100", bind={"N": 5}, budget=0)  # type: ignore[arg-type]
+    done = dslc.optimize(model(), on="CUDA", device="H100", bind={"N": 5}, budget=0)
     assert plan_of(metadata(done.model)[PLAN]).device == "h100"
     with pytest.raises(DslcError):
-        dslc.optimize(model(), on="gpu", budget=0)  # type: ignore[arg-type]
+        dslc.optimize(model(), on="gpu", budget=0)
 
 
 def test_kernels_of_a_plan_are_shown(stored: onnx.ModelProto, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
