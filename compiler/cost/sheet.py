@@ -107,7 +107,7 @@ def _words(what: object) -> str:
     return " + ".join(names) + (f" ({what.lowering})" if what.lowering else "")
 
 
-def target(device: str | None = None, threads: int | None = None) -> CpuSheet:
+def target(device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> CpuSheet:
     """A processor by its name, or by its two numbers: `1.2e12:4e10` does so many operations and moves so many bytes a second.
 
     Raises:

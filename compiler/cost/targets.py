@@ -183,18 +183,23 @@ class Computed:
         return Unmeasured(self.machine)
 
 
-def ort_cpu(_device: str | None = None, threads: int | None = None) -> OrtCpu:
+def ort_cpu(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
     """ONNX Runtime's own operators on this machine."""
     return OrtCpu(this_machine(threads))
 
 
-def with_kernels(_device: str | None = None, threads: int | None = None) -> OrtCpu:
+def with_kernels(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
     """ONNX Runtime on this machine, with kernels."""
     return OrtCpu(this_machine(threads), "cpu", OwnKernels.BUILT)
 
 
-def target_named(name: str = DEFAULT, device: str | None = None, threads: int | None = None) -> Target:
+def target_named(
+    name: str = DEFAULT, device: str | None = None, threads: int | None = None, trust: tuple[str, ...] = ()
+) -> Target:
     """The target of a name in the registry, for a device that it knows (None: its first), with that many threads.
+
+    Args:
+        trust: libraries whose templates may run as code.
 
     Raises:
         DslcError: E0909 for a name that no target has, or a device that it does not know.
@@ -202,7 +207,7 @@ def target_named(name: str = DEFAULT, device: str | None = None, threads: int | 
     entry = TARGETS.get(name)
     if entry is None:
         raise error("E0909", f"there is no target `{name}`", hint="one of " + ", ".join(TARGETS))
-    return cast(Target, entry.make(device, threads))
+    return cast(Target, entry.make(device, threads, trust))
 
 
 def lowerings_on(devices: tuple[str, ...], rules: Rules) -> Lowerings:

@@ -21,6 +21,7 @@ from dslc.cuda.hosted import hosted
 from dslc.cuda.plan import CallStep, HostStep, KernelStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned, planned
 from dslc.cuda.programs import looks_only
+from dslc.cuda.written import templates_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
 from dslc.onnx.importer import Imported
@@ -38,6 +39,8 @@ class Cuda(Computed):
     """A device of which there is a data sheet."""
 
     device: Device
+    #: libraries whose templates may run as code
+    trust: tuple[str, ...] = ()
     name: str = "cuda"
     kernels: OwnKernels = OwnKernels.PLANNED
 
@@ -62,7 +65,9 @@ class Cuda(Computed):
         outputs = replace(small.outputs, dict[Value, Value](weights))
         models = hosted(rules, costs.opset, {}, _IR)
         try:
-            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=priced(rules, self.device), hosted=models)
+            own = templates_of(rules, self.trust)
+            able = priced(rules, self.device, own)
+            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=able, hosted=models, written=own.groups)
         except NotPlanned:
             return Info(inf)
         seconds = found.plan.seconds
@@ -77,7 +82,10 @@ class Cuda(Computed):
         Raises:
             NotPlanned: with the reason.
         """
-        return Sheeted(plan_model(rules, source, imported, self.device, sizes, feeds, generable(rules, self.device)).plan)
+        own = templates_of(rules, self.trust)
+        able = generable(rules, self.device, own)
+        found = plan_model(rules, source, imported, self.device, sizes, feeds, able, own.groups)
+        return Sheeted(found.plan, tuple(own.notes))
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:
@@ -92,6 +100,8 @@ class Sheeted:
     """A plan, and what a report says of it."""
 
     plan: Plan
+    #: of templates that are left out
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -114,17 +124,17 @@ class Sheeted:
         counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
         steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
         lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")
-        return tuple(lines)
+        return (*lines, *self.notes)
 
 
-def target(device: str | None = None, threads: int | None = None) -> Cuda:
+def target(device: str | None = None, threads: int | None = None, trust: tuple[str, ...] = ()) -> Cuda:
     """A device by its name, by default the first that there is a data sheet of.
 
     Raises:
         DslcError: E0909 for a device that no data sheet is known of.
     """
     found = device_named(DEFAULT if device is None else device)
-    return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found)
+    return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found, trust)
 
 
 __all__ = ["Cuda", "target"]

@@ -307,7 +307,7 @@ class Settings:
 
     def target(self) -> Target:
         """Where the model is to run. Raises DslcError E0909 for a device that the target does not know."""
-        return target_named(self.on, self.device, self.threads) if isinstance(self.on, str) else self.on
+        return target_named(self.on, self.device, self.threads, tuple(self.trust)) if isinstance(self.on, str) else self.on
 
 
 class WrongOption(ValueError):

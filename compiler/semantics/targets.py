@@ -13,19 +13,22 @@ from typing import Any
 class Entry:
     """A target that is not loaded yet.
 
-    made: `module:function`, imported when the target is asked for; takes a device (None: the first) and threads, gives a `Target`.
+    made: `module:function`, imported when the target is asked for; takes a device (None: the first), threads and
+        trusted libraries, gives a `Target`.
     devices: what lowerings that it runs say after `on`; the last one is that of templates.
     sheets: `module:NAME` of the data sheets that `--device` names; empty for the machine at hand.
+    kernels: whether dslc writes kernels for it.
     """
 
     doc: str
     made: str
     devices: tuple[str, ...]
     sheets: str = ""
+    kernels: bool = False
 
-    def make(self, device: str | None, threads: int | None) -> Any:
+    def make(self, device: str | None, threads: int | None, trust: tuple[str, ...] = ()) -> Any:
         """The target itself. Raises DslcError E0909 for a device that it has no sheet of."""
-        return loaded(self.made)(device, threads)
+        return loaded(self.made)(device, threads, trust)
 
     @property
     def sheet_names(self) -> tuple[str, ...]:
@@ -41,9 +44,10 @@ def loaded(place: str) -> Any:
 
 #: what `--on` takes; the first one is the default
 TARGETS: Mapping[str, Entry] = MappingProxyType({
-    "cpu": Entry("ONNX Runtime on this machine, with generated kernels", "dslc.cost.targets:with_kernels", ("ort", "ort_cpu", "cpu")),
+    "cpu": Entry("ONNX Runtime on this machine, with generated kernels", "dslc.cost.targets:with_kernels", ("ort", "ort_cpu", "cpu"),
+                 kernels=True),
     "ort_cpu": Entry("ONNX Runtime on this machine, its operators alone", "dslc.cost.targets:ort_cpu", ("ort", "ort_cpu")),
-    "cuda": Entry("a CUDA device, priced by a data sheet", "dslc.cuda.target:target", ("cuda",), "dslc.cuda.devices:DEVICES"),
+    "cuda": Entry("a CUDA device, priced by a data sheet", "dslc.cuda.target:target", ("cuda",), "dslc.cuda.devices:DEVICES", True),
     "cpu_sheet": Entry("ONNX Runtime on another processor, priced by two numbers", "dslc.cost.sheet:target", ("ort", "ort_cpu"),
                        "dslc.cost.sheet:PROCESSORS"),
 })  # fmt: skip
@@ -52,6 +56,8 @@ DEFAULT = next(iter(TARGETS))
 DEVICES: tuple[str, ...] = tuple(dict.fromkeys([*(one for entry in TARGETS.values() for one in entry.devices), "ort_cuda"]))
 #: those that run more than one runtime's own words: what `dslc derive --on` takes
 RUNNING: tuple[str, ...] = tuple(one for one in DEVICES if one != "ort")
+#: those whose kernels `dslc build --on` shows
+BUILT: tuple[str, ...] = tuple(name for name, entry in TARGETS.items() if entry.kernels)
 
 
-__all__ = ["DEFAULT", "DEVICES", "RUNNING", "TARGETS", "Entry", "loaded"]
+__all__ = ["BUILT", "DEFAULT", "DEVICES", "RUNNING", "TARGETS", "Entry", "loaded"]

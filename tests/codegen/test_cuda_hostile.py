@@ -14,7 +14,7 @@ import pytest
 
 import dslc
 from dslc.cli.main import run as cli
-from dslc.codegen.cuda import nvrtc
+from dslc.codegen.cuda import compiled, nvrtc
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.code import texts
 from dslc.cuda.devices import device_named
@@ -192,8 +192,9 @@ def test_what_a_stranger_writes_is_neither_compiled_nor_run(stored: onnx.ModelPr
 
 
 def test_a_missing_compiler_lets_the_cpu_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVRTC is a library like others: who has none has no kernels, and may have the CPU instead."""
+    """NVRTC is a library like others: who has neither it nor nvcc has no kernels, and may have the CPU instead."""
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
+    monkeypatch.setattr(compiled.shutil, "which", lambda _: None)
     X = input_value("h0", TensorType(DType.F32, (4, 6)))
     program = Graph((X,), apply(standard(), "std.softmax", (X,), {"axis": 1}))
     with pytest.raises(CudaFailure) as caught:
