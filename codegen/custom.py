@@ -35,7 +35,11 @@ MOST, SECONDS, MEMORY = 1 << 20, 10.0, 1 << 30
 
 
 class NotRendered(Exception):
-    """A template that makes no text; the message says why."""
+    """A template that makes no text; the message says why. `line`: of the template, 0 where that is not known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,11 @@ class Filling:
         known: dict[str, Any] = {name: _plain(inside, value) for name, value in self.values.items()}
         return rendered(self.source, known | {one.name: _tensor(inside, self.type_of(one)) for one in self.tensors})
 
+    @property
+    def file(self) -> str:
+        """The template's name as a compiler's messages have it."""
+        return self.title.rpartition(": ")[2].rpartition("/")[2].replace("\\", "").replace('"', "")
+
     def type_of(self, one: Named) -> TensorType:
         return (self.outputs if one.out else self.inputs)[one.at]
 
@@ -113,6 +122,7 @@ def custom_kernel(filling: Filling) -> KernelText:
         name=name,
         title=filling.title.replace("\n", " "),
         text=text,
+        file=filling.file,
         sizes=signature.sizes(),
         checks=list(signature.checks()),
         needed=list(signature.names.values()),
@@ -138,7 +148,7 @@ def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, m
         except (OSError, ValueError):
             raise NotRendered(f"rendering it ends with code {code}: {first_error(said)}") from None
     if "text" not in answer:
-        raise NotRendered(str(answer.get("error", "")))
+        raise NotRendered(str(answer.get("error", "")), int(answer.get("line") or 0))
     return str(answer["text"])
 
 

@@ -48,7 +48,7 @@ def custom_cuda(filling: Filling, flops: Dim = 0) -> CudaText:
         parameters.append(f"{'' if out else 'const '}{one['type']}* {arguments[-1]}")
     body = render(
         "custom.cu.j2", "cuda", name=name, title=filling.title.replace("\n", " "), text=text, block=block, arguments=arguments,
-        file=filling.title.rpartition(": ")[2].replace("\\", "/").replace('"', ""), sizes=list(syms.values()),
+        file=filling.file, sizes=list(syms.values()),
         parameters=[*parameters, *(f"int64_t {size}" for size in syms.values())],
     )  # fmt: skip
     pointers = tuple(Pointer(Place.OUTPUT if one.out else Place.INPUT, one.at) for one in filling.tensors)

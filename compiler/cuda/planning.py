@@ -101,6 +101,8 @@ class Planned:
     weights: Mapping[str, tuple[Value, View]]
     #: models of the parts that ONNX Runtime runs on the CPU, by the names of their steps
     hosts: Mapping[str, bytes] = field(default_factory=dict)
+    #: programs that a library may have written a kernel for
+    tried: tuple[Graph, ...] = ()
 
 
 def planned(
@@ -138,6 +140,7 @@ class _Planner:
     ) -> None:  # fmt: skip
         self.rules, self.graph, self.device, self.generable, self.hosted = rules, graph, device, generable, hosted
         self.written = written
+        self.tried: list[Graph] = []
         self.hosts: dict[str, bytes] = {}
         self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
         self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
@@ -169,7 +172,7 @@ class _Planner:
         self._settle({view.buffer for _, view in ends})
         inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
         plan = assembled(self.device.name, self.drafts, self.buffers, inputs, ends, tuple(sorted(self.kernels.items())))
-        return Planned(plan, self.programs, self.weights, self.hosts)
+        return Planned(plan, self.programs, self.weights, self.hosts, tuple(self.tried))
 
     # ---- one node after the other -------------------------------------------------------------------------------------
 
@@ -241,7 +244,9 @@ class _Planner:
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
     def _is_written(self, group: Group) -> bool:
-        wants = self._wants(fold_of(group).kernel.group)
+        program = fold_of(group).kernel.group
+        self.tried.append(program)
+        wants = self._wants(program)
         return wants is not None and wants.lowering != ""
 
     def _wants(self, program: Graph) -> Wants | None:

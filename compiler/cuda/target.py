@@ -85,7 +85,8 @@ class Cuda(Computed):
         own = templates_of(rules, self.trust)
         able = generable(rules, self.device, own)
         found = plan_model(rules, source, imported, self.device, sizes, feeds, able, own.groups)
-        return Sheeted(found.plan, tuple(own.notes))
+        said = (note for program in found.tried for note in own.said.get(program, ()))
+        return Sheeted(found.plan, tuple(dict.fromkeys([*own.notes, *said])))
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:

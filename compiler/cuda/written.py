@@ -54,6 +54,8 @@ class CudaTemplates(TemplatesOn[CudaText]):
     def __init__(self, rules: Rules, trust: Sequence[str] = ()) -> None:
         super().__init__("cuda", (rules, load(LIBRARY)), trust, self._kernel)
         self.rules, self.trust = rules, tuple(trust)
+        #: what is said of the templates that take a program
+        self.said: dict[Graph, tuple[str, ...]] = {}
         self._problems: dict[tuple[str, Graph], str] = {}
 
     def _kernel(self, filling: Filling) -> CudaText:
@@ -65,11 +67,19 @@ class CudaTemplates(TemplatesOn[CudaText]):
 
     def best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> Taken | None:
         """What a program's kernel is: the template's that takes least by the roofline, if it is right, or another one."""
+        before, self.notes = self.notes, []
+        try:
+            return self._best(program, other, hardware)
+        finally:
+            self.said[program], self.notes = tuple(self.notes), before
+
+    def _best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> Taken | None:
         least = None if other is None else Taken(other, seconds(other, hardware))
         for one in self.texts(program):
             took = seconds(one.text, hardware)
             if least is not None and took >= least.seconds:
-                self.slower(one.lowering, took, least.seconds)
+                if not one.own:
+                    self.slower(one.lowering, took, least.seconds)
                 continue
             problem = "" if one.own else self.problem(program, one)
             if problem:

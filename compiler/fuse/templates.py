@@ -157,13 +157,25 @@ class TemplatesOn(Generic[Text]):
             if lowering not in ("", one.definition.name):
                 continue
             try:
-                filling = self._expressed(one, group) if one.expression is not None else _matched(one, group)
-                text = None if filling is None else self._write(filling)
+                text = self._made(one, group)
             except (NotRendered, NotGenerated, Mismatch, EvalError, Unbound, DslcError) as problem:
                 self.left_out(one.definition.name, str(problem))
                 continue
             if text is not None:
                 yield Written(one.definition.name, text, trusted(one.definition.module, ()))
+
+    def attempt(self, lowering: str, group: Graph) -> Text | None:
+        """What a lowering's template makes of a group; None where the lowering does not take it.
+
+        Raises:
+            NotRendered, NotGenerated: it makes no kernel.
+            Mismatch, EvalError, Unbound, DslcError: what it is given has no value.
+        """
+        return next((self._made(one, group) for one in self._found if one.definition.name == lowering), None)
+
+    def _made(self, one: _Template, group: Graph) -> Text | None:
+        filling = self._expressed(one, group) if one.expression is not None else _matched(one, group)
+        return None if filling is None else self._write(filling)
 
     def fits(self, group: Graph) -> bool:
         """Whether some lowering takes a group as a whole."""

@@ -15,7 +15,7 @@ class Entry:
 
     made: `module:function`, imported when the target is asked for; takes a device (None: the first), threads and
         trusted libraries, gives a `Target`.
-    devices: what lowerings that it runs say after `on`; the last one is that of templates.
+    devices: what lowerings that it runs say after `on`; the last one is that of templates, where there are kernels.
     sheets: `module:NAME` of the data sheets that `--device` names; empty for the machine at hand.
     kernels: whether dslc writes kernels for it.
     """
@@ -58,6 +58,8 @@ DEVICES: tuple[str, ...] = tuple(dict.fromkeys([*(one for entry in TARGETS.value
 RUNNING: tuple[str, ...] = tuple(one for one in DEVICES if one != "ort")
 #: those whose kernels `dslc build --on` shows
 BUILT: tuple[str, ...] = tuple(name for name, entry in TARGETS.items() if entry.kernels)
+#: the devices whose lowerings' templates become kernels
+TEMPLATED: tuple[str, ...] = tuple(TARGETS[name].devices[-1] for name in BUILT)
 
 
-__all__ = ["BUILT", "DEFAULT", "DEVICES", "RUNNING", "TARGETS", "Entry", "loaded"]
+__all__ = ["BUILT", "DEFAULT", "DEVICES", "RUNNING", "TARGETS", "TEMPLATED", "Entry", "loaded"]
