@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dslc.codegen.render import preamble, render
 from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.text import KernelText
 from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym
 
 #: characters that a template may make, and what rendering it may take in seconds and bytes
@@ -34,7 +35,11 @@ MOST, SECONDS, MEMORY = 1 << 20, 10.0, 1 << 30
 
 
 class NotRendered(Exception):
-    """A template that makes no text; the message says why."""
+    """A template that makes no text; the message says why. `line`: of the template, 0 where that is not known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,49 +51,83 @@ class Named:
     out: bool = False
 
 
-def custom_kernel(
-    source: str,
-    inputs: Sequence[TensorType],
-    outputs: Sequence[TensorType],
-    tensors: Sequence[Named],
-    values: Mapping[str, Any],
-    title: str,
-) -> KernelText:
-    """A kernel from a template's text.
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A template with what it is filled in with.
 
-    Args:
-        inputs, outputs: the types of the group.
-        tensors: the lowering's tensors and then its results, in their order; the template knows each by its name.
-        values: what else it knows: numbers, texts, sizes (known or not), element types, and lists of these.
+    inputs, outputs: the types of the group.
+    tensors: the lowering's tensors and then its results, in their order; the template knows each by its name.
+    values: what else it knows: numbers, texts, sizes (known or not), element types, and lists of these.
+    title: for people. cost: what the lowering says of its operations (`flops`) and bytes. program: what it is to compute.
+    """
+
+    source: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    tensors: tuple[Named, ...]
+    values: Mapping[str, Any]
+    title: str
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    program: Graph | None = None
+
+    @property
+    def sizes(self) -> dict[Sym, str]:
+        """The unknown sizes by the names of a kernel's own."""
+        return {sym: f"s{k}" for k, sym in enumerate(dict.fromkeys(_all_symbols(self.inputs)))}
+
+    def text(self) -> str:
+        """What the template makes, where `sizes` has the unknown ones in order.
+
+        Raises:
+            NotRendered: it makes no text.
+        """
+        if any(sym not in self.sizes for sym in _all_symbols(self.outputs)):
+            raise NotRendered("a size of the result is not known from the inputs' shapes")
+        inside = Signature(self.inputs, self.outputs, {sym: f"sizes[{k}]" for k, sym in enumerate(self.sizes)})
+        known: dict[str, Any] = {name: _plain(inside, value) for name, value in self.values.items()}
+        return rendered(self.source, known | {one.name: _tensor(inside, self.type_of(one)) for one in self.tensors})
+
+    @property
+    def file(self) -> str:
+        """The template's name as a compiler's messages have it."""
+        return self.title.rpartition(": ")[2].rpartition("/")[2].replace("\\", "").replace('"', "")
+
+    def type_of(self, one: Named) -> TensorType:
+        return (self.outputs if one.out else self.inputs)[one.at]
+
+    def pointers(self) -> list[dict[str, Any]]:
+        """What the functions of a template take, in order."""
+        return [
+            {"kind": "out" if one.out else "in", "at": one.at, "type": store_type(self.type_of(one).dtype)} for one in self.tensors
+        ]
+
+    def name(self, letter: str, *parts: str) -> str:
+        """A C identifier by content: the types, the tensors, and what else makes a text."""
+        content = [repr(self.inputs), repr(self.outputs), repr(self.tensors), *parts]
+        return f"{letter}_" + hashlib.sha256("\0".join(content).encode()).hexdigest()[:12]
+
+
+def custom_kernel(filling: Filling) -> KernelText:
+    """A kernel from a template's text.
 
     Raises:
         NotRendered: the template makes no text.
         NotGenerated: a size of an input is none that a kernel can learn.
     """
-    syms = {sym: f"s{k}" for k, sym in enumerate(dict.fromkeys(_all_symbols(inputs)))}
-    signature = Signature(tuple(inputs), tuple(outputs), syms)
-    if any(sym not in syms for sym in _all_symbols(outputs)):
-        raise NotRendered("a size of the result is not known from the inputs' shapes")
-    inside = Signature(signature.inputs, signature.outputs, {sym: f"sizes[{k}]" for k, sym in enumerate(syms)})
-    known: dict[str, Any] = {name: _plain(inside, value) for name, value in values.items()}
-    pointers = []
-    for one in tensors:
-        type = (outputs if one.out else inputs)[one.at]
-        known[one.name] = _tensor(inside, type)
-        pointers.append({"kind": "out" if one.out else "in", "at": one.at, "type": store_type(type.dtype)})
-    text = rendered(source, known)
-    parts = [text, repr(signature.inputs), repr(signature.outputs), repr(tensors), preamble()]
-    name = "k_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    text, syms = filling.text(), filling.sizes
+    signature = Signature(filling.inputs, filling.outputs, syms)
+    name = filling.name("k", text, preamble())
     body = render(
         "custom.cpp.j2",
         name=name,
-        title=title.replace("\n", " "),
+        title=filling.title.replace("\n", " "),
         text=text,
+        file=filling.file,
         sizes=signature.sizes(),
         checks=list(signature.checks()),
         needed=list(signature.names.values()),
-        shapes=[signature.shape(type) for type in outputs],
-        pointers=pointers,
+        shapes=[signature.shape(type) for type in filling.outputs],
+        pointers=filling.pointers(),
     )
     return KernelText(name, signature.inputs, signature.outputs, tuple(syms), preamble() + body)
 
@@ -109,7 +148,7 @@ def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, m
         except (OSError, ValueError):
             raise NotRendered(f"rendering it ends with code {code}: {first_error(said)}") from None
     if "text" not in answer:
-        raise NotRendered(str(answer.get("error", "")))
+        raise NotRendered(str(answer.get("error", "")), int(answer.get("line") or 0))
     return str(answer["text"])
 
 
@@ -141,4 +180,4 @@ def _plain(signature: Signature, value: Any) -> Any:
     raise NotRendered(f"{value} is nothing that a template can be given")
 
 
-__all__ = ["MOST", "Named", "NotRendered", "custom_kernel", "rendered"]
+__all__ = ["MOST", "Filling", "Named", "NotRendered", "custom_kernel", "rendered"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError
@@ -33,17 +34,23 @@ def rendered(source: str, values: dict[str, Any], most: int) -> str:
     return "".join(parts)
 
 
+def _line(problem: BaseException) -> int:
+    """The line of a template in which something was raised; 0 where it was not there."""
+    lines = [frame.lineno or 0 for frame in extract_tb(problem.__traceback__) if frame.filename == "<template>"]
+    return lines[-1] if lines else 0
+
+
 def main() -> None:
     given = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     try:
-        answer = {"text": rendered(given["source"], given["values"], given["most"])}
+        answer: dict[str, Any] = {"text": rendered(given["source"], given["values"], given["most"])}
     except MemoryError:
         answer = {"error": "it takes too much memory"}
     except Exception as problem:
-        # a template may do anything that Python's operators can; a line is known of mistakes in its form
-        line = getattr(problem, "lineno", None)
+        # a template may do anything that Python's operators can
+        line = getattr(problem, "lineno", None) or _line(problem)
         said = str(problem) or type(problem).__name__
-        answer = {"error": (f"line {line}: " if line else "") + said[:300]}
+        answer = {"error": (f"line {line}: " if line else "") + said[:300], "line": line}
     Path(sys.argv[2]).write_text(json.dumps(answer), "utf-8")
 
 

@@ -20,10 +20,10 @@ _REFUSED = 6
 class NvrtcReason(Enum):
     """Why there is no binary; what is decided depends on this, never on the words of a message."""
 
-    NO_COMPILER = "NVRTC was not found"
-    ERROR = "NVRTC refused the text"
-    DEVICE = "NVRTC does not compile for this device"
-    FAILED = "NVRTC failed"
+    NO_COMPILER = "neither NVRTC nor nvcc was found"
+    ERROR = "the compiler refused the text"
+    DEVICE = "the compiler has no such device"
+    FAILED = "the compiler failed"
 
 
 class NotCompiled(Exception):
@@ -73,7 +73,7 @@ def compile(text: str, arch: str = "sm_80", flags: Sequence[str] = ()) -> Binary
         if code != 0 and "architecture" in log:
             raise NotCompiled(NvrtcReason.DEVICE, arch)
         _check(library, code)
-        return Binary(arch, _bytes(library, "CUBIN", program), tuple(_usages(log)))
+        return Binary(arch, _bytes(library, "CUBIN", program), tuple(usages(log)))
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -136,7 +136,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
-def _usages(log: str) -> Iterator[Usage]:
+def usages(log: str) -> Iterator[Usage]:
     """What the assembler says of each kernel."""
     symbol, spills = "", 0
     for line in log.splitlines():
@@ -150,4 +150,4 @@ def _usages(log: str) -> Iterator[Usage]:
             symbol = ""
 
 
-__all__ = ["Binary", "NotCompiled", "NvrtcReason", "Usage", "available", "compile", "version"]
+__all__ = ["Binary", "NotCompiled", "NvrtcReason", "Usage", "available", "compile", "usages", "version"]

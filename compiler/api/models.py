@@ -23,7 +23,6 @@ from dslc.api.given import (
 from dslc.search.option import documented, options
 from dslc.search.settings import AUTO, Settings
 from dslc.search.typed import (
-    Device,
     InputsLike,
     Isa,
     Layouts,
@@ -62,7 +61,7 @@ def optimize(
     allow: str | Sequence[str] = (),
     layouts: Layouts = "joint",
     on: Place = "cpu",
-    device: Device = "h100",
+    device: str | None = None,
     isa: Isa | None = None,
     library_only: bool = False,
     portable: Portable = "functions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dslc.api.given import libraries_of, names_of, path_of, seconds_of, sizes_of, whole, wrong
 from dslc.search.typed import PathLike
@@ -251,7 +251,7 @@ def derive(
     rules: PathLike | Sequence[PathLike] = (),
     default_rules: bool = True,
     targets: str | Sequence[str] = (),
-    on: str | Sequence[Literal["ort_cpu", "cpu", "cuda", "ort_cuda"]] = (),
+    on: str | Sequence[str] = (),
     node: str | None = None,
     bind: Mapping[str, int] | None = None,
     max_depth: int = 7,
@@ -288,12 +288,13 @@ def derive(
         >>> all(one.proved for one in found.programs)
         True
     """
-    from dslc.cli.derive import DEVICES, derivations_of
+    from dslc.cli.derive import derivations_of
+    from dslc.semantics.targets import RUNNING
 
     devices = names_of(on, "a device")
     for one in devices:
-        if one not in DEVICES:
-            raise wrong(f"{one!r} is none of {', '.join(DEVICES)}")
+        if one not in RUNNING:
+            raise wrong(f"{one!r} is none of {', '.join(RUNNING)}")
     return derivations_of(
         call, libraries=libraries_of(rules), alone=not default_rules, targets=names_of(targets, "a target"), devices=devices,
         node=node, bind=sizes_of(bind), max_depth=whole(max_depth, "depth"), intensity=float(intensity), budget=seconds_of(budget),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
 from dslc.cost.targets import LIBRARY
-from dslc.cuda.devices import DEVICES
 from dslc.errors import DslcError
 from dslc.inspection.finding import called, onnx_names
 from dslc.prove.known.resting import recorded
@@ -19,13 +18,8 @@ from dslc.search.strategies import STRATEGIES
 from dslc.semantics.definitions import DerivationDef, LoweringDef, Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load
+from dslc.semantics.targets import TARGETS
 
-#: what `--on` takes: what that is, and the devices whose lowerings it has
-PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "cpu": ("ONNX Runtime on this machine's processors, with generated kernels", ("ort", "ort_cpu", "cpu")),
-    "ort_cpu": ("ONNX Runtime on this machine's processors, its operators alone", ("ort", "ort_cpu")),
-    "cuda": (f"a CUDA device, priced by a data sheet ({', '.join(DEVICES)})", ("cuda",)),
-}
 Kind: TypeAlias = Literal["substitution", "law", "derivation", "lowering"]
 RuleDef: TypeAlias = SubstitutionDef | PropertyDef | DerivationDef | LoweringDef
 
@@ -77,12 +71,14 @@ class LibraryRow:
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """Where programs can run: `on` as the command line takes it, `devices` that lowerings name for it, and how many of them."""
+    """Where programs can run: `on` as the command line takes it, `devices` that lowerings name for it, and how many of them;
+    `sheets` are the data sheets that `--device` chooses among, the default first."""
 
     on: str
     doc: str
     devices: tuple[str, ...]
     lowerings: int
+    sheets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +169,11 @@ def all_libraries() -> tuple[LibraryRow, ...]:
 
 
 def all_targets() -> tuple[TargetRow, ...]:
-    """What `--on` takes, and how many lowerings of the library of targets each has."""
+    """The registry of targets, and how many lowerings of their library each has."""
     named = [one.syntax.device for one in load(LIBRARY).lowerings.values()]
-    return tuple(TargetRow(on, doc, devices, sum(named.count(one) for one in devices)) for on, (doc, devices) in PLACES.items())
+    return tuple(
+        TargetRow(on, one.doc, one.devices, sum(map(named.count, one.devices)), one.sheet_names) for on, one in TARGETS.items()
+    )
 
 
 def all_strategies() -> tuple[StrategyRow, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.codegen.host.processor import NAMES
+from dslc.semantics.targets import BUILT
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL.onnx", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="LIB", help="Also write the library there.")
 @click.option("--emit", type=click.Path(path_type=Path), metavar="DIR", help="Write the C++ and the command that compiles it.")
-@click.option("--on", "target", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
+@click.option("--on", "target", type=click.Choice(BUILT), default="cpu", show_default=True,
               help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.")
+@click.option("--device", metavar="NAME", help="With --on cuda, the device of a model without a plan (`dslc list targets`).")
 @click.option("--isa", type=click.Choice(NAMES),
               help="For another level of instructions: with -o or --emit also for machines that can do more than this one.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
-def command(model: Path, output: Path | None, emit: Path | None, target: str, isa: str | None, cache: Path | None) -> int:
+def command(
+    model: Path, output: Path | None, emit: Path | None, target: str, device: str | None, isa: str | None, cache: Path | None
+) -> int:
     """Build the kernels of a model that `dslc optimize` wrote, so that `dslc.session` finds them.
 
     They are generated from the functions in the file, which every other runtime runs; no code comes from it. Exit code 1 where a
@@ -49,7 +53,7 @@ def command(model: Path, output: Path | None, emit: Path | None, target: str, is
         click.echo(f"{model} has no generated kernels")
         return 0
     if target == "cuda":
-        return _cuda(proto, emit, planned)
+        return _cuda(proto, emit, planned, device)
     found = built(proto, output, emit, isa, cache)
     if emit is not None:
         click.echo(f"wrote {emit / 'kernels.cpp'}")
@@ -136,45 +140,55 @@ def _planned(proto: ModelProto) -> dict[str, CudaText]:
         return {}
 
 
-def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText]) -> int:
-    """The launches of every kernel, with what the assembler says of them for two kinds of devices where NVRTC is installed."""
-    from dslc.codegen.cuda.choose import Hardware, occupancy, seconds
+def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText], device: str | None) -> int:
+    """The launches of every kernel, with what the assembler says of them where a compiler is installed, for the device of the model's
+    plan, or else for the one that is named."""
+    from dslc.codegen.cuda.choose import occupancy, seconds
+    from dslc.codegen.cuda.compiled import available, compile
     from dslc.codegen.cuda.generate import generate, variants
-    from dslc.codegen.cuda.nvrtc import NotCompiled, available, compile
+    from dslc.codegen.cuda.nvrtc import NotCompiled
     from dslc.codegen.text import NotGenerated
+    from dslc.cuda.code import hardware, hardware_of
+    from dslc.cuda.devices import DEFAULT, device_named
+    from dslc.cuda.stored import stored_device
     from dslc.kernels import groups_of
     from dslc.semantics.library import standard
 
     groups, missing = groups_of(proto)
+    stored = stored_device(proto)
+    if stored is not None and device is not None and device_named(device) is not stored:
+        click.echo(f"the plan is one for {stored.name}: {device} is not looked at")
+    on = stored or device_named(DEFAULT if device is None else device)
+    arch = f"sm_{on.capability[0]}{on.capability[1]}"
     refused = False
     texts = dict(planned)
     for name, group in groups.items():
         try:
-            texts[name] = generate(standard(), group, variants(standard(), group)[0])
+            texts[name] = generate(standard(), group, variants(standard(), group, hardware(on, group))[0])
         except NotGenerated as problem:
             click.echo(f"{name}  runs as plain nodes: {problem}")
             refused = True
     for name, text in texts.items():
-        click.echo(f"{name}  {text.name}  {seconds(text, Hardware()) * 1e6:.3g} us by the roofline of an A100, not measured")
+        own = hardware_of(on, (*text.inputs, *text.outputs))
+        click.echo(f"{name}  {text.name}  {seconds(text, own) * 1e6:.3g} us by the roofline of {on}, not measured")
         launches = {launch.symbol: launch for launch in text.launches}
         for launch in text.launches:
             click.echo(f"  {launch.symbol}  {launch.form}, {launch.grid[0]} blocks of {launch.block[0]} threads")
-        for arch in ("sm_80", "sm_90") if available() else ():
-            try:
-                for usage in compile(text.text, arch).kernels:
-                    said = f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
-                    said += f", occupancy {occupancy(launches[usage.symbol], Hardware(), usage):.0%}"
-                    click.echo(f"  {usage.symbol}  {arch}: {said}")
-            except NotCompiled as problem:
-                click.echo(f"  {arch}: {problem}")
-                refused = True
+        try:
+            for usage in compile(text.text, arch).kernels if available() else ():
+                said = f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
+                said += f", occupancy {occupancy(launches[usage.symbol], own, usage):.0%}"
+                click.echo(f"  {usage.symbol}  {arch}: {said}")
+        except NotCompiled as problem:
+            click.echo(f"  {arch}: {problem}")
+            refused = True
         if folder is not None:
             _write(folder / f"{text.name}.cu", text.text.encode())
             click.echo(f"  wrote {folder / f'{text.name}.cu'}")
     for one in missing:
         click.echo(f"{one.name}  runs as plain nodes: {one.why.value}" + (f" ({one.detail})" if one.detail else ""))
     if not available():
-        click.echo("NVRTC is not installed (pip install dslc[cuda]): nothing was compiled")
+        click.echo("neither NVRTC (pip install dslc[cuda]) nor nvcc is installed: nothing was compiled")
     return 1 if missing or refused else 0
 
 

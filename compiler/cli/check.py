@@ -77,6 +77,7 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     except DslcError as failure:
         return _unique(failure.diagnostics)
     from dslc.interpret.check import check_all
+    from dslc.semantics.trust import template_of
 
     asked = {str(path.resolve()) for path in paths}
     modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
@@ -96,6 +97,10 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
         from dslc.onnx.lowerings import unknown_nodes
 
         found += unknown_nodes(rules, modules)
+    if any(rule.module in modules and template_of(rule) is not None for rule in rules.lowerings.values()):
+        from dslc.fuse.template_checks import check_templates
+
+        found += check_templates(rules, modules, found)
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.reporting.data import Picture
+from dslc.semantics.targets import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +29,6 @@ MOST = 10
 SEARCHING, PROOF = 0.6, 5.0
 #: seconds that proofs may take longer, where a search has taken all
 OVER = 8.0
-#: what lowerings run on
-DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class DerivedPrograms:
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
-@click.option("--on", "devices", multiple=True, type=click.Choice(DEVICES), help="With the lowerings of expressions on this device.")
+@click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")

@@ -99,7 +99,7 @@ _COLUMNS = {
     "operators": ("operator", "ONNX", "in rules", ""),
     "rules": ("rule", "kind", "status", "tests", ""),
     "libraries": ("library", "version", "operators", "rules", "where"),
-    "targets": ("--on", "lowerings", ""),
+    "targets": ("--on", "lowerings", "", "--device"),
     "strategies": ("--strategy", "", "options"),
 }
 _NUMBERS = {"in rules", "tests", "operators", "rules", "lowerings"}
@@ -134,7 +134,7 @@ def _cells(what: str, row: Any) -> tuple[str, ...]:
     if what == "libraries":
         return row.name, row.version, str(row.operators), str(row.rules), row.problem or row.path
     if what == "targets":
-        return row.on, str(row.lowerings), row.doc
+        return row.on, str(row.lowerings), row.doc, ", ".join(row.sheets)
     return row.name, row.doc, " ".join(row.options)
 
 

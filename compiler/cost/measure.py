@@ -216,3 +216,24 @@ class Measurer:
             known = few - min(max(many - few, 0.0) / CHAIN, few)
             self.cache.put_seconds(self._context, {key: known})
         return known
+
+
+class Unmeasured(Measurer):
+    """The measurer of a target whose times are computed: nothing is run or kept, and every model takes infinitely long."""
+
+    def __init__(self, target: Machine) -> None:
+        self.target, self.count = target, 0
+        # it is never started
+        self._worker = Worker(target.threads)
+
+    def verdict(self, words: str) -> dict[str, Any] | None:
+        return None
+
+    def put_verdict(self, words: str, verdict: Mapping[str, Any]) -> None:
+        pass
+
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
+        return Measured(inf)
+
+    def run_alone(self, turn: str = "") -> float:
+        return 0.0

@@ -208,7 +208,7 @@ class CostModel:
         """Seconds of a run without nodes, where that is known."""
         if self._alone is None:
             try:
-                self._alone = 0.0 if self.target.pricing is not None else self.measurer.run_alone()
+                self._alone = self.measurer.run_alone()
             except (WorkerFailed, TimeUp):
                 self._alone = 0.0
         return self._alone
@@ -241,7 +241,7 @@ class CostModel:
 
         Nothing of what was measured before counts for them any more. True where time was up before it was done.
         """
-        if self.target.pricing is not None:
+        if not self.target.measured:
             return False
         self._together = {}
         found = confirmed(self, graphs)
@@ -256,7 +256,7 @@ class CostModel:
     @property
     def _near(self) -> bool:
         """Whether the original's weights are measured, and held, by the caches of a processor."""
-        return self.start is not None and self.target.pricing is None and self._read < room()
+        return self.start is not None and self.target.measured and self._read < room()
 
     def spill(self, bytes: int) -> float:
         """Seconds that a graph takes more since the weights that it reads, so many bytes, are more than the original's and than caches
@@ -392,15 +392,20 @@ class CostModel:
     # ---- measuring -------------------------------------------------------------------------------------------
 
     def measure(self, group: Group, turn: str = "") -> Info:
-        """What a group costs, from the cache or measured; each `turn` is another measurement."""
-        pricing = self.target.pricing
-        if pricing is not None:
-            return pricing(self, group)
+        """What a group costs on the target; each `turn` is another measurement."""
+        return self.target.price(self, group, turn)
+
+    def timed(self, group: Group, turn: str = "") -> Info:
+        """What a group costs, from the cache or measured."""
         if self.is_view(group):
             return Info(LEAST)
         small = self.small(group)
         found, copies = self.alone(small, turn)
         return self._info(small, found, copies, turn)
+
+    def says(self, small: Small) -> bool:
+        """Whether ONNX can say a group at the model's opset."""
+        return self._build((*small.inputs, *small.weights), small.outputs) is not None
 
     def is_view(self, group: Group) -> bool:
         """Whether the runtime only passes memory on: a lowering says that it costs nothing."""

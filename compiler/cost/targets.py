@@ -1,21 +1,22 @@
-"""Where a program is to run: one frozen value for each target, chosen by the name that lowerings use (`on ort_cpu`)."""
+"""Where a program is to run: one frozen value that is asked for prices, times, plans and kernels. `semantics/targets` lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from math import inf
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dslc.cost.cache import CostCache
 from dslc.cost.lowered import Lowerings
 from dslc.cost.machine import Machine, this_machine
-from dslc.cost.measure import Measurer
+from dslc.cost.measure import Measurer, Unmeasured
 from dslc.errors import error
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules, load
+from dslc.semantics.targets import TARGETS
 
 if TYPE_CHECKING:
     from dslc.cost.groups import Group
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"
+#: what prices are taken on where nobody names a target: the runtime's own operators
+DEFAULT = "ort_cpu"
 
 
 class NoPlan(Exception):
@@ -40,15 +43,19 @@ class ModelPlan(Protocol):
 
     @property
     def text(self) -> str:
-        """All of it, for the model's metadata."""
+        """All of it, for the model's metadata; empty where whoever runs the model needs none."""
 
     @property
     def told(self) -> tuple[str, ...]:
         """What a report says of it, line by line."""
 
 
-#: rules, a model and what was read of it, sizes by name, and inputs by name; raises NoPlan
-Planner = Callable[["Rules", "Any", "Imported", Mapping[str, int], Mapping[str, "Any"]], ModelPlan]
+class OwnKernels(Enum):
+    """What a target does with what ONNX has no node for."""
+
+    NONE = "nothing: models have ONNX's nodes alone"
+    BUILT = "kernels are compiled here, and measured"
+    PLANNED = "it is a function of the model, for which a plan has a kernel"
 
 
 class Target(Protocol):
@@ -56,15 +63,31 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `on ort_cpu`."""
+        """As in `--on ort_cpu`."""
+
+    @property
+    def where(self) -> str:
+        """What of it a report names: a device."""
 
     @property
     def machine(self) -> Machine:
-        """What reports name, and how many threads are used."""
+        """What reports name, how many threads are used, and the processor that kernels are written for."""
 
     @property
     def fingerprint(self) -> str:
-        """What a time depends on beside the program: part of every key of a cache."""
+        """What a time depends on beside the program: equal for targets on which all takes the same."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether times are taken by running; otherwise they are computed, and `basis` says of what."""
+
+    @property
+    def basis(self) -> str:
+        """What is said of every computed time; empty where times are measured."""
+
+    @property
+    def kernels(self) -> OwnKernels:
+        """What becomes of what ONNX has no node for."""
 
     def lowerings(self, rules: Rules) -> Lowerings:
         """What it runs as one: its lowerings in the library of targets, and those that `rules` bring."""
@@ -77,30 +100,48 @@ class Target(Protocol):
     ) -> Measurer:
         """Takes times there; see `Measurer`."""
 
-    @property
-    def pricing(self) -> Callable[[CostModel, Group], Info] | None:
-        """What a group takes there, where times are computed; None where they are measured."""
+    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+        """What a group takes there; each `turn` is another measurement, where it is measured."""
 
-    @property
-    def plans(self) -> Planner | None:
-        """Plans whole models, where times are computed; None where models are timed."""
+    def plan(
+        self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
+    ) -> ModelPlan:
+        """How a whole model runs there, where times are computed.
+
+        Args:
+            source, imported: the model, and what was read of it.
+            sizes, feeds: sizes and inputs by name.
+
+        Raises:
+            NoPlan: there is none.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet(Machine):
+    """A machine by its data sheet: what is said of it was not measured."""
+
+    def __str__(self) -> str:
+        return f"{self.device}, {self.runtime}"
 
 
 @dataclass(frozen=True, slots=True)
 class OrtCpu:
-    """ONNX Runtime on the processors of this machine."""
+    """ONNX Runtime on the processors of this machine, with kernels that are generated or without."""
 
     machine: Machine
-    name: str = "ort_cpu"
-    pricing: None = None
-    plans: None = None
+    name: str = DEFAULT
+    kernels: OwnKernels = OwnKernels.NONE
+    measured: bool = True
+    where: str = "this machine"
+    basis: str = ""
 
     @property
     def fingerprint(self) -> str:
-        return f"{self.name}: {self.machine}"
+        return str(self.machine)
 
     def lowerings(self, rules: Rules) -> Lowerings:
-        return lowerings_on(("ort", self.name), rules)
+        return lowerings_on(("ort", "ort_cpu"), rules)
 
     def measurer(
         self,
@@ -110,22 +151,63 @@ class OrtCpu:
     ) -> Measurer:
         return Measurer(self.machine, cache, left, during)
 
+    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+        return costs.timed(group, turn)
 
-#: how each target is made for a number of threads (None: its default)
-TARGETS: Mapping[str, Callable[[int | None], Target]] = MappingProxyType({"ort_cpu": lambda threads: OrtCpu(this_machine(threads))})
-DEFAULT = "ort_cpu"
+    def plan(
+        self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
+    ) -> ModelPlan:
+        raise NoPlan("whole models are timed here")
 
 
-def target_named(name: str = DEFAULT, threads: int | None = None) -> Target:
-    """The target of a name, with that many threads.
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What all targets share whose times are computed. `machine` says the threads that outputs are compared with, here."""
+
+    machine: Machine
+
+    @property
+    def measured(self) -> bool:
+        return False
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.machine)
+
+    def measurer(
+        self,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Measurer:
+        return Unmeasured(self.machine)
+
+
+def ort_cpu(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
+    """ONNX Runtime's own operators on this machine."""
+    return OrtCpu(this_machine(threads))
+
+
+def with_kernels(_device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> OrtCpu:
+    """ONNX Runtime on this machine, with kernels."""
+    return OrtCpu(this_machine(threads), "cpu", OwnKernels.BUILT)
+
+
+def target_named(
+    name: str = DEFAULT, device: str | None = None, threads: int | None = None, trust: tuple[str, ...] = ()
+) -> Target:
+    """The target of a name in the registry, for a device that it knows (None: its first), with that many threads.
+
+    Args:
+        trust: libraries whose templates may run as code.
 
     Raises:
-        DslcError: E0909 for a name that no target has.
+        DslcError: E0909 for a name that no target has, or a device that it does not know.
     """
-    make = TARGETS.get(name)
-    if make is None:
+    entry = TARGETS.get(name)
+    if entry is None:
         raise error("E0909", f"there is no target `{name}`", hint="one of " + ", ".join(TARGETS))
-    return make(threads)
+    return cast(Target, entry.make(device, threads, trust))
 
 
 def lowerings_on(devices: tuple[str, ...], rules: Rules) -> Lowerings:

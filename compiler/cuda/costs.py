@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cuda.devices import Device
 from dslc.cuda.hosted import Hosted, at_feeds, hosted_of, opaque
-from dslc.cuda.planning import Generable, NotPlanned, Planned, Why, planned
+from dslc.cuda.planning import Generable, NotPlanned, Places, Planned, Why, nowhere, planned
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
 def plan_at(
     rules: Rules, graph: Graph, device: Device, sizes: Mapping[str, int], generable: Generable, names: tuple[str, ...] = (),
-    outputs: tuple[str, ...] = (), hosted: Hosted | None = None,
+    outputs: tuple[str, ...] = (), hosted: Hosted | None = None, written: Places = nowhere,
 ) -> Planned:  # fmt: skip
     """A plan for a graph at some sizes.
 
     Raises:
         NotPlanned: with the reason.
     """
-    return planned(rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable, hosted=hosted)
+    return planned(
+        rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable, hosted=hosted, written=written
+    )
 
 
 def plan_model(
     rules: Rules, source: str | os.PathLike[str] | ModelProto, imported: Imported, device: Device, sizes: Mapping[str, int],
-    feeds: Mapping[str, Any], generable: Generable,
+    feeds: Mapping[str, Any], generable: Generable, written: Places = nowhere,
 ) -> Planned:  # fmt: skip
     """A plan for a whole model at the sizes of some inputs; what only ONNX Runtime can run, it runs on the CPU.
 
@@ -49,7 +51,7 @@ def plan_model(
     for name, value in zip((*names, *outputs), (*graph.inputs, *graph.outputs), strict=True):
         if not value.known:
             raise NotPlanned(Why.TYPE, name)
-    return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found))
+    return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found), written)
 
 
 def _open(rules: Rules, imported: Imported) -> Imported:

@@ -107,13 +107,13 @@ def _device(
     )  # fmt: skip
 
 
-#: by name, from the vendor's data sheets (SXM form, dense)
+#: by name, from the vendor's data sheets (SXM form, dense); the first one is the default
 DEVICES: Mapping[str, Device] = MappingProxyType({
-    "a100": _device("a100", (8, 0), 108, 80, 2.039, 40, 19.5, 9.7, 78.0, 312.0, 19.5),
     "h100": _device("h100", (9, 0), 132, 80, 3.35, 50, 66.9, 33.5, 133.8, 989.0, 66.9),
+    "a100": _device("a100", (8, 0), 108, 80, 2.039, 40, 19.5, 9.7, 78.0, 312.0, 19.5),
     "h200": _device("h200", (9, 0), 132, 141, 4.8, 50, 66.9, 33.5, 133.8, 989.0, 66.9),
 })  # fmt: skip
-DEFAULT = "h100"
+DEFAULT = next(iter(DEVICES))
 
 
 def device_named(name: str) -> Device:

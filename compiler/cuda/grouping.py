@@ -21,10 +21,16 @@ _EPILOGUE = 3
 
 
 def grouped(
-    rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None]
-) -> Graph:
-    """The graph with everything that runs as one as one kernel node. `scratch`: None where there is no kernel for a group."""
-    return _Grouping(rules, graph, device, calls, profiles, scratch).graph_of_groups()
+    rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None],
+    own: Sequence[Group] = (),
+) -> Graph:  # fmt: skip
+    """The graph with everything that runs as one as one kernel node.
+
+    Args:
+        scratch: None where there is no kernel for a group.
+        own: groups that a library wrote a better kernel for than is generated.
+    """
+    return _Grouping(rules, graph, device, calls, profiles, scratch).graph_of_groups(own)
 
 
 def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
@@ -39,13 +45,17 @@ class _Grouping:
     ) -> None:
         self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = rules, graph, device, calls, profiles, scratch
 
-    def graph_of_groups(self) -> Graph:
+    def graph_of_groups(self, own: Sequence[Group] = ()) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""
         around = Neighbours(self.graph)
         hosts = on_the_cpu(self.rules, around, self.device, self.profiles)
         calls = self._calls(around, {node for group in hosts for node in group.nodes})
         taken = {node for group in (*hosts, *calls) for node in group.nodes}
         groups: list[Group] = []
+        for group in sorted(own, key=lambda one: -len(one.nodes)):
+            if taken.isdisjoint(group.nodes):
+                groups.append(group)
+                taken.update(group.nodes)
         proposed = {group.nodes: group for group in proposals(self.graph, self.rules, Limits(), self.profiles)}
         # the largest first
         waiting = [(-len(nodes), k, nodes) for k, nodes in enumerate(proposed)]

@@ -65,7 +65,8 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
     Raises:
         CudaFailure: COMPILE where the text is refused; BINDING where NVRTC is missing, or knows no such device.
     """
-    from dslc.codegen.cuda.nvrtc import NotCompiled, NvrtcReason, compile
+    from dslc.codegen.cuda.compiled import compile
+    from dslc.codegen.cuda.nvrtc import NotCompiled, NvrtcReason
 
     try:
         binary: bytes = compile(code.text.text, f"sm_{capability[0]}{capability[1]}").cubin

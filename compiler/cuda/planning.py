@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from enum import Enum
@@ -68,19 +68,28 @@ class NotPlanned(NoPlan):
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """A generated kernel: bytes of each piece of memory that it wants meanwhile, and seconds as it is written, where that is known."""
+    """A kernel: bytes of each piece of memory that it wants meanwhile, and seconds as it is written, where that is known. `lowering`:
+    whose template wrote it, empty where it is generated."""
 
     scratch: tuple[int, ...] = ()
     seconds: float | None = None
+    lowering: str = ""
 
 
 #: what is generated for a group; None: nothing is
 Generable = Callable[[Graph], "Wants | None"]
+#: groups of a graph that a library may have written a kernel for
+Places = Callable[[Graph, Neighbours], Iterable[Group]]
 
 
 def every_kernel(_: Graph) -> Wants | None:
     """Kernels that need no code: whoever runs the plan interprets them."""
     return Wants()
+
+
+def nowhere(_graph: Graph, _around: Neighbours) -> Iterable[Group]:
+    """No library wrote a kernel."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,17 +101,20 @@ class Planned:
     weights: Mapping[str, tuple[Value, View]]
     #: models of the parts that ONNX Runtime runs on the CPU, by the names of their steps
     hosts: Mapping[str, bytes] = field(default_factory=dict)
+    #: programs that a library may have written a kernel for
+    tried: tuple[Graph, ...] = ()
 
 
 def planned(
     rules: Rules, graph: Graph, device: Device, *, names: Sequence[str] = (), outputs: Sequence[str] = (),
-    generable: Generable = every_kernel, hosted: Hosted | None = None,
+    generable: Generable = every_kernel, hosted: Hosted | None = None, written: Places = nowhere,
 ) -> Planned:  # fmt: skip
     """A plan for a graph whose sizes are known.
 
     Args:
         names, outputs: of the graph's inputs and outputs, in order; by default `x0`, ... and `y0`, ...
         generable: which groups there are kernels for.
+        written: groups that a library may have written a kernel for, which `generable` then takes where it is the best one.
         hosted: models of what neither a call nor a kernel computes, which ONNX Runtime then runs on the CPU; None: there are none.
 
     Raises:
@@ -118,15 +130,17 @@ def planned(
             raise NotPlanned(Why.SIZES)
     if not graph.outputs:
         raise NotPlanned(Why.EMPTY)
-    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted).run()
+    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted, written).run()
 
 
 class _Planner:
     def __init__(
         self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable,
-        hosted: Hosted | None,
+        hosted: Hosted | None, written: Places,
     ) -> None:  # fmt: skip
         self.rules, self.graph, self.device, self.generable, self.hosted = rules, graph, device, generable, hosted
+        self.written = written
+        self.tried: list[Graph] = []
         self.hosts: dict[str, bytes] = {}
         self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
         self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
@@ -147,7 +161,8 @@ class _Planner:
     def run(self) -> Planned:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
             self.where[value] = self._new(value.type, Place.INPUT, name)
-        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants)
+        own = [group for group in self.written(self.graph, self.around) if self._is_written(group)]
+        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants, own)
         self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:
@@ -157,7 +172,7 @@ class _Planner:
         self._settle({view.buffer for _, view in ends})
         inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
         plan = assembled(self.device.name, self.drafts, self.buffers, inputs, ends, tuple(sorted(self.kernels.items())))
-        return Planned(plan, self.programs, self.weights, self.hosts)
+        return Planned(plan, self.programs, self.weights, self.hosts, tuple(self.tried))
 
     # ---- one node after the other -------------------------------------------------------------------------------------
 
@@ -227,6 +242,12 @@ class _Planner:
             self.drafts.append(Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
+
+    def _is_written(self, group: Group) -> bool:
+        program = fold_of(group).kernel.group
+        self.tried.append(program)
+        wants = self._wants(program)
+        return wants is not None and wants.lowering != ""
 
     def _wants(self, program: Graph) -> Wants | None:
         if program not in self.known:
@@ -360,7 +381,8 @@ class _Planner:
         if seconds is None:
             work = estimate(kernel, self.profiles)
             seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
-        self.drafts.append(Draft(f"kernel: {_words(kernel.group)}", seconds, reads, tuple(outs), tuple(held), name=name))
+        by = f", by the template of {wants.lowering}" if wants.lowering else ""
+        self.drafts.append(Draft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name))
         return outs
 
     def _named(self, program: Graph) -> str:

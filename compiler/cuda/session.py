@@ -14,9 +14,10 @@ from dslc.cuda.devices import DEFAULT, DEVICES, Device
 from dslc.cuda.launch import LASTING, CudaFailure, Launcher, Reason
 from dslc.cuda.launchers import launcher as found_launcher
 from dslc.cuda.plan import BadPlan, Plan
-from dslc.cuda.planning import Generable, NotPlanned
+from dslc.cuda.planning import Generable, NotPlanned, Places, nowhere
 from dslc.cuda.runner import Runner, Texts, Weights
 from dslc.cuda.stored import stored_plan
+from dslc.cuda.written import templates_of
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
@@ -40,6 +41,7 @@ class Session:
         cpu: whether ONNX Runtime serves on the CPU where there is no device, or one that is too old or too small. It is said once, as a
             warning.
         rules: what the model is read with, by default the standard library.
+        trust: libraries of `rules` whose templates may run as code, as `dslc optimize --trust`.
         texts, generable: which kernels there are, by default dslc's own.
 
     Raises:
@@ -49,7 +51,7 @@ class Session:
 
     def __init__(
         self, model: str | os.PathLike[str] | ModelProto, *, launcher: Launcher | None = None, cpu: bool = False,
-        rules: Rules | None = None, texts: Texts | None = None, generable: Generable | None = None,
+        rules: Rules | None = None, trust: Sequence[str] = (), texts: Texts | None = None, generable: Generable | None = None,
     ) -> None:  # fmt: skip
         from onnx import ModelProto
 
@@ -74,8 +76,10 @@ class Session:
         except CudaFailure as problem:
             self._serve(problem)
         interprets = launcher is not None and texts is None
-        self._texts = texts if interprets or texts is not None else code.texts(self.rules, self.device)
-        self._generable = generable or code.generable(self.rules, self.device)
+        own = templates_of(self.rules, trust)
+        self._texts = texts if interprets or texts is not None else code.texts(self.rules, self.device, own)
+        self._generable = generable or code.generable(self.rules, self.device, own)
+        self._written: Places = own.groups if generable is None else nowhere
 
     @property
     def device(self) -> Device:
@@ -144,7 +148,7 @@ class Session:
                 if isinstance(size, Sym) and sizes.setdefault(size.name, given) != given:
                     raise ValueError(f"{size.name} is {sizes[size.name]} and {given}")
         try:
-            planned = plan_model(self.rules, self._model, self._imported, self.device, sizes, feeds, self._generable)
+            planned = plan_model(self.rules, self._model, self._imported, self.device, sizes, feeds, self._generable, self._written)
         except NotPlanned as problem:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
         if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from dslc.cost.inputs import drawn_inputs
 from dslc.cuda.code import generable, texts
 from dslc.cuda.costs import plan_model
-from dslc.cuda.devices import DEVICES
+from dslc.cuda.devices import DEVICES, Device
 from dslc.cuda.plan import BadPlan, Plan, plan_of
+from dslc.cuda.written import templates_of
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, metadata
@@ -30,6 +31,15 @@ def stored_plan(model: ModelProto) -> Plan | None:
     return None if text is None else plan_of(text)
 
 
+def stored_device(model: ModelProto) -> Device | None:
+    """The device that a file has a plan for; None where it has no plan, or for a device that no data sheet is known of."""
+    try:
+        plan = stored_plan(model)
+    except BadPlan:
+        return None
+    return None if plan is None else DEVICES.get(plan.device)
+
+
 def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
     """The texts of a plan's kernels, by their names in it: dslc plans the model again, for the sizes and the device of the plan.
 
@@ -41,7 +51,7 @@ def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
         plan = stored_plan(model)
     except BadPlan:
         return {}
-    device = None if plan is None else DEVICES.get(plan.device)
+    device = stored_device(model)
     if plan is None or device is None:
         return {}
     imported = import_model(model, rules)
@@ -53,9 +63,10 @@ def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
             if isinstance(size, Sym):
                 sizes.setdefault(size.name, given)
     feeds = drawn_inputs(model, sizes).feeds[0]
-    found = plan_model(rules, model, imported, device, sizes, feeds, generable(rules, device))
-    text = texts(rules, device)
+    own = templates_of(rules)
+    found = plan_model(rules, model, imported, device, sizes, feeds, generable(rules, device, own), own.groups)
+    text = texts(rules, device, own)
     return {name: text(program) for name, program in found.programs.items()}
 
 
-__all__ = ["stored_kernels", "stored_plan"]
+__all__ = ["stored_device", "stored_kernels", "stored_plan"]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from dslc.cost.cache import CostCache
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Lowerings
-from dslc.cost.machine import Machine, this_machine
-from dslc.cost.measure import LEAST, Measurer
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import LEAST
 from dslc.cost.model import CostModel
-from dslc.cost.targets import Target, lowerings_on, target_named
+from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
 from dslc.cuda.code import generable, priced
 from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, Device, device_named
@@ -23,6 +21,7 @@ from dslc.cuda.hosted import hosted
 from dslc.cuda.plan import CallStep, HostStep, KernelStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned, planned
 from dslc.cuda.programs import looks_only
+from dslc.cuda.written import templates_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
 from dslc.onnx.importer import Imported
@@ -36,37 +35,27 @@ _SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet(Machine):
-    """A device by its data sheet: what is said of it was not measured."""
-
-    def __str__(self) -> str:
-        return f"{self.device}, {self.runtime}"
-
-
-@dataclass(frozen=True, slots=True)
-class Cuda:
-    """A device of which there is a data sheet. Outputs are compared on the processors at hand, which `machine` says the threads of."""
+class Cuda(Computed):
+    """A device of which there is a data sheet."""
 
     device: Device
-    machine: Machine
+    #: libraries whose templates may run as code
+    trust: tuple[str, ...] = ()
     name: str = "cuda"
+    kernels: OwnKernels = OwnKernels.PLANNED
 
     @property
-    def fingerprint(self) -> str:
-        return f"{self.name}: {self.machine}"
+    def where(self) -> str:
+        return self.device.name
+
+    @property
+    def basis(self) -> str:
+        return f"nothing was measured: times are those of a roofline, by the data sheet of the {self.device.name}"
 
     def lowerings(self, rules: Rules) -> Lowerings:
         return lowerings_on((self.name,), rules)
 
-    def measurer(
-        self,
-        cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
-        during: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> Measurer:
-        return Measurer(self.machine, cache, left, during)
-
-    def pricing(self, costs: CostModel, group: Group) -> Info:
+    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
@@ -76,7 +65,9 @@ class Cuda:
         outputs = replace(small.outputs, dict[Value, Value](weights))
         models = hosted(rules, costs.opset, {}, _IR)
         try:
-            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=priced(rules, self.device), hosted=models)
+            own = templates_of(rules, self.trust)
+            able = priced(rules, self.device, own)
+            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=able, hosted=models, written=own.groups)
         except NotPlanned:
             return Info(inf)
         seconds = found.plan.seconds
@@ -85,13 +76,17 @@ class Cuda:
             seconds -= len(found.plan.steps) * self.device.launch
         return Info(max(LEAST, seconds))
 
-    def plans(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
+    def plan(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
         """A plan for a whole model, at the sizes of some inputs.
 
         Raises:
             NotPlanned: with the reason.
         """
-        return Sheeted(plan_model(rules, source, imported, self.device, sizes, feeds, generable(rules, self.device)).plan)
+        own = templates_of(rules, self.trust)
+        able = generable(rules, self.device, own)
+        found = plan_model(rules, source, imported, self.device, sizes, feeds, able, own.groups)
+        said = (note for program in found.tried for note in own.said.get(program, ()))
+        return Sheeted(found.plan, tuple(dict.fromkeys([*own.notes, *said])))
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:
@@ -106,6 +101,8 @@ class Sheeted:
     """A plan, and what a report says of it."""
 
     plan: Plan
+    #: of templates that are left out
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -128,22 +125,17 @@ class Sheeted:
         counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
         steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
         lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")
-        return tuple(lines)
+        return (*lines, *self.notes)
 
 
-def target_of(on: str, device: str = DEFAULT, threads: int | None = None) -> Target:
-    """The target of `dslc optimize --on`: ONNX Runtime on the processors at hand, with kernels or without, or a device.
+def target(device: str | None = None, threads: int | None = None, trust: tuple[str, ...] = ()) -> Cuda:
+    """A device by its name, by default the first that there is a data sheet of.
 
     Raises:
         DslcError: E0909 for a device that no data sheet is known of.
     """
-    return device_target(device, threads) if on == "cuda" else target_named(threads=threads)
+    found = device_named(DEFAULT if device is None else device)
+    return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found, trust)
 
 
-def device_target(device: str, threads: int | None = None) -> Cuda:
-    """A device by its name."""
-    found = device_named(device)
-    return Cuda(found, Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"))
-
-
-__all__ = ["Cuda", "Sheet", "device_target", "target_of"]
+__all__ = ["Cuda", "target"]

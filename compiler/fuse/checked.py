@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import onnx
 
@@ -28,6 +29,8 @@ from dslc.semantics.library import Rules
 SIZES = (1, 3, 8, 17, 64, 33)
 #: elements of a tensor up to which the interpreter is asked, and seconds that all of it may take
 ELEMENTS, SECONDS = 1 << 20, 10.0
+#: arrays for the inputs of a program, and those of its results
+Drawn = tuple[list[Any], tuple[Any, ...]]
 
 
 def wrong(
@@ -49,14 +52,10 @@ def wrong(
                 raise TimeUp
             if rest() <= 0:
                 break
-            try:
-                model, _ = node_model(static.outputs, rules, opset, inputs=static.inputs, scopes=True)
-                drawn = draw(input_specs(model, {})[0], 1)
-                arrays = [drawn[each.name] for each in model.graph.input]
-                meant = run(rules, static.outputs, dict(zip(static.inputs, arrays, strict=True)), Floats())
-            except (DslcError, Mismatch, EvalError, InterpretError, KeyError, ValueError):
-                # sizes or numbers that the nodes are not defined at
+            tried = drawn(rules, static, opset)
+            if tried is None:
                 continue
+            arrays, meant = tried
             inputs, outputs = _types(static.inputs), _types(static.outputs)
             alone = onnx.ModelProto.FromString(kernel_model(DOMAIN, text.name, inputs, outputs))
             feeds = {each.name: array for each, array in zip(alone.graph.input, arrays, strict=True)}
@@ -67,10 +66,21 @@ def wrong(
                 if problem.late and left() <= 0:
                     raise TimeUp from None
                 return f"its kernel fails on {', '.join(map(str, inputs))}: {problem}"
-            answer = compare(Reference(found.names, (tuple(meant),)), found)
+            answer = compare(Reference(found.names, (meant,)), found)
             if not answer.same:
                 return f"its kernel gives other numbers than its nodes on {', '.join(map(str, inputs))}: {answer.problem}"
     return ""
+
+
+def drawn(rules: Rules, static: Graph, opset: int) -> Drawn | None:
+    """Arrays for a program, and what the interpreter makes of them; None for sizes or numbers that its nodes are not defined at."""
+    try:
+        model, _ = node_model(static.outputs, rules, opset, inputs=static.inputs, scopes=True)
+        found = draw(input_specs(model, {})[0], 1)
+        arrays = [found[each.name] for each in model.graph.input]
+        return arrays, tuple(run(rules, static.outputs, dict(zip(static.inputs, arrays, strict=True)), Floats()))
+    except (DslcError, Mismatch, EvalError, InterpretError, KeyError, ValueError):
+        return None
 
 
 def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
@@ -93,4 +103,4 @@ def _types(values: tuple[Value, ...]) -> list[TensorType]:
     return [value.type for value in values]
 
 
-__all__ = ["wrong"]
+__all__ = ["Drawn", "drawn", "wrong"]

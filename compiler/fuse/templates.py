@@ -6,23 +6,29 @@ missing, makes no text, does not compile or gives other numbers is left out, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from dslc.codegen.custom import Named, NotRendered, custom_kernel
+import numpy as np
+
+from dslc.codegen.custom import Filling, Named, NotRendered, custom_kernel
 from dslc.codegen.group import parts_of
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import fold_of
 from dslc.inspection.lowerings import UNKNOWNS, expression_of
+from dslc.inspection.samples import sample
+from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Node
 from dslc.ir.scalar import Scalar
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
+from dslc.match.compile import pattern_of
 from dslc.match.guards import environment
 from dslc.semantics.definitions import LoweringDef, OperatorDef
 from dslc.semantics.elaborate import elaborate
@@ -35,22 +41,26 @@ from dslc.syntax import tree as t
 
 #: tensors of an expression up to which their orders are tried
 ORDERS = 4
-#: the device whose templates these are, and places of one lowering that are looked at in a graph
-DEVICE, PLACES = "cpu", 1000
+#: draws of a small program that a lowering takes, and places of one that are looked at in a graph
+_DRAWS, PLACES = 200, 1000
+#: what a target's templates become
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A kernel that a lowering's template wrote."""
+class Written(Generic[Text]):
+    """A kernel that a lowering's template wrote. `own`: it is one of dslc's libraries."""
 
     lowering: str
-    text: KernelText
+    text: Text
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
     """A template with what it is for: a piece of graph, or an expression as an operator."""
 
+    library: Rules
     definition: LoweringDef
     statement: t.RenderTemplate
     source: str
@@ -58,18 +68,26 @@ class _Template:
     expression: OperatorDef | None
 
 
-class Templates:
-    """The templates of the lowerings on the CPU of libraries that are trusted. `notes` say which are left out, and why."""
+class TemplatesOn(Generic[Text]):
+    """The templates of the lowerings on a device of libraries that are trusted. `notes` say which are left out, and why.
 
-    def __init__(self, rules: Rules, trust: Sequence[str] = ()) -> None:
+    Args:
+        libraries: where they are looked for; the first is what graphs are written in.
+        write: makes a kernel of a template that is filled in; raises NotRendered and NotGenerated.
+    """
+
+    def __init__(self, device: str, libraries: Sequence[Rules], trust: Sequence[str], write: Callable[[Filling], Text]) -> None:
         self.notes: list[str] = []
-        self._rules = rules
+        self._rules, self._write = libraries[0], write
         self._found: list[_Template] = []
         self._taken: dict[Graph, bool] = {}
-        for definition in rules.lowerings.values():
-            statement = template_of(definition)
-            if definition.syntax.device == DEVICE and statement is not None:
-                self._add(rules, definition, statement, trust)
+        seen: set[str] = set()
+        for rules in libraries:
+            for name, definition in rules.lowerings.items():
+                statement = template_of(definition)
+                if definition.syntax.device == device and statement is not None and name not in seen:
+                    self._add(rules, definition, statement, trust)
+                seen.add(name)
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -87,7 +105,7 @@ class Templates:
             return
         try:
             source = template_text(definition.module, statement.template)
-            self._found.append(_Template(definition, statement, source, compile_lowering(rules, definition), expression))
+            self._found.append(_Template(rules, definition, statement, source, compile_lowering(rules, definition), expression))
         except NoTemplate as problem:
             self.left_out(definition.name, str(problem))
         except DslcError as problem:
@@ -133,16 +151,45 @@ class Templates:
             self._taken[program] = found
         return found
 
-    def texts(self, group: Graph) -> Iterator[Written]:
-        """What the lowerings that take a group as a whole make of it."""
+    def texts(self, group: Graph, lowering: str = "") -> Iterator[Written[Text]]:
+        """What the lowerings that take a group as a whole make of it, or one of them."""
         for one in self._found:
+            if lowering not in ("", one.definition.name):
+                continue
             try:
-                text = self._expressed(one, group) if one.expression is not None else _matched(one, group)
+                text = self._made(one, group)
             except (NotRendered, NotGenerated, Mismatch, EvalError, Unbound, DslcError) as problem:
                 self.left_out(one.definition.name, str(problem))
                 continue
             if text is not None:
-                yield Written(one.definition.name, text)
+                yield Written(one.definition.name, text, trusted(one.definition.module, ()))
+
+    def attempt(self, lowering: str, group: Graph) -> Text | None:
+        """What a lowering's template makes of a group; None where the lowering does not take it.
+
+        Raises:
+            NotRendered, NotGenerated: it makes no kernel.
+            Mismatch, EvalError, Unbound, DslcError: what it is given has no value.
+        """
+        return next((self._made(one, group) for one in self._found if one.definition.name == lowering), None)
+
+    def _made(self, one: _Template, group: Graph) -> Text | None:
+        filling = self._expressed(one, group) if one.expression is not None else _matched(one, group)
+        return None if filling is None else self._write(filling)
+
+    def fits(self, group: Graph) -> bool:
+        """Whether some lowering takes a group as a whole."""
+        if not self._found:
+            return False
+        index = GraphIndex(group)
+        rules = [rule for one in self._found for rule in one.rules]
+        return any(_whole(match, group) for rule in rules for match in find_matches(rule, index)) or self.takes(group)
+
+    def instances(self, lowering: str, dtype: DType | None = None, seeds: int = 3) -> Iterator[Graph]:
+        """Small programs that a lowering takes, of an element type where that fits: what its kernel is tried with."""
+        for one in self._found:
+            if one.definition.name == lowering:
+                yield from instances(one.library, one.definition, (dtype or DType.F32,), seeds)
 
     def _order(self, expression: OperatorDef, group: Graph) -> tuple[int, ...] | None:
         """Which input of a group is each tensor of an expression that computes the same; None where it does not."""
@@ -163,7 +210,7 @@ class Templates:
                 continue
         return None
 
-    def _expressed(self, one: _Template, group: Graph) -> KernelText | None:
+    def _expressed(self, one: _Template, group: Graph) -> Filling | None:
         assert one.expression is not None
         order = self._order(one.expression, group)
         if order is None:
@@ -173,10 +220,39 @@ class Templates:
         tensors.append(Named(one.expression.syntax.outputs[0].name, 0, True))
         env = operator_env(self._rules, one.expression, tuple(group.inputs[k] for k in order), {})
         values = {name: value for name, value in env.values.items() if _simple(value)}
-        return _text(one, group, tensors, values, env)
+        return _filling(one, group, tensors, values, env)
 
 
-def _matched(one: _Template, group: Graph) -> KernelText | None:
+class Templates(TemplatesOn[KernelText]):
+    """The templates on the processors of this machine."""
+
+    def __init__(self, rules: Rules, trust: Sequence[str] = ()) -> None:
+        super().__init__("cpu", (rules,), trust, custom_kernel)
+
+
+def instances(rules: Rules, definition: LoweringDef, dtypes: tuple[DType, ...] = (DType.F32,), seeds: int = 3) -> Iterator[Graph]:
+    """Small programs that a lowering takes; none where its form allows no draw."""
+    expression = expression_of(definition)
+    if expression is not None:
+        with suppress(Mismatch, EvalError, Unbound, DslcError):
+            args = sample(rules, expression)[0].node.args
+            made = elaborate(rules, expression, tuple(arg.type for arg in args), ()).over(args)
+            yield Graph(args, made)
+    if not definition.syntax.match:
+        return
+    pattern = pattern_of(definition, definition.syntax.match)
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        for _ in range(_DRAWS):
+            with suppress(Rejected):
+                found = instantiate(rules, pattern, rng, dtypes=dtypes)
+                graph = Graph(tuple(value for value in found.inputs if not value.constant), tuple(found.left.values()))
+                if all(value.type.is_static and 0 not in value.type.shape for value in (*graph.inputs, *graph.outputs)):
+                    yield graph
+                    break
+
+
+def _matched(one: _Template, group: Graph) -> Filling | None:
     index = GraphIndex(group)
     match = next((match for rule in one.rules for match in find_matches(rule, index) if _whole(match, group)), None)
     if match is None:
@@ -189,7 +265,7 @@ def _matched(one: _Template, group: Graph) -> KernelText | None:
     where = {value: k for k, value in enumerate(group.outputs)}
     tensors += [Named(name, where[value], True) for name, value in match.roots]
     values = {name: value for name, value in {**match.names, **match.choice}.items() if _simple(value)}
-    return _text(one, group, tensors, values, environment(match.rule, match.state, match.names))
+    return _filling(one, group, tensors, values, environment(match.rule, match.state, match.names))
 
 
 def _between(match: Match, around: Neighbours) -> frozenset[Node]:
@@ -219,10 +295,13 @@ def _whole(match: Match, group: Graph) -> bool:
     )
 
 
-def _text(one: _Template, group: Graph, tensors: Sequence[Named], values: dict[str, Any], env: Env) -> KernelText:
+def _filling(one: _Template, group: Graph, tensors: Sequence[Named], values: dict[str, Any], env: Env) -> Filling:
     values |= {entry.name: evaluate(entry.value, env) for entry in one.statement.attrs}
-    types = ([value.type for value in group.inputs], [value.type for value in group.outputs])
-    return custom_kernel(one.source, *types, tensors, values, f"{one.definition.name}: {one.statement.template}")
+    inputs, outputs = (tuple(value.type for value in side) for side in (group.inputs, group.outputs))
+    costs = [entry for said in one.definition.syntax.statements if isinstance(said, t.Cost) for entry in said.entries]
+    title = f"{one.definition.name}: {one.statement.template}"
+    cost = {entry.name: evaluate(entry.value, env) for entry in costs}
+    return Filling(one.source, inputs, outputs, tuple(tensors), values, title, cost, group)
 
 
 def _simple(value: Any) -> bool:
@@ -232,4 +311,4 @@ def _simple(value: Any) -> bool:
     return isinstance(value, int | float | str | Fraction | DType | Scalar)
 
 
-__all__ = ["Templates", "Written"]
+__all__ = ["Templates", "TemplatesOn", "Written", "instances"]

@@ -329,7 +329,7 @@ class Trials:
             if self._sound(subject, one, function)
         ]
 
-    def _sound(self, subject: Subject, one: Written, function: Function) -> bool:
+    def _sound(self, subject: Subject, one: Written[KernelText], function: Function) -> bool:
         """Whether a kernel that a library wrote computes its program; a note says why not."""
         assert self.templates is not None
         try:

@@ -11,7 +11,8 @@ from dslc.inspection.bounds import check_operator
 from dslc.semantics.checks.names import VOCABULARY
 from dslc.semantics.definitions import LoweringDef, OperatorDef
 from dslc.semantics.library import Rules
-from dslc.semantics.trust import template_of
+from dslc.semantics.targets import TEMPLATED
+from dslc.semantics.trust import NoTemplate, template_of, template_text
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -22,14 +23,19 @@ _SIZES = frozenset("size elements".split())
 
 
 #: why the template of an expression has no kernel
-UNKNOWNS = "an expression on `cpu` may have no coefficients, unknown functions, `let`s, or conditions on memory"
+UNKNOWNS = "the expression of a template may have no coefficients, unknown functions, `let`s, or conditions on memory"
 
 
 def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
-    """What is wrong with a lowering once its names are known: reads, and an expression that no template on the CPU can be for."""
+    """What is wrong with a lowering once its names are known: reads, and an expression that no template can be for."""
     found = lowering_bounds(rules, lowering)
     syntax, template = lowering.syntax, template_of(lowering)
-    if syntax.device == "cpu" and template is not None and syntax.expr is not None and expression_of(lowering) is None:
+    if syntax.device in TEMPLATED and template is not None and syntax.expr is not None and expression_of(lowering) is None:
+        try:
+            template_text(lowering.module, template.template)
+        except NoTemplate:
+            # who reads names says so
+            return found
         message = f"the template of `{syntax.name}` is left out: {UNKNOWNS}"
         found.append(Diagnostic("W0015", message, template.span, severity="warning"))
     return found

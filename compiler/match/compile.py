@@ -57,16 +57,19 @@ def compile_lowering(rules: Rules, definition: LoweringDef) -> tuple[CompiledRul
     Raises:
         DslcError: E0323 where it binds too little to be looked for.
     """
-    syntax = definition.syntax
-    if not syntax.match:
+    if not definition.syntax.match:
         return ()
+    return tuple(_as_they_stand(compile_rule(rules, one)) for one in with_modes_chosen(rules, pattern_of(definition)))
+
+
+def pattern_of(definition: LoweringDef, right: tuple[t.GraphStatement, ...] = ()) -> SubstitutionDef:
+    """What a lowering's `match` takes, as the left side of a rule; its right one is empty, unless it is given."""
+    syntax = definition.syntax
     guards = tuple(s for s in syntax.statements if isinstance(s, t.Where | t.Let | t.LetMany | t.Function))
-    left = (*syntax.match, *guards)
     # the last one is what comes out; the others only have names
-    outputs = syntax.match[-1].names
-    whole = t.Substitution(False, syntax.name, syntax.params, outputs, syntax.doc, left, "=>", (), span=syntax.span)
-    as_rule = SubstitutionDef(definition.name, whole, definition.module)
-    return tuple(_as_they_stand(compile_rule(rules, chosen)) for chosen in with_modes_chosen(rules, as_rule))
+    outputs, left = syntax.match[-1].names, (*syntax.match, *guards)
+    whole = t.Substitution(False, syntax.name, syntax.params, outputs, syntax.doc, left, "=>", right, span=syntax.span)
+    return SubstitutionDef(definition.name, whole, definition.module)
 
 
 def _as_they_stand(rule: CompiledRule) -> CompiledRule:

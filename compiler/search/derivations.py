@@ -235,7 +235,7 @@ class Derivations:
         """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
         by nothing."""
         profile = self._profiles.of(node)
-        if profile is None or profile.loose or self._machine is EVERYDAY or self.costs.target.pricing is not None:
+        if profile is None or profile.loose or self._machine is EVERYDAY or not self.costs.target.measured:
             return 0.0
         return profile.operations / self._machine.peak
 
@@ -325,7 +325,7 @@ class Derivations:
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
-        if self.costs.target.pricing is not None:
+        if not self.costs.target.measured:
             return self._computed(Graph(graph.inputs, kernel.values))
         return seconds_of(kernel, self._profiles, self._machine)
 
@@ -343,7 +343,7 @@ class Derivations:
 
     def _as_one(self, fact: Fact) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
-        if self.costs.target.pricing is not None:
+        if not self.costs.target.measured:
             return None
         whole = fact_of_kernel(fact.old).new
         node = whole.outputs[0].node
@@ -380,7 +380,7 @@ class Derivations:
         with_kernels = self._with_kernels(fact.new)
         if with_kernels is None:
             return None
-        if self.costs.target.pricing is not None:
+        if not self.costs.target.measured:
             if not all(readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)):
                 # who plans the file would not know what it computes
                 return None
@@ -418,9 +418,8 @@ class Derivations:
 
     def _computed(self, program: Graph) -> float:
         """Seconds of a program by itself, on a target whose times are computed."""
-        assert self.costs.target.pricing is not None
         nodes = tuple(Neighbours(program).nodes)
-        return self.costs.target.pricing(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
+        return self.costs.target.price(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
 
     def _with_kernels(self, program: Graph) -> Graph | None:
         """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel."""

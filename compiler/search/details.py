@@ -48,7 +48,7 @@ def detailed(
             replaced.setdefault(place, []).append(step.rule)
     original = pictured(task.model)
     before, after = compared(original, pictured(model), replaced, [step.rule for step in report.steps])
-    if run.referenced is not None and task.target.plans is None and not report.interrupted:
+    if run.referenced is not None and task.target.measured and not report.interrupted:
         seconds = min(limits.seconds, limits.share * run.clock.left() / 2)
         before = _with_times(before, task.model, run.referenced.file, run, seconds)
         after = before if contender is None else _with_times(after, model, contender.file, run, seconds)

@@ -20,7 +20,7 @@ from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender, folder_of, serialized
 from dslc.search.context import SearchContext
 from dslc.search.fusions import with_kernels
-from dslc.search.planning import begun
+from dslc.search.planning import planned_seconds
 from dslc.search.run import Run
 from dslc.search.scheduler import Scheduler
 from dslc.search.sizes import sizes_of
@@ -44,7 +44,7 @@ class Exploration:
         #: when measuring ends; None where nothing new is measured
         self._until: Deadline | None = run.clock.until(0.0)
         self._scheduler: Scheduler | None = None
-        self._measurer = Measurer(task.machine, cache, self._measuring, self._undisturbed)
+        self._measurer = task.target.measurer(cache, self._measuring, self._undisturbed)
 
     def __enter__(self) -> Exploration:
         return self
@@ -140,10 +140,9 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
             ready(model, texts_of(task.rules, outputs, context.opset))
         return serialized(model)
 
-    if task.target.plans is not None:
-        return begun(task, measurer, {**task.sizes, **seen}, feeds)
-    costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})
-    costs.begin(graph, referenced.seconds)
+    sizes = {**task.sizes, **seen}
+    costs = CostModel(task.rules, measurer, build, context.opset, sizes, target=task.target)
+    costs.begin(graph, referenced.seconds if task.target.measured else planned_seconds(task, sizes, feeds))
     return costs
 
 

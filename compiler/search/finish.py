@@ -34,7 +34,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     contenders = list(explored.contenders)
     if not contenders:
         return Finished(task, None, explored.reason)
-    if task.target.plans is not None:
+    if not task.target.measured:
         return by_plans(explored, run)
     if not task.settings.timing:
         cheapest = min(contenders, key=lambda one: one.candidate.cost)

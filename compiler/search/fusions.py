@@ -9,6 +9,7 @@ from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
+from dslc.cost.targets import OwnKernels
 from dslc.fuse.fused import KERNELS as MOST
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
@@ -113,7 +114,7 @@ def unbuilt(found: Fused) -> str:
 
 def wanted(settings: Settings) -> bool:
     """Whether kernels may be written."""
-    return settings.on == "cpu" and settings.portable == "functions"
+    return settings.target().kernels is OwnKernels.BUILT and settings.portable == "functions"
 
 
 def with_kernels(settings: Settings) -> bool:

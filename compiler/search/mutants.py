@@ -142,7 +142,7 @@ class Mutants(Derivations):
         program, _ = abstracted(node.values, leaves_of((node,)))
         if program not in self._fastest:
             products = known_flops(expand(self.rules, program.outputs))
-            if products is None or self.costs.target.pricing is not None:
+            if products is None or not self.costs.target.measured:
                 self._fastest[program] = 0.0
             else:
                 self._fastest[program] = min(products / self._machine.peak, self._plain_form(node))
@@ -158,7 +158,7 @@ class Mutants(Derivations):
     def _forms_of(self, group: Group) -> list[float]:
         """Estimated seconds of each other form that a kernel of some nodes has."""
         kernel = fold_of(group).kernel
-        if self.costs.target.pricing is not None or not has_form(self.rules, kernel.group, self.strict):
+        if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
             return []
         return [FORMED * each.seconds(self._machine) for each in form_estimates(kernel, self._profiles, self.strict)]
 

@@ -38,7 +38,7 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
         KeyboardInterrupt: before the model was read, or a second time; the first one ends the search with the best so far.
     """
     with wanted(settings.isa):
-        if settings.on != "cuda":
+        if settings.target().measured:
             runnable(processor())
         return _optimize(source, settings, clock)
 

@@ -8,8 +8,6 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.inputs import drawn_inputs
-from dslc.cost.measure import Measurer
-from dslc.cost.model import CostModel
 from dslc.cost.targets import ModelPlan, NoPlan
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
@@ -20,28 +18,21 @@ from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Task
 
-#: said of every result
-NOT_MEASURED = "nothing was measured: times are those of a roofline, by the data sheet of the device"
 
-
-def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> CostModel:
-    """Prices, begun with the original.
+def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> float:
+    """What the original takes as a whole.
 
     Raises:
         Unusable: there is no plan for the original.
     """
     try:
-        whole = _plan(task, task.model, task.imported, sizes, feeds)
+        return _plan(task, task.model, task.imported, sizes, feeds).seconds
     except NoPlan as problem:
         raise Unusable(f"there is no plan for it: {problem}") from None
-    costs = CostModel(task.rules, measurer, lambda _inputs, _outputs: None, task.imported.context.opset, sizes, target=task.target)
-    costs.begin(task.imported.graph, whole.seconds)
-    return costs
 
 
 def _plan(task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> ModelPlan:
-    assert task.target.plans is not None
-    return task.target.plans(task.rules, model, imported, sizes, feeds)
+    return task.target.plan(task.rules, model, imported, sizes, feeds)
 
 
 def by_plans(explored: Explored, run: Run) -> Finished:
@@ -69,8 +60,8 @@ def by_plans(explored: Explored, run: Run) -> Finished:
         return Finished(task, None, "no rewritten model has a plan")
     after, best = min(priced, key=lambda one: one[0])
     if after >= before:
-        return Finished(task, None, f"no plan of a rewritten model is faster ({NOT_MEASURED})")
-    reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {task.settings.device} ({NOT_MEASURED})"
+        return Finished(task, None, f"no plan of a rewritten model is faster ({task.target.basis})")
+    reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {task.target.where} ({task.target.basis})"
     return Finished(task, best, reason, (), before / after)
 
 
@@ -96,11 +87,13 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
         imported = import_model(out, task.rules) if model is not task.model else task.imported
         found = _plan(task, out, imported, _sizes(feeds, imported.graph, task), feeds)
     except NoPlan as problem:
-        return model, [f"no plan for {task.settings.device}: {problem}"]
+        return model, [f"no plan for {task.target.where}: {problem}"]
     except DslcError as problem:
-        return model, [f"no plan for {task.settings.device}: {problem.diagnostics[0].message}"]
+        return model, [f"no plan for {task.target.where}: {problem.diagnostics[0].message}"]
+    if not found.text:
+        return model, [*found.told, task.target.basis]
     set_metadata(out, PLAN, found.text)
-    return out, [*found.told, NOT_MEASURED]
+    return out, [*found.told, task.target.basis]
 
 
-__all__ = ["NOT_MEASURED", "begun", "by_plans", "with_plan"]
+__all__ = ["by_plans", "planned_seconds", "with_plan"]

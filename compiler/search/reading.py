@@ -6,8 +6,6 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from dslc.cuda.devices import DEFAULT
-from dslc.cuda.target import target_of
 from dslc.errors import error
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
@@ -56,9 +54,9 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         derived = settings.derive and with_kernels(settings)
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), derived)
     run.phase("reading", "reading the model")
-    target = target_of(settings.on, settings.device, settings.threads)
-    if target.plans is None and settings.device != DEFAULT:
-        run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")
+    target = settings.target()
+    if target.measured and settings.device is not None:
+        run.notes.append(f"device {settings.device} is a data sheet: on {target.name} times are measured, and it changes nothing")
     began = run.clock.seconds
     values = set(wanted_inputs(model))
     first = settings.bind[0] if settings.bind else {}

@@ -13,6 +13,7 @@ from dslc.cost.compare import Reference
 from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
+from dslc.cost.targets import OwnKernels
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
@@ -55,8 +56,8 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
         settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
-        task.size.bytes, with_kernels(settings), task.target.plans is not None, settings.portable == "inline", settings.file_growth,
-        settings.apply is not None, worker, run.spares,
+        task.size.bytes, with_kernels(settings), task.target.kernels is OwnKernels.PLANNED, settings.portable == "inline",
+        settings.file_growth, settings.apply is not None, worker, run.spares,
     )  # fmt: skip
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced
@@ -81,12 +82,12 @@ def _key(proven: Proven, identity: str) -> str:
     task, s = proven.task, proven.task.settings
     used = [rule.name for rule in proven.rules]
     how = (name_of(s.strategy), s.strategy, s.layouts, s.alpha, s.seed)
-    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust, s.apply,
+    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, task.target.name, s.derive, s.trust, s.apply,
                with_kernels(s))  # fmt: skip
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = identity_of(s.inputs)
     lowerings = task.target.lowerings(task.rules).digest
-    return f"searches:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.machine}"
+    return f"searches:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.target.fingerprint}"
 
 
 def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journal:

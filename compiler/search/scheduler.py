@@ -278,7 +278,7 @@ class Scheduler:
         known = min((self._worth(one) for one in sure), default=context.start.cost)
         new = [one for one in run.checked if one not in sure and one.candidate.cost * tuning.clear < known]
         seconds = tuning.early * task.settings.budget - self.timed
-        if not new or not task.settings.timing or task.target.plans is not None or seconds <= 0 or run.journal.repeats:
+        if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
             return
         run.phase("timing")
         began = run.clock.now()

@@ -12,18 +12,17 @@ from typing import Any, Literal, get_args
 
 from dslc.codegen.host.processor import NAMES
 from dslc.cost.inputs import Given
-from dslc.cuda.devices import DEFAULT, DEVICES
+from dslc.cost.targets import Target, target_named
 from dslc.search.backtracking import Backtrack
 from dslc.search.given import read_inputs
 from dslc.search.option import Option, listed, option, options, told
 from dslc.search.strategies import STRATEGIES
 from dslc.search.strategy import Strategy
+from dslc.semantics.targets import DEFAULT, TARGETS
 
 #: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
 #: substitutions; `none`: substitutions alone
 Mode = Literal["joint", "after", "only", "none"]
-#: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone; or on a CUDA device
-On = Literal["cpu", "ort_cpu", "cuda"]
 #: how what ONNX has no node for is written: as functions that a library of kernels may stand for, or as the nodes of these functions
 Portable = Literal["functions", "inline"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
@@ -184,14 +183,15 @@ class Settings:
         "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(Mode), shown="joint",
         more="`joint`, `after`, `only` or `none`.",
     ))  # fmt: skip
-    on: On = field(default="cpu", metadata=option(
-        "With kernels that are generated, with ONNX Runtime's operators alone, or on a CUDA device.", choices=get_args(On), shown="cpu",
+    on: str | Target = field(default=DEFAULT, metadata=option(
+        "Where the model is to run; `dslc list targets` says what each is.", choices=tuple(TARGETS), shown=DEFAULT,
         more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not. `cuda` writes a plan for "
-        "`dslc.cuda.Session`, priced by the data sheet of `device`.",
+        "`dslc.cuda.Session`, priced by the data sheet of `device`; `cpu_sheet` is another processor, by two numbers. Or a target of "
+        "one's own (`dslc.cost.targets.Target`).",
     ))  # fmt: skip
-    device: str = field(default=DEFAULT, metadata=option(
-        "With --on cuda, the device whose data sheet says what it can do.", choices=tuple(DEVICES), shown=DEFAULT,
-        more="`a100`, `h100` or `h200`; nothing is measured.",
+    device: str | None = field(default=None, metadata=option(
+        "The data sheet that prices come from, where --on measures nothing.", metavar="NAME",
+        more="`dslc list targets` has the names; by default the first one of the target. Nothing is measured.",
     ))  # fmt: skip
     isa: str | None = field(default=None, metadata=option(
         "Write kernels for a level of instructions, not for all that this machine can do.", choices=NAMES,
@@ -305,6 +305,10 @@ class Settings:
     detailed: bool = False
     command: str = ""
 
+    def target(self) -> Target:
+        """Where the model is to run. Raises DslcError E0909 for a device that the target does not know."""
+        return target_named(self.on, self.device, self.threads, tuple(self.trust)) if isinstance(self.on, str) else self.on
+
 
 class WrongOption(ValueError):
     """A value that an option cannot have."""
@@ -331,7 +335,8 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     known = dict(options_by_name(Settings))
     for name, value in given.items():
         if name in known and name != "strategy" and not (name == "budget" and value == AUTO):
-            values[name] = _value(name, known[name], value)
+            # a target of one's own is one already
+            values[name] = value if name == "on" and hasattr(value, "lowerings") else _value(name, known[name], value)
     if values.get("apply") is not None:
         values.setdefault("budget", 0.0)
     wanted = given.get("strategy")

@@ -9,14 +9,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from dslc.cost.targets import Target
 from dslc.search.strategy import Strategy
 
 PathLike: TypeAlias = str | os.PathLike[str]
 #: inputs of a model: an `.npz` file or a folder of them; or arrays (whatever numpy makes arrays of) by the names of inputs
 InputsLike: TypeAlias = PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Layouts: TypeAlias = Literal["joint", "after", "only", "none"]
-Place: TypeAlias = Literal["cpu", "ort_cpu", "cuda"]
-Device: TypeAlias = Literal["a100", "h100", "h200"]
+#: a name of the registry (`dslc list targets`), or a target of one's own
+Place: TypeAlias = str | Target
 Isa: TypeAlias = Literal["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
 Portable: TypeAlias = Literal["functions", "inline"]
 StrategyName: TypeAlias = Literal["backtrack", "saturate", "mcts", "auto"]
@@ -51,7 +52,7 @@ class Options(StrategyOptions, total=False):
     allow: str | Sequence[str]
     layouts: Layouts
     on: Place
-    device: Device
+    device: str | None
     isa: Isa | None
     library_only: bool
     portable: Portable
@@ -102,6 +103,5 @@ class SessionOptions(TypedDict, total=False):
 
 
 __all__ = [
-    "Device", "InputsLike", "Isa", "Layouts", "Options", "PathLike", "Place", "Portable", "SessionOptions", "StrategyName",
-    "StrategyOptions",
+    "InputsLike", "Isa", "Layouts", "Options", "PathLike", "Place", "Portable", "SessionOptions", "StrategyName", "StrategyOptions",
 ]  # fmt: skip

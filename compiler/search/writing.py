@@ -36,7 +36,7 @@ def write(finished: Finished, run: Run) -> Optimized:
 
 def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
     """A model with its plan, where the target has one; what is said of it goes into the notes."""
-    if task.target.plans is None:
+    if task.target.measured:
         return model
     run.clock.enter("planning")
     planned, notes = with_plan(model, task, run)

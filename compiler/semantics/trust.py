@@ -39,6 +39,11 @@ def belongs(module: Module, name: str) -> bool:
     return Path(name).exists() and Path(name).resolve() in (path, path.parent)
 
 
+def template_path(module: Module, name: str) -> Path:
+    """Where a template is that a file names."""
+    return Path(module.file.source.path).resolve().parent / PurePosixPath(name)
+
+
 def template_text(module: Module, name: str) -> str:
     """The text of a template, a file in the folder of the one that names it, or below. Raises NoTemplate."""
     folder = Path(module.file.source.path).resolve().parent
@@ -77,4 +82,4 @@ def mistake(text: str) -> str:
     return ""
 
 
-__all__ = ["NoTemplate", "belongs", "mistake", "template_of", "template_text", "trusted"]
+__all__ = ["NoTemplate", "belongs", "mistake", "template_of", "template_path", "template_text", "trusted"]

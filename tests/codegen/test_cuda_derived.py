@@ -16,7 +16,7 @@ from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.runner import Runner
-from dslc.cuda.target import device_target
+from dslc.cuda.target import target
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, ScopeNode, Value, input_value, replace
@@ -41,7 +41,7 @@ def test_programs_are_priced_by_the_data_sheet_and_never_built(tmp_path: Path) -
     with CostCache(str(tmp_path)) as kept:
         measurer = Measurer(this_machine(1), kept)
         try:
-            costs = CostModel(rules, measurer, lambda _inputs, _outputs: None, 17, target=device_target("h100"))
+            costs = CostModel(rules, measurer, lambda _inputs, _outputs: None, 17, target=target("h100"))
             looked = Derivations(rules, derivations_of(rules), costs, 17)
             graph = import_model(upsampled(4, 64, 32, 2), rules, {}).graph
             before = looked._computed(graph)

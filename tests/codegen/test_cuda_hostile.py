@@ -14,7 +14,7 @@ import pytest
 
 import dslc
 from dslc.cli.main import run as cli
-from dslc.codegen.cuda import nvrtc
+from dslc.codegen.cuda import compiled, nvrtc
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.code import texts
 from dslc.cuda.devices import device_named
@@ -192,8 +192,9 @@ def test_what_a_stranger_writes_is_neither_compiled_nor_run(stored: onnx.ModelPr
 
 
 def test_a_missing_compiler_lets_the_cpu_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVRTC is a library like others: who has none has no kernels, and may have the CPU instead."""
+    """NVRTC is a library like others: who has neither it nor nvcc has no kernels, and may have the CPU instead."""
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
+    monkeypatch.setattr(compiled.shutil, "which", lambda _: None)
     X = input_value("h0", TensorType(DType.F32, (4, 6)))
     program = Graph((X,), apply(standard(), "std.softmax", (X,), {"axis": 1}))
     with pytest.raises(CudaFailure) as caught:
@@ -220,14 +221,14 @@ def test_a_device_without_memory_for_the_weights_frees_what_it_took() -> None:
 @pytest.mark.parametrize("device", ["", "b200", "h100 ", "cuda:0", "../h100"])
 def test_a_device_without_a_data_sheet_is_refused(device: str) -> None:
     with pytest.raises(DslcError):
-        dslc.optimize(model(), on="cuda", device=device, budget=0)  # type: ignore[arg-type]
+        dslc.optimize(model(), on="cuda", device=device, budget=0)
 
 
 def test_names_of_devices_and_targets_may_be_written_in_capitals() -> None:
-    done = dslc.optimize(model(), on="CUDA", device="H100", bind={"N": 5}, budget=0)  # type: ignore[arg-type]
+    done = dslc.optimize(model(), on="CUDA", device="H100", bind={"N": 5}, budget=0)
     assert plan_of(metadata(done.model)[PLAN]).device == "h100"
     with pytest.raises(DslcError):
-        dslc.optimize(model(), on="gpu", budget=0)  # type: ignore[arg-type]
+        dslc.optimize(model(), on="gpu", budget=0)
 
 
 def test_kernels_of_a_plan_are_shown(stored: onnx.ModelProto, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from dslc.cost.lowered import Lowered
 from dslc.cost.measure import Measured, Sample
 from dslc.cost.model import CostModel
 from dslc.cost.table import Table
-from dslc.cost.targets import DEFAULT, TARGETS, target_named
+from dslc.cost.targets import DEFAULT, target_named
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Node, Value, kernel_value
@@ -25,6 +25,7 @@ from dslc.match.apply import Refused, replacements
 from dslc.onnx.exporter import node_model
 from dslc.search.rewriting import rewritten
 from dslc.semantics.library import load_many, standard
+from dslc.semantics.targets import TARGETS
 
 RULES = standard()
 
@@ -202,7 +203,7 @@ def test_a_change_of_layout_is_priced_by_itself() -> None:
 def test_a_target_has_a_name_and_a_fingerprint() -> None:
     one, two = target_named(threads=1), target_named(threads=2)
     assert one.name == DEFAULT and one.name in TARGETS
-    assert one == target_named(DEFAULT, 1) and one.fingerprint != two.fingerprint
+    assert one == target_named(DEFAULT, threads=1) and one.fingerprint != two.fingerprint
     with pytest.raises(DslcError, match="there is no target `gpu`"):
         target_named("gpu")
 

@@ -153,7 +153,7 @@ def test_one_that_fails_is_never_taken(bench: Bench, tmp_path: Path, monkeypatch
 def finished(bench: Bench, tmp_path: Path, contenders: list[Contender], left: float, **options: Any) -> tuple[Any, Run]:
     run = Run(Clock(left, bench.hands))
     task = SimpleNamespace(
-        settings=Settings(**options), target=SimpleNamespace(plans=None), writing=0.1, machine=Machine("here", 1, "runtime")
+        settings=Settings(**options), target=SimpleNamespace(measured=True), writing=0.1, machine=Machine("here", 1, "runtime")
     )
     referenced = SimpleNamespace(
         task=task, inputs=[SimpleNamespace(feeds=[{}])], load=0.2, identity="model", file=ModelFile(b"1"), proven=None

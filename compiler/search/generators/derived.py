@@ -39,7 +39,7 @@ class Derived:
         if not context.task.settings.derive or not _may_stand(context, base):
             return 0.0
         if self.every:
-            return 1.0 if context.task.target.pricing is None else 0.0
+            return 1.0 if context.task.target.measured else 0.0
         tell_left_open(context)
         return Derivations(**_common(context)).to_gain(base)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dslc.cost.clock import TimeUp
+from dslc.cost.targets import OwnKernels
 from dslc.fuse.templates import Templates
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.context import SearchContext
@@ -84,7 +85,7 @@ def has_kernels(candidate: Candidate) -> bool:
 
 def may_be_kernels(context: SearchContext, settings: Settings) -> bool:
     """Whether what ONNX has no node for can be a kernel: one that is built here, or a function that a target plans."""
-    return with_kernels(settings) or (context.task.target.pricing is not None and settings.portable == "functions")
+    return with_kernels(settings) or (context.task.target.kernels is OwnKernels.PLANNED and settings.portable == "functions")
 
 
 __all__ = ["Kernels", "has_kernels", "may_be_kernels"]

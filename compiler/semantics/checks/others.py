@@ -11,6 +11,7 @@ from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
 from dslc.semantics.library import Rules, word_of
+from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
 from dslc.semantics.walk import walk_expr
@@ -22,7 +23,6 @@ _DERIVATION = frozenset(
     tile_sizes dtype shape restrict disjoint""".split()
 )
 _LOWERING = frozenset("stride regular dense size aligned bytes pointwise linear constant elements".split())
-_DEVICES = frozenset("cpu cuda ort ort_cpu ort_cuda".split())
 _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
 
 
@@ -78,8 +78,8 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
     syntax = rule.syntax
     scope = Scope(rule.module, rules, report)
     scope.extra = _LOWERING
-    if syntax.device not in _DEVICES:
-        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(_DEVICES)))
+    if syntax.device not in DEVICES:
+        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES)))
     declare_params(syntax.params, scope)
     emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
     if len(emits) != 1:
@@ -113,7 +113,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
         elif isinstance(statement, t.CallVendor | t.RenderTemplate):
             for entry in statement.attrs:
                 _entry(entry, scope)
-            if isinstance(statement, t.RenderTemplate) and syntax.device == "cpu":
+            if isinstance(statement, t.RenderTemplate) and syntax.device in DEVICES:
                 _template(rule, statement, report)
             if isinstance(statement, t.CallVendor):
                 tensors = frozenset(name for name in _tensors(syntax) if scope.kind(name) == "tensor")
@@ -128,8 +128,12 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
 
 
 def _template(rule: LoweringDef, statement: t.RenderTemplate, report: Report) -> None:
-    """W0015 where a template cannot be read, or is none of Jinja's."""
+    """W0015 where a template cannot be read, is none of Jinja's, or is on a device that nobody renders one for."""
     hint = ""
+    if rule.syntax.device not in TEMPLATED:
+        problem = f"a template on `{rule.syntax.device}` is nobody's kernel: those are on {' or '.join(TEMPLATED)}"
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span)
+        return
     try:
         mistaken = mistake(template_text(rule.module, statement.template))
         problem = f"`{statement.template}` is none of Jinja's: {mistaken}" if mistaken else ""

@@ -1,0 +1,134 @@
+"""A processor by two numbers: ONNX Runtime on a machine that is not at hand, priced by operations and bytes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from types import MappingProxyType
+from typing import Any
+
+from dslc.cost.groups import Group
+from dslc.cost.kinds import flops
+from dslc.cost.layout import Info
+from dslc.cost.lowered import Lowered, Lowerings
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import LEAST, Unmeasured
+from dslc.cost.model import CostModel
+from dslc.cost.table import Priced, Table
+from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, lowerings_on
+from dslc.errors import error
+from dslc.ir.graph import Call, Constant, Input, Node, topological
+from dslc.onnx.importer import Imported
+from dslc.semantics.library import Rules
+
+#: seconds of a node of the runtime, beside what it computes
+NODE = 2e-6
+#: pieces of a model that a report lists, those that take longest
+_SHOWN = 8
+#: operations on single precision and bytes a second of whole processors, from their data sheets: cores x base clock x operations of
+#: a core in a cycle, and channels of memory
+PROCESSORS: Mapping[str, tuple[float, float]] = MappingProxyType({
+    "xeon-8480": (56 * 2.0e9 * 64, 307.2e9),
+    "epyc-9654": (96 * 2.4e9 * 32, 460.8e9),
+    "graviton3": (64 * 2.6e9 * 32, 307.2e9),
+    "raspberry-pi-5": (4 * 2.4e9 * 16, 17.1e9),
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSheet(Computed):
+    """A processor that does so many operations and moves so many bytes a second, and runs ONNX Runtime's own operators."""
+
+    where: str
+    operations: float
+    bytes: float
+    name: str = "cpu_sheet"
+    kernels: OwnKernels = OwnKernels.NONE
+
+    @property
+    def basis(self) -> str:
+        return f"nothing was measured: times are those of {self.operations:.3g} operations and {self.bytes:.3g} bytes a second"
+
+    def lowerings(self, rules: Rules) -> Lowerings:
+        return lowerings_on(("ort", "ort_cpu"), rules)
+
+    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+        """What runs as one reads its operands and writes its results once; the larger of moving and computing counts."""
+        if costs.is_view(group):
+            return Info(LEAST)
+        small = costs.small(group)
+        if not costs.says(small):
+            return Info(inf)
+        below = topological(value.node for value in small.outputs)
+        nodes = [node for node in below if not isinstance(node, Input | Constant)]
+        parts = [nodes[: group.fused], *([node] for node in nodes[group.fused :])]
+        return Info(sum(self.seconds(costs.rules, part) for part in parts))
+
+    def seconds(self, rules: Rules, nodes: Sequence[Node]) -> float:
+        """Seconds of nodes of static types, producers first, that run as one."""
+        made = {value for node in nodes for value in node.values}
+        read = {arg for node in nodes for arg in node.args} - made
+        moved = sum(value.type.bytes for value in (*read, *nodes[-1].values) if value.known)
+        computed = sum(flops(rules, node) or 0.0 for node in nodes if isinstance(node, Call))
+        return NODE + max(computed / self.operations, moved / self.bytes)
+
+    def plan(
+        self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
+    ) -> ModelPlan:
+        """The runtime runs one piece of a model after the other."""
+        costs = CostModel(rules, Unmeasured(self.machine), lambda _inputs, _outputs: b"", imported.context.opset, sizes, target=self)
+        return InTurn(Table(costs).priced(imported.graph))
+
+
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """What a runtime runs, with prices. Whoever runs the model needs nothing of it."""
+
+    priced: Priced
+    text: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return self.priced.seconds
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        found = sorted(self.priced.prices, key=lambda price: -price.seconds)
+        lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[:_SHOWN]]
+        return (*lines, f"{len(found)} pieces, one after the other: {self.seconds * 1e6:.4g} us")
+
+
+def _words(what: object) -> str:
+    """A piece by its operators, and the lowering that makes it one."""
+    if not isinstance(what, Lowered):
+        return "a change of layout"
+    names = [getattr(node, "op", type(node).__name__).rpartition(".")[2] for node in what.nodes]
+    return " + ".join(names) + (f" ({what.lowering})" if what.lowering else "")
+
+
+def target(device: str | None = None, threads: int | None = None, _trust: tuple[str, ...] = ()) -> CpuSheet:
+    """A processor by its name, or by its two numbers: `1.2e12:4e10` does so many operations and moves so many bytes a second.
+
+    Raises:
+        DslcError: E0909 for what is neither.
+    """
+    name = next(iter(PROCESSORS)) if device is None else device.lower()
+    operations, bytes = PROCESSORS.get(name) or _numbers(name)
+    sheet = Sheet(f"{name} ({operations:.3g} operations/s, {bytes:.3g} bytes/s)", this_machine(threads).threads, "nothing measured")
+    return CpuSheet(sheet, name, operations, bytes)
+
+
+def _numbers(text: str) -> tuple[float, float]:
+    first, _, second = text.partition(":")
+    try:
+        found = float(first), float(second)
+    except ValueError:
+        found = 0.0, 0.0
+    if not all(number > 0 and isfinite(number) for number in found):
+        hint = f"one of {', '.join(PROCESSORS)}; or two numbers, operations and bytes a second: 1.2e12:4e10"
+        raise error("E0909", f"there is no data sheet of a processor `{text}`", hint=hint)
+    return found
+
+
+__all__ = ["PROCESSORS", "CpuSheet", "InTurn", "target"]

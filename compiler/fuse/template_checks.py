@@ -1,0 +1,128 @@
+"""Templates of lowerings as `dslc check` sees them: filled in for a small program that each takes, and compiled. Nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from dslc.codegen.cuda import compiled, shim
+from dslc.codegen.cuda.custom import custom_cuda
+from dslc.codegen.cuda.nvrtc import NotCompiled
+from dslc.codegen.cuda.text import CudaText
+from dslc.codegen.custom import NotRendered, custom_kernel
+from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error
+from dslc.codegen.host.library import build
+from dslc.codegen.text import KernelText, NotGenerated
+from dslc.errors import Diagnostic, DslcError, SourceText, Span
+from dslc.fuse.templates import TemplatesOn, instances
+from dslc.semantics.definitions import LoweringDef, Module
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+from dslc.semantics.trust import NoTemplate, template_of, template_path, template_text
+
+#: how long a compiler may take, in seconds
+SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """How templates of a device become text, and what a compiler says of it: nothing where it takes it, or where there is none."""
+
+    write: Callable[..., Any]
+    refused: Callable[[Any], str]
+
+
+def check_templates(rules: Rules, modules: Iterable[Module], found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """W0015 for every template that makes no text, or one that the compiler refuses. Of lowerings of which something is known already
+    nothing more is said, nor where no small program is found that a lowering takes."""
+    chosen = frozenset(modules)
+    known = [one.span for one in found if one.span is not None and (one.severity == "error" or one.code == "W0015")]
+    out = []
+    for lowering in rules.lowerings.values():
+        if lowering.module in chosen and not any(span.starts_in(lowering.syntax.span) for span in known):
+            out += _of(rules, lowering)
+    return out
+
+
+def _of(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
+    statement, device = template_of(lowering), _DEVICES.get(lowering.syntax.device)
+    if statement is None or device is None:
+        return []
+    program = next(iter(instances(rules, lowering)), None)
+    if program is None:
+        return []
+    templates = TemplatesOn(lowering.syntax.device, (rules,), (lowering.module.library,), device.write)
+    line, text = 0, ""
+    try:
+        made = templates.attempt(lowering.name, program)
+        if made is None:
+            return []
+        text = made.text
+        problem = device.refused(made)
+        where = re.search(rf"\b{re.escape(Path(statement.template).name)}[:(](\d+)", problem)
+        line = int(where[1]) if where is not None else 0
+    except NotRendered as reason:
+        problem, line = str(reason), reason.line
+    except (NotGenerated, Mismatch, EvalError, Unbound) as reason:
+        problem = str(reason)
+    except DslcError as reason:
+        problem = reason.diagnostics[0].message
+    if not problem:
+        return []
+    message = f"the template of `{lowering.syntax.name}` is left out: {problem}"
+    span = _line(lowering, statement.template, line, text) or statement.span
+    return [Diagnostic("W0015", message, span, severity="warning")]
+
+
+def _line(lowering: LoweringDef, name: str, line: int, made: str) -> Span | None:
+    """A line of a template: one of its own where nothing was made of it, else that which became such a line of its text."""
+    try:
+        source = SourceText(str(template_path(lowering.module, name)), template_text(lowering.module, name))
+    except NoTemplate:
+        return None
+    lines = source.text.splitlines()
+    if made:
+        own = made.partition(f'#line 1 "{Path(name).name}"\n')[2].splitlines()
+        wanted = own[line - 1].strip() if 0 < line <= len(own) else ""
+        places = [k + 1 for k, one in enumerate(lines) if one.strip() == wanted]
+        line = places[0] if wanted and len(places) == 1 else line if len(places) > 1 and line in places else 0
+    if not 0 < line <= len(lines):
+        return None
+    text = lines[line - 1]
+    start = source.line_starts[line - 1] + len(text) - len(text.lstrip())
+    return Span(source, start, max(start + 1, source.line_starts[line - 1] + len(text.rstrip())))
+
+
+def _refused_here(text: KernelText) -> str:
+    """What the C++ compiler says of a kernel."""
+    with TemporaryDirectory(prefix="dslc-") as folder:
+        try:
+            build([text], Path(folder), seconds=SECONDS)
+        except NotBuilt as problem:
+            return "" if problem.reason is not BuildReason.ERROR else first_error(problem.detail)
+    return ""
+
+
+def _refused_there(text: CudaText) -> str:
+    """What NVRTC or nvcc says of a kernel, and the C++ compiler, by which it is run on the CPU."""
+    if compiled.available():
+        try:
+            compiled.compile(text.text)
+        except NotCompiled as problem:
+            return problem.detail or str(problem)
+    with TemporaryDirectory(prefix="dslc-") as folder:
+        try:
+            shim.build([text], Path(folder), sanitize=False, seconds=SECONDS)
+        except NotBuilt as problem:
+            return "" if problem.reason is not BuildReason.ERROR else problem.detail
+    return ""
+
+
+_DEVICES: Mapping[str, _Device] = {"cpu": _Device(custom_kernel, _refused_here), "cuda": _Device(custom_cuda, _refused_there)}
+
+
+__all__ = ["check_templates"]

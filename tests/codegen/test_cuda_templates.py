@@ -1,0 +1,243 @@
+"""Kernels that libraries wrote for devices: on a CPU, and by the compiler that is here; against the interpreter, and wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import dslc
+from dslc.cli.main import run as cli
+from dslc.codegen.cuda import compiled
+from dslc.codegen.cuda.choose import seconds
+from dslc.codegen.cuda.generate import generate, variants
+from dslc.codegen.cuda.shim import build
+from dslc.cuda import Session
+from dslc.cuda.code import hardware, texts
+from dslc.cuda.devices import device_named
+from dslc.cuda.fake import FakeDevice
+from dslc.cuda.plan import plan_of
+from dslc.cuda.written import CudaTemplates, shrunk, templates_of
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Graph
+from dslc.onnx.metadata import PLAN, metadata
+from dslc.semantics.library import load_many, standard
+from tests.codegen.groups import group, needs_compiler
+
+H200 = device_named("h200")
+RELU = """static __device__ void run(const int64_t* sizes, const {{ X.type }}* X, {{ Y.type }}* Y) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < {{ X.elements }}) k_store_one(Y + i, k_at(X, i) < 0 ? 0 : k_at(X, i));
+}
+"""
+
+
+def rules_with(folder: Path, template: str | None, values: str = "", device: str = "cuda", rest: str = "") -> Path:
+    """A library `mine` of one lowering, whose template has this text, or is not there."""
+    body = f'  """By hand."""\n  match Y = relu(X)\n  template "own.cu.j2" {values}\n{rest}'
+    (folder / "mine.rules").write_text(f"dslc 1\nimport std (relu)\nlowering own(X: f32[R, N]) on {device} {{\n{body}}}\n", "utf-8")
+    if template is not None:
+        (folder / "own.cu.j2").write_text(template, "utf-8")
+    return folder / "mine.rules"
+
+
+def relu(*shape: int) -> Graph:
+    return group(lambda room: room.op("relu", room.input(*shape)))
+
+
+def cumsum(*shape: int, axis: int = -1, dtype: DType = DType.F32) -> Graph:
+    return group(lambda room: room.op("cumsum", room.input(*shape, dtype=dtype), axis=axis % len(shape)))
+
+
+def written(path: Path, program: Graph, trust: tuple[str, ...] = ("mine",)) -> tuple[str, list[str]]:
+    """Whose template a program's kernel is on an H200, if generated ones take forever, and what is said."""
+    templates = CudaTemplates(load_many(["std", path]), trust)
+    found = templates.best(program, None, hardware(H200, program))
+    return "" if found is None else found.lowering, [*templates.notes, *templates.said[program]]
+
+
+# ---- what is shipped ---------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_running_sums_of_rows_are_those_of_the_interpreter(dtype: DType, tmp_path: Path) -> None:
+    """By a warp for short rows and a block for long ones, in pieces where a row has more than these take at once."""
+    programs = [cumsum(*shape, dtype=dtype) for shape in ((3, 32), (2, 3, 131), (5, 512), (2, 513), (3, 1030), (1, 2500), (40,))]
+    made = [next(templates_of(standard()).texts(program)).text for program in programs]
+    assert {text.launches[0].block[0] for text in made} == {32, 256}
+    shim = build(made, tmp_path)
+    rng = np.random.default_rng(0)
+    for text in made:
+        x = rng.standard_normal(text.inputs[0].shape).astype(NUMPY[dtype])
+        for reverse in (False, True):
+            (found,) = shim.run(text, [x], reverse=reverse)
+            np.testing.assert_allclose(found, np.cumsum(x, -1), atol=1e-4 if dtype is DType.F32 else 1e-10)
+
+
+def test_a_running_sum_is_not_taken_where_it_is_another_one() -> None:
+    templates = templates_of(standard())
+    assert templates.fits(cumsum(4, 64)) and not templates.fits(cumsum(64, 4)) and not templates.fits(cumsum(64, 40, axis=0))
+    assert not templates.fits(group(lambda room: room.op("cumsum", room.input(4, 64), axis=1, reverse=True)))
+    assert not templates.fits(group(lambda room: room.op("cumsum", room.input(4, 64, dtype=DType.I64), axis=1)))
+
+
+def test_what_is_shipped_earns_its_place() -> None:
+    """An equation adds up every prefix anew: the template takes a hundredth for rows of 4096. It is taken where it is faster only."""
+    program, short = cumsum(512, 4096), cumsum(5, 300)
+    own = hardware(H200, program)
+    (template,) = templates_of(standard()).texts(program)
+    generated = generate(standard(), program, variants(standard(), program, own)[0])
+    assert 100 * seconds(template.text, own) < seconds(generated, own)
+    text = texts(standard(), H200, templates_of(standard()))
+    assert text(program).launches[0].form == "own" and text(short).launches[0].form != "own"
+
+
+@pytest.mark.skipif(not compiled.available(), reason="neither NVRTC nor nvcc is installed")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_what_is_shipped_compiles_and_spills_nothing(arch: str) -> None:
+    for program in (cumsum(3, 40), cumsum(3, 4096), cumsum(3, 4096, dtype=DType.F64)):
+        (made,) = templates_of(standard()).texts(program)
+        (usage,) = compiled.compile(made.text.text, arch).kernels
+        assert (usage.symbol, usage.spills) == (made.text.launches[0].symbol, 0)
+
+
+def test_a_plan_has_the_kernel_beside_generated_ones_and_calls(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[8, 4096] x) => (float[8, 4096] y) { a = Constant<value_int=1>() '
+    model = onnx.parser.parse_model(text + "b = Relu(x) c = CumSum(b, a) y = Exp(c) }")
+    done = dslc.optimize(model, on="cuda", device="h200", budget=20, steps=1, cache=tmp_path)
+    rules = [step.rule for step in plan_of(metadata(done.model)[PLAN]).steps]
+    assert rules == ["kernel: relu", "kernel: cumsum, by the template of targets.running_sum_cuda", "kernel: exp"]
+    x = np.random.default_rng(0).standard_normal((8, 4096)).astype(np.float32)
+    session = Session(done.model, launcher=FakeDevice(standard()))
+    found = session.run(None, {"x": x / 100})[0]
+    np.testing.assert_allclose(found, np.exp(np.cumsum(np.maximum(x / 100, 0), 1)), rtol=1e-3)
+    assert session.notes == []
+
+
+# ---- those of a user's --------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_a_template_that_is_right_is_a_kernel(tmp_path: Path) -> None:
+    """Also where a program is too large to be run on the CPU: it is tried at smaller sizes then."""
+    for program in (relu(5, 7), relu(4096, 4096)):
+        assert written(rules_with(tmp_path, RELU), program) == ("mine.own", [])
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "other numbers": (RELU.replace("< 0 ? 0", "< 1 ? 0"), "gives other numbers than its nodes on f32[5, 7]"),
+    "out of bounds": (RELU.replace("if (i < {{ X.elements }})", ""), "its kernel fails on f32[5, 7]: memory"),
+    "a race": (RELU.replace("Y + i, k_at(X, i) < 0", "Y, k_at(X, i) < 0"), "its kernel fails on f32[5, 7]: race"),
+    "no end": (RELU.replace("const int64_t i", "for (volatile int k = 0; k < 1; ) {}\n    const int64_t i"), "does not end in"),
+    "no C++": (RELU.replace("const int64_t i =", "const int64_t i"), "own.cu.j2"),
+    "an unknown name": (RELU.replace("X.elements", "X.size"), "line 3: 'dict object' has no attribute 'size'"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", WRONG)
+def test_a_template_that_is_wrong_is_left_out_and_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslc.cuda.written.SECONDS", 2.0)
+    template, says = WRONG[what]
+    lowering, notes = written(rules_with(tmp_path, template), relu(5, 7))
+    assert lowering == "" and len(notes) == 1
+    assert notes[0].startswith("W0015: the template of mine.own is left out: ") and says in notes[0]
+
+
+@pytest.mark.parametrize(("values", "says"), [
+    ("{ block = 100 }", "`block` is 100: no multiple of 32 up to 1024"), ("{ block = 2048 }", "`block` is 2048"),
+    ("{ block = 0 }", "`block` is 0"), ("{ grid = -1 }", "`grid` is -1: no number of blocks"), ('{ grid = "all" }', "`grid` is all"),
+    ("{ shared = -4 }", "`shared` is -4: no number of bytes"),
+])  # fmt: skip
+def test_a_kernel_that_cannot_be_launched_is_left_out(values: str, says: str, tmp_path: Path) -> None:
+    lowering, notes = written(rules_with(tmp_path, RELU, values=values), relu(5, 7))
+    assert lowering == "" and says in notes[0]
+
+
+def test_without_trust_nothing_is_rendered(tmp_path: Path) -> None:
+    lowering, notes = written(rules_with(tmp_path, RELU), relu(5, 7), ())
+    assert lowering == "" and notes[0].startswith("W0014: the templates of `mine` are not used")
+
+
+def test_what_is_slower_by_the_data_sheet_is_not_used_and_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaTemplates, "problem", lambda *_: pytest.fail("it is not tried"))
+    templates = CudaTemplates(load_many(["std", rules_with(tmp_path, RELU, rest="  cost bytes = 1000000000\n")]), ("mine",))
+    program = relu(64, 64)
+    own = hardware(H200, program)
+    found = templates.best(program, generate(standard(), program), own)
+    assert found is not None and found.lowering == ""
+    assert templates.said[program][0].startswith("the template of mine.own is not used: its kernel takes ")
+
+
+def test_a_program_at_smaller_sizes_keeps_equal_sizes_equal() -> None:
+    rules = standard()
+    product = group(lambda room: room.op("matmul", room.input(2000, 3000), room.input(3000, 2000)))
+    found = shrunk(rules, product, 100)
+    assert found is not None and [value.type.shape for value in (*found.inputs, *found.outputs)] == [(100, 101), (101, 100), (100, 100)]
+    turned = group(lambda room: room.op("reshape", room.input(2000, 3000), shape=(3000, 2000)))
+    assert shrunk(rules, turned, 100) is None
+
+
+@needs_compiler
+def test_the_command_line_uses_a_trusted_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[64, 64] x) => (float[64, 64] y) { y = Relu(x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    path = rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n")
+    options = ["--on", "cuda", "--rules", str(path), "--budget", "15s", "--steps", "0", "--cache", str(tmp_path / "cache")]
+    broken = rules_with(tmp_path, RELU.replace("< 0", "< 1"), rest="  cost flops = 0, bytes = 1\n")
+    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "--trust", "mine", "-o", str(tmp_path / "c.onnx")]) == 0
+    assert "W0015: the template of mine.own is left out: its kernel gives other numbers" in capsys.readouterr().out
+    assert rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n") == broken == path
+    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "--trust", "mine", "-o", str(tmp_path / "a.onnx")]) == 0
+    assert "kernel: relu, by the template of mine.own" in capsys.readouterr().out
+    assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "-o", str(tmp_path / "b.onnx")]) == 0
+    assert "W0014: the templates of `mine` are not used" in capsys.readouterr().out
+
+
+# ---- dslc check ---------------------------------------------------------------------------------------------------------
+
+
+def checked(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    code = cli(["check", "--output-format", "concise", str(path)])
+    found = capsys.readouterr()
+    assert code == 0
+    return found.out
+
+
+CHECKED: dict[str, tuple[str | None, str, str]] = {
+    "missing": (None, "mine.rules:6:3: W0015", "there is no file `own.cu.j2`"),
+    "no template": ("{% if %}", "mine.rules:6:3: W0015", "is none of Jinja's: line 1"),
+    "an unknown name": ("\n{{ X.size }}", "own.cu.j2:2:1: W0015", "'dict object' has no attribute 'size'"),
+    "no C++": (RELU.replace("const int64_t i =", "const int64_t i"), "own.cu.j2:2:5: W0015", "own.cu.j2"),
+    "no function": ("static int x;", "mine.rules:6:3: W0015", "run"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", CHECKED)
+def test_check_says_where_a_template_is_wrong(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template, place, says = CHECKED[what]
+    found = checked(rules_with(tmp_path, template), capsys)
+    assert place in found and says in found and len(found.splitlines()) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_check_says_the_same_of_templates_on_the_processor(device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = checked(rules_with(tmp_path, "\n\n{{ X.nothing }}", device=device), capsys)
+    assert "own.cu.j2:3:1: W0015" in found
+
+
+@needs_compiler
+def test_check_has_nothing_to_say_of_a_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(rules_with(tmp_path, RELU), capsys) == ""
+
+
+def test_a_template_where_nobody_renders_one_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = checked(rules_with(tmp_path, RELU, device="ort_cpu"), capsys)
+    assert "a template on `ort_cpu` is nobody's kernel: those are on cpu or cuda" in found
