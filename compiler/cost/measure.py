@@ -13,7 +13,7 @@ from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
 from dslc.cost.machine import Machine
-from dslc.cost.process import Worker, WorkerFailed
+from dslc.cost.process import FAR, Worker, WorkerFailed
 
 #: no single operator is measured longer, in seconds, however busy the machine is
 LONGEST = 0.3
@@ -41,7 +41,7 @@ class Sample:
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
     operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those. `library` is the
     path of one that has the kernels of the model; the model is then not looked at for layouts, and `like` makes one that says what its
-    inputs may be. Without `layout` nothing is found out about layouts.
+    inputs may be. Without `layout` nothing is found out about layouts. What takes longer than `hopeless` seconds is run once.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Sample:
     library: str = ""
     like: Like | None = None
     layout: bool = True
+    hopeless: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class Measurer:
         layout = sample.layout and not turn and not sample.library
         # who knows about layouts knows the time, too
         found = self._known(by_model) or (None if sample.layout or turn else self._known(f"model:{contents}"))
-        found = found or self._measure(model, sample.weights, sample.copies, layout, sample.library, sample.like)
+        found = found or self._measure(model, sample, layout)
         parts = {"": found.seconds, ":layout": float(found.number)}
         self.cache.put_seconds(
             self._context, {key + part: value for key in (by_text, by_model) for part, value in parts.items()}
@@ -163,16 +164,18 @@ class Measurer:
         seconds = self.cache.seconds(self._context, key)
         return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
 
-    def _measure(
-        self, model: bytes, weights: Sequence[str], copies: int, layout: bool, library: str = "", like: Like | None = None
-    ) -> Measured:
+    def _measure(self, model: bytes, sample: Sample, layout: bool) -> Measured:
+        copies, like = sample.copies, sample.like
         try:
             overhead = self.overhead
-            answer = self._ask(model, weights, copies, layout, library, (like and like()) or b"")
+            hopeless = copies * sample.hopeless
+            answer = self._ask(model, sample.weights, copies, layout, sample.library, (like and like()) or b"", hopeless)
         except WorkerFailed as failed:
+            self.count += 1
+            if failed.late and self._left() > 0 and sample.hopeless < inf:
+                return Measured(FAR * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
-            self.count += 1
             return Measured(inf)
         self.count += 1
         entering, leaving, blocked = answer["layout"]
@@ -180,14 +183,14 @@ class Measurer:
 
     def _ask(
         self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
-        like: bytes = b"",
+        like: bytes = b"", hopeless: float = inf,
     ) -> dict[str, Any]:  # fmt: skip
         left = self._left()
         if left <= 0:
             raise TimeUp
         longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
         with self._during():
-            return self._worker.measure(model, longest, weights, copies, layout, library, like)
+            return self._worker.measure(model, longest, weights, copies, layout, library, like, hopeless)
 
     @property
     def overhead(self) -> float:

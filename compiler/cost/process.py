@@ -24,6 +24,8 @@ RUNNER = "dslc.cost.worker"
 LARGE = 1 << 22
 #: a request may take so many seconds longer than is left, since starting a process is part of it
 GRACE = 0.5
+#: seconds of loading what is measured, and by how much longer than hopeless a run may take before it is ended
+LOADING, FAR = 3.0, 20.0
 #: processes that are started ahead: for two models, new ones twice
 SPARES = 4
 
@@ -184,15 +186,18 @@ class Worker:
         layout: bool = False,
         library: str = "",
         like: bytes = b"",
+        hopeless: float = inf,
     ) -> dict[str, Any]:
         """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
         runtime does about layouts. `library` is the path of one with its kernels, `like` a model that says what its inputs may be.
+        Of what takes longer than `hopeless` seconds one run is enough, and of what takes far longer the process is ended.
 
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
         prepared(model, processor=self._processor)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        return self.ask({**request, "layout": layout, "threads": self.threads, "library": library, "like": like})
+        request |= {"hopeless": hopeless, "layout": layout, "threads": self.threads, "library": library, "like": like}
+        return self.ask(request, LOADING + FAR * hopeless)
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it; raises WorkerFailed."""
@@ -201,9 +206,10 @@ class Worker:
         except ProcessFailed as problem:
             raise WorkerFailed(f"the process that runs models did not start ({problem})", died=True) from None
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""
-        seconds = self._left()
+    def ask(self, request: dict[str, Any], most: float = inf) -> dict[str, Any]:
+        """Sends a request and waits for the answer, so many seconds at most; raises WorkerFailed. A dead process is started anew next
+        time."""
+        seconds = min(self._left(), most)
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)
         try:

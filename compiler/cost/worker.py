@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -193,15 +193,18 @@ def warmed(call: Callable[[], Any]) -> None:
         call()
 
 
-def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -> float:
+def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], hopeless: float = inf) -> float:
     """The least time of a run, in seconds.
 
     Blocks of samples, each as long as a system's time slices, until three blocks come near the least (3 %): a spell in which
     a neighbour has the processor, or half of the threads wait for one, is longer than a few runs, and no block that lies within
     it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up, after one block at least.
+    Of what takes longer than `hopeless` seconds one run is enough.
     """
     deadline = time.perf_counter() + seconds
     once = clocked(call, 1, 1, now)[0]
+    if once > hopeless:
+        return once
     if 3 * once < seconds:
         once = min(once, *clocked(call, 2, 1, now))
     if once < _SAMPLE:
@@ -286,7 +289,7 @@ class Server:
         model, feeds = filled(request["model"], request["weights"], request["copies"], request.get("like", b""))
         loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
         loaded.bind(feeds)
-        seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
+        seconds = fastest(_bound(loaded), request["seconds"], loaded.clock, request.get("hopeless", inf))
         del loaded
         wanted = request["layout"]
         layout = _layout(request["model"], request["weights"], request["threads"]) if wanted else ((), False, False)

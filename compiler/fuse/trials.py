@@ -45,6 +45,8 @@ from dslc.semantics.library import Rules
 VARIANTS = 8
 #: a kernel that is so many times slower than its nodes in its first variant gets no second one
 HOPELESS = 3.0
+#: and one that is so many times slower in its first run is run once
+LOST = 6.0
 #: one that is so many times faster is measured once
 CLEAR = 2.0
 #: how much faster than its nodes a kernel must be
@@ -444,12 +446,13 @@ class Trials:
 
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
-        times = [self._kernel(subject, one.text, library, "") for one in built]
+        nodes = self._nodes(subject, "")
+        times = [self._kernel(subject, one.text, library, "", LOST * nodes) for one in built]
         fastest = min(range(len(built)), key=times.__getitem__)
         for one, seconds in zip(built, times, strict=True):
             if one.lowering and self.templates is not None and not built[fastest].lowering:
                 self.templates.slower(one.lowering, seconds, times[fastest])
-        kernel, nodes = times[fastest], self._nodes(subject, "")
+        kernel = times[fastest]
         for turn in _TURNS:
             # what is clear is not measured again
             if not kernel / HOPELESS < nodes < CLEAR * kernel:
@@ -512,7 +515,7 @@ class Trials:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
         return kernel_model(DOMAIN, text.name, inputs, outputs, self._code(text))
 
-    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
+    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str, hopeless: float = inf) -> float:
         inputs = self._types(subject.program.inputs)
         words = f"kernel {text.name} {self._code(text)} of {', '.join(map(str, inputs))} weights {subject.weights}"
         weights = self._weights(subject)
@@ -523,7 +526,8 @@ class Trials:
         def nodes() -> bytes | None:
             return self._nodes_model(subject)
 
-        return self._seconds(Sample(words, model, self._copies(subject), weights, str(library.path), nodes), turn)
+        path = str(library.path)
+        return self._seconds(Sample(words, model, self._copies(subject), weights, path, nodes, hopeless=hopeless), turn)
 
     def _nodes(self, subject: Subject, turn: str) -> float:
         inputs = self._types(subject.program.inputs)

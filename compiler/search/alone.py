@@ -13,7 +13,8 @@ from dslc.search.contenders import Contender
 from dslc.search.judge import UNCLEAR, Verdict, judge_of, winner
 from dslc.search.proving import proved_again
 from dslc.search.run import Run
-from dslc.search.stages import Explored, Finished
+from dslc.search.settings import Settings
+from dslc.search.stages import Explored, Finished, Referenced
 from dslc.search.written import derived
 
 #: of the time for timing, the part that is kept for this
@@ -26,9 +27,8 @@ OTHERS = 3
 Known = Sequence[tuple[Contender, tuple[Verdict, ...]]]
 
 
-def asked(explored: Explored, contenders: Sequence[Contender]) -> bool:
+def asked(settings: Settings, contenders: Sequence[Contender]) -> bool:
     """Whether it matters how fast some contender is without its library."""
-    settings = explored.referenced.task.settings
     return settings.timing and not settings.library_only and any(one.model.functions for one in contenders)
 
 
@@ -37,7 +37,7 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     (by default all contenders, the best by prediction first) of which that is true and that is faster with its library, or the
     original."""
     contender = found.contender
-    if contender is None or not asked(explored, [contender]):
+    if contender is None or not asked(explored.referenced.task.settings, [contender]):
         return found
     task = explored.referenced.task
     run.phase("timing", "timing without the library")
@@ -55,6 +55,18 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
             return better
     text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
     return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+
+
+def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:
+    """Whether a contender was measured, in so many seconds, to be slower than the original where nobody has its library."""
+    if not asked(referenced.task.settings, [contender]):
+        return False
+    bare = replace(contender, file=replace(contender.file, kernels=False))
+    try:
+        found = judge_of(referenced, cache, run, bare=True).decide([bare], seconds)
+    except (TimeUp, WorkerFailed, MemoryShort):
+        return False
+    return any(slower(at[0]) for at in found.verdicts)
 
 
 def slower(verdict: Verdict) -> bool:
@@ -138,4 +150,4 @@ def _timed(
     return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
 
 
-__all__ = ["PART", "asked", "slower", "standing"]
+__all__ = ["PART", "asked", "leans", "slower", "standing"]

@@ -31,7 +31,8 @@ HOPELESS = 1.1
 def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     """The contender that was measured to be faster, or the original and why."""
     task = explored.referenced.task
-    contenders = list(explored.contenders)
+    # what is known to be slow without its library is not asked for where anything else is there
+    contenders = [one for one in explored.contenders if one not in run.leaning] or list(explored.contenders)
     if not contenders:
         return Finished(task, None, explored.reason)
     if not task.target.measured:
@@ -43,7 +44,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     taken = affordable(explored, contenders, run)
     rest = sorted((one for one in contenders if one not in taken), key=partial(expected, run))
     try:
-        part = 1 - PART if asked(explored, taken) else 1.0
+        part = 1 - PART if asked(task.settings, taken) else 1.0
         found = _timed(explored, taken, part, cache, run)
         while _seconds(len(taken) + 1, explored) <= part * (run.clock.left() - task.writing):
             # what was kept for something else is not needed while there is nothing that is faster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.derivation.programs import Program
@@ -53,13 +53,16 @@ class Tale:
     taken: tuple[Rival, ...] = ()
     late: bool = False
     dearer: tuple[Dearer, ...] = ()
+    #: those that are one kernel
+    wholes: tuple[Rival, ...] = ()
 
-    def told(self, how: str = "derived by ") -> list[str]:
-        """What a report says of what is taken; `how` goes before the rules."""
+    def told(self, kernels: Collection[str], how: str = "derived by ") -> list[str]:
+        """What a report says of what is taken in a candidate with these kernels; `how` goes before the rules."""
         lines = []
-        for one in self.taken:
-            was, now = one.before * 1e3, one.after * 1e3
-            lines.append(f"{how}{one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
+        for one in dict.fromkeys((*self.taken, *self.wholes)):
+            if all(each.name in kernels for each in one.kernels):
+                was, now, words = one.before * 1e3, one.after * 1e3, "as one kernel" if one.whole else _words(one.program)
+                lines.append(f"{how}{one.fact.rule}: {words}: {now:.4g} ms instead of {was:.4g} ms by itself")
         return lines
 
     def left(self, how: str = "derived by ") -> list[str]:
@@ -145,7 +148,7 @@ class Looking:
                         best[old] = one
 
     def tale(self, late: bool = False) -> Tale:
-        return Tale(self.searched, self.found, tuple(self.measured), tuple(self.chosen), late, tuple(self.dearer))
+        return Tale(self.searched, self.found, tuple(self.measured), tuple(self.chosen), late, tuple(self.dearer), tuple(self.alone))
 
 
 @dataclass(slots=True)

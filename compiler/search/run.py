@@ -115,6 +115,8 @@ class Run:
     best: Candidate | None = None
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
+    #: those that are slower than the original where nobody has their library
+    leaning: list[Contender] = field(default_factory=list)
     #: processes that are started ahead of those who need one
     spares: Spares = field(default_factory=Spares)
     #: who times them: with their libraries, and (True) without

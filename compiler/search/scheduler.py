@@ -17,6 +17,7 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.report import Asked
+from dslc.search.alone import leans
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender
 from dslc.search.context import SearchContext
@@ -127,8 +128,9 @@ class Scheduler:
         return any(one.candidate is not self.context.start for one in self.context.run.checked)
 
     def _best_cost(self) -> float:
-        checked = self.context.run.checked
-        return min((self._worth(one) for one in checked), default=self.context.start.cost)
+        """Seconds of the best that was checked, and stands without its library as far as is known."""
+        run = self.context.run
+        return min((self._worth(one) for one in run.checked if one not in run.leaning), default=self.context.start.cost)
 
     def _worth(self, one: Contender) -> float:
         """Seconds of a contender, by what was timed of it, or as it was predicted."""
@@ -201,7 +203,7 @@ class Scheduler:
         ends = run.clock.now() + max(self.tuning.turn, min(generator.prior.seconds, generator.prior.most))
         run.phase(generator.phase)
         tally = run.tallies.setdefault(generator.name, Tally())
-        best: Candidate | None = None
+        new: list[Candidate] = []
         try:
             if arm.work is None:
                 if generator not in self._proposers:
@@ -210,9 +212,9 @@ class Scheduler:
             for found in arm.work:
                 for one in found:
                     self._add(one, generator, tally)
-                best = min((*found, *([] if best is None else [best])), key=lambda one: one.cost, default=None)
+                new += found
                 # who has a share of the time has used it
-                if best is not None or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
+                if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
                     break
             else:
                 arm.done = True
@@ -224,9 +226,10 @@ class Scheduler:
         finally:
             tally.seconds += run.clock.now() - began
         with suppress(TimeUp):
-            if best is not None and best.cost < self._best_cost():
-                self._check(best)
-                self._decide()
+            for one in sorted(new, key=lambda one: one.cost):
+                if one.cost < self._best_cost():
+                    self._check(one)
+                    self._decide()
         arm.turns, arm.seconds = arm.turns + 1, arm.seconds + run.clock.now() - began
         arm.gained += max(0.0, before - self._best_cost()) / context.start.cost
         if context.best is not None and context.best is not context.start:
@@ -275,7 +278,7 @@ class Scheduler:
         context, run, tuning = self.context, self.context.run, self.tuning
         task, judge = context.task, run.judges.get(False)
         sure = [one for one in run.checked if judge is not None and judge.so_far(one) is not None]
-        known = min((self._worth(one) for one in sure), default=context.start.cost)
+        known = min((self._worth(one) for one in sure if one not in run.leaning), default=context.start.cost)
         new = [one for one in run.checked if one not in sure and one.candidate.cost * tuning.clear < known]
         seconds = tuning.early * task.settings.budget - self.timed
         if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
@@ -283,7 +286,9 @@ class Scheduler:
         run.phase("timing")
         began = run.clock.now()
         with suppress(TimeUp, WorkerFailed, MemoryShort):
-            judge_of(context.referenced, self.cache, run).decide(new, seconds)
+            winner = judge_of(context.referenced, self.cache, run).decide(new, seconds / 2).winner
+            if winner is not None and leans(context.referenced, new[winner], seconds / 2, self.cache, run):
+                run.leaning.append(new[winner])
         self.timed += run.clock.now() - began
         run.spares.fill()
 

@@ -149,7 +149,7 @@ def _told(context: SearchContext, name: str, looked: Derivations, base: Candidat
     run, how = context.run, "" if isinstance(looked, Mutants | Branches) else "derived by "
     for made, tale in looked.proposals(base):
         run.much.update(made)
-        run.kernels.update((each, tale.told(how)) for each in made)
+        run.kernels.update((each, tale.told(each.kernels, how)) for each in made)
         run.untaken[name, base] = tale.left(how) if how else []
         yield made
 
