@@ -334,12 +334,11 @@ class Derivations:
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
         fact = self._fact(derived, program, place)
-        if fact is None or validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
+        one = None if fact is None else self._proved(fact)
+        if fact is None or one is None:
             return []
-        found = [self._measured(fact)]
-        if found[0] is not None and found[0].ratio >= WHOLE:
-            found.append(self._as_one(fact))
-        return [one for one in found if one is not None]
+        whole = self._as_one(fact) if one.ratio >= WHOLE else None
+        return [one] if whole is None else [one, whole]
 
     def _as_one(self, fact: Fact) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
@@ -367,14 +366,15 @@ class Derivations:
         except ValueError:
             return None
 
-    def _better(self, best: Rival | None, fact: Fact, measured: list[Rival]) -> Rival | None:
-        """The best of several programs for one place after one more, which is `measured` where it is proved."""
-        proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
-        one = self._measured(fact) if proved else None
-        if one is None:
+    def _better(self, best: Rival | None, one: Rival | None) -> Rival | None:
+        """The best of several programs for one place after one more."""
+        if one is None or one.ratio < self.margin:
             return best
-        measured.append(one)
-        return one if one.ratio >= self.margin and (best is None or one.after < best.after) else best
+        return one if best is None or one.after < best.after else best
+
+    def _proved(self, fact: Fact) -> Rival | None:
+        """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
+        return self._measured(fact) if validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact" else None
 
     def _measured(self, fact: Fact) -> Rival | None:
         with_kernels = self._with_kernels(fact.new)
@@ -496,4 +496,4 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "derivations_of", "rule_of"]
+__all__ = ["WHOLE", "Derivations", "derivations_of", "rule_of"]

@@ -12,7 +12,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Kernel, Node, Value
 from dslc.ir.holes import instantiated
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations
+from dslc.search.derivations import WHOLE, Derivations
 from dslc.search.fusions import fact_of_kernel
 from dslc.search.looking import Rival, Tale
 from dslc.search.rewriting import imaged
@@ -39,10 +39,13 @@ class _Looked:
     found: int = 0
     measured: list[Rival] = field(default_factory=list)
     taken: list[tuple[Rival, Several]] = field(default_factory=list)
+    #: those that are one kernel
+    wholes: list[tuple[Rival, Several]] = field(default_factory=list)
     owned: set[Node] = field(default_factory=set)
 
     def tale(self, late: bool = False) -> Tale:
-        return Tale(self.searched, self.found, tuple(self.measured), tuple(one for one, _ in self.taken), late)
+        taken, wholes = (tuple(one for one, _ in each) for each in (self.taken, self.wholes))
+        return Tale(self.searched, self.found, tuple(self.measured), taken, late, (), wholes)
 
 
 @dataclass(slots=True)
@@ -76,24 +79,29 @@ class Together(Derivations):
     ) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         several: Several | None = None
         best: Rival | None = None
+        whole: Rival | None = None
         waiting: list[Fact] | None = None
         while waiting is None or waiting:
-            late, before = False, best
+            late, before = False, (best, whole)
             try:
                 if waiting is None:
                     several = self._several(base, calls, around, looked.owned)
                     waiting = [] if several is None else [*several.facts]
                     looked.searched, looked.found = looked.searched + (several is not None), looked.found + len(waiting)
                 if waiting:
-                    best = self._better(best, waiting[0], looked.measured)
+                    one = self._proved(waiting[0])
+                    alone = self._as_one(waiting[0]) if one is not None and one.ratio >= WHOLE else None
                     waiting.pop(0)
+                    looked.measured += [each for each in (one, alone) if each is not None]
+                    best, whole = self._better(best, one), self._better(whole, alone)
             except TimeUp:
                 late = True
             made: list[Candidate] = []
-            if several is not None and best is not None and best is not before:
-                looked.taken = [*(one for one in looked.taken if one[1] is not several), (best, several)]
-                looked.owned.update(several.nodes)
-                made = [_with_taken(base, looked.taken, self.costs.share)]
+            for taken, found, known in ((looked.taken, best, before[0]), (looked.wholes, whole, before[1])):
+                if several is not None and found is not None and found is not known:
+                    taken[:] = [*(each for each in taken if each[1] is not several), (found, several)]
+                    looked.owned.update(several.nodes)
+                    made.append(_with_taken(base, taken, self.costs.share))
             yield made, looked.tale(late)
 
 
