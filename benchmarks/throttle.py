@@ -50,10 +50,12 @@ def run(command: Sequence[str], share: float = 1.0, environment: Mapping[str, st
 def throttled(pid: int, share: float, period: float = 0.05) -> Iterator[None]:
     """Gives a process and all below it a share of each processor, in periods of so many seconds."""
     over = threading.Event()
+    # held from here on: its number may be another's once it has ended
+    parent = _process(pid)
 
     def turns() -> None:
-        while not over.is_set():
-            stopped = _stop(pid)
+        while parent is not None and not over.is_set():
+            stopped = _stop(parent)
             over.wait((1 - share) * period)
             for each in reversed(stopped):
                 _signal(each, signal.SIGCONT)
@@ -70,12 +72,16 @@ def throttled(pid: int, share: float, period: float = 0.05) -> Iterator[None]:
             thread.join()
 
 
-def _stop(pid: int) -> list[psutil.Process]:
-    """Stops a process and those below it, parents first, and gives those that were not stopped already."""
+def _process(pid: int) -> psutil.Process | None:
+    """A process by its number, which psutil compares with the moment of its start before it sends a signal; None where it has ended."""
     try:
-        parent = psutil.Process(pid)
+        return psutil.Process(pid)
     except psutil.NoSuchProcess:
-        return []
+        return None
+
+
+def _stop(parent: psutil.Process) -> list[psutil.Process]:
+    """Stops a process and those below it, parents first, and gives those that were not stopped already."""
     stopped: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         _signal(parent, signal.SIGSTOP)

@@ -114,6 +114,21 @@ class Generator:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a generator was asked about a candidate, `base`: the share of the model's time that it promised and `gained`, the seconds
+    that it mostly takes and took, its turns, and whether it had nothing left to try."""
+
+    name: str
+    base: str
+    promise: float = 0.0
+    expected: float = 0.0
+    turns: int = 0
+    seconds: float = 0.0
+    gained: float = 0.0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """What a page shows beside the rest: both models with where their time goes, kernels, and what repeats the run.
 
@@ -152,7 +167,8 @@ class Report:
     promised, `without_library` what the written model does where nobody has its kernels (None: it has none, or nothing was timed).
     `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early,
     `moments` seconds until something was there for the first time, `processor` seconds of processor time in all of `seconds`.
-    `timeline` has the phases in their order, `generators` who offered what; `details` is there where a page was asked for.
+    `timeline` has the phases in their order, `generators` who offered what, `asked` who promised what of which candidate and what
+    became of it; `details` is there where a page was asked for.
     """
 
     model: str
@@ -185,6 +201,7 @@ class Report:
     story: tuple[Turn, ...] = ()
     timeline: tuple[Span, ...] = ()
     generators: tuple[Generator, ...] = ()
+    asked: tuple[Asked, ...] = ()
     details: Details | None = None
 
     def to_dict(self) -> dict[str, Any]:

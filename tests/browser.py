@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -45,8 +46,8 @@ class Browser:
         self.profile = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
         there, self.out = os.pipe()
         self.back, here = os.pipe()
-        # chromium reads from descriptor 3 and writes to 4
-        high = [os.dup2(there, 130), os.dup2(here, 131)]
+        # chromium reads from descriptor 3 and writes to 4; free ones, since others of this process are others'
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD, 100) for end in (there, here)]
         shell = f'exec "{program}" "$@" 3<&{high[0]} 4>&{high[1]}'
         self.process = subprocess.Popen(
             ["/bin/bash", "-c", shell, "-", *_FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"], pass_fds=high,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,6 +56,17 @@ def interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """An interrupt that a test makes, and that nobody catches, is the test's failure, and not the end of all tests."""
+    try:
+        return (yield)
+    except KeyboardInterrupt:
+        if "interrupts" not in pyfuncitem.fixturenames:
+            raise
+        pytest.fail("the interrupt was not caught")
 
 
 @pytest.fixture(scope="session")

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from dslc.codegen.host.compiler import MEMORY, SECONDS, Compiler, Limited, NotBuilt, compiler
+from dslc.codegen.host.compiler import MEMORY, SECONDS, Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText
+from dslc.processes.process import Job
 
 
 @dataclass(frozen=True, slots=True)
 class _Told(Compiler):
     """A compiler that tells of what it starts."""
 
-    started: Callable[[Limited], None] = lambda _: None
+    started: Callable[[Job], None] = lambda _: None
 
-    def start(self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = MEMORY) -> Limited:
+    def start(self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = MEMORY) -> Job:
         running = Compiler.start(self, source, target, *more, seconds=seconds, memory=memory)
         self.started(running)
         return running
@@ -40,7 +41,7 @@ class Ahead:
         self._texts: SimpleQueue[KernelText | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._running: Limited | None = None
+        self._running: Job | None = None
         self._halts = 0
         self._closed = False
 
@@ -95,7 +96,7 @@ class Ahead:
                 with self._lock:
                     self._running = None
 
-    def _started(self, running: Limited) -> None:
+    def _started(self, running: Job) -> None:
         with self._lock:
             self._running = running
             if self._closed:

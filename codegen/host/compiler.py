@@ -7,10 +7,6 @@ import os
 import platform
 import shlex
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +15,7 @@ from pathlib import Path
 
 from dslc.codegen.host.processor import LEVELS, Processor, architecture_of, foreign
 from dslc.codegen.host.processor import processor as wanted_processor
+from dslc.processes.process import Command, Job, ProcessFailed, ProcessFailure
 
 #: names that are looked for where `CXX` says nothing
 NAMES = ("c++", "g++", "clang++")
@@ -73,13 +70,13 @@ class Compiler:
         """The command that compiles a file to a shared library, of what else is said; to an object with `-c`."""
         return (*self.command, *self.flags, "-o", str(target), str(source), *more)
 
-    def start(self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = MEMORY) -> Limited:
+    def start(self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = MEMORY) -> Job:
         """Begins to compile a file; raises NotBuilt. What comes of it `check` tells."""
-        return Limited(self.call(source, target, *more), source.parent, seconds, memory)
+        return started(self.call(source, target, *more), source.parent, seconds, memory)
 
-    def check(self, running: Limited, target: Path) -> None:
+    def check(self, running: Job, target: Path) -> None:
         """Raises NotBuilt where a file was not compiled; its detail is what the compiler says about an error."""
-        code, said = running.answer()
+        code, said = answered(running)
         if code == 0 and target.is_file():
             return
         first = first_error(said)
@@ -105,90 +102,22 @@ def first_error(said: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in first)
 
 
-#: ends a group of processes when who started it is gone, by whatever end: the other side of its input is then closed
-_GUARD = 'read -r _; kill -s KILL -- "-$1"'
+def started(command: Sequence[str], folder: Path, seconds: float, memory: int) -> Job:
+    """A command that runs, and takes no more time and memory than that. Raises NotBuilt where it cannot be started."""
+    variables = (("LC_ALL", "C"), ("TMPDIR", str(folder)))
+    try:
+        return Job(Command(tuple(command), variables, folder, memory, WRITTEN), seconds)
+    except ProcessFailed as problem:
+        raise NotBuilt(BuildReason.NO_COMPILER, str(problem)) from None
 
 
-class Limited:
-    """A command that runs, and takes no more time and memory than that; it and all that it started end then, and with this process.
-
-    Use it as a context manager, which ends it. Raises NotBuilt where it cannot be started.
-    """
-
-    def __init__(self, command: Sequence[str], folder: Path, seconds: float, memory: int) -> None:
-        shell = shutil.which("sh")
-        # limits are set by a shell: between the fork and the start of a program no Python may run where there are threads
-        # macOS has no limit of memory, and says so
-        within = f'ulimit -v {memory >> 10} 2>/dev/null; ulimit -f {WRITTEN >> 9}; ulimit -c 0; exec "$@"'
-        whole = [shell, "-c", within, "sh", *command] if shell else list(command)
-        self._seconds, self._end = seconds, time.monotonic() + seconds
-        # a file takes what is said, however much it is: it may grow no larger than what is written
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            self._process = subprocess.Popen(
-                whole, cwd=folder, stdin=subprocess.DEVNULL, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-            )  # fmt: skip
-        except OSError as problem:
-            self._said.close()
-            raise NotBuilt(BuildReason.NO_COMPILER, str(problem)) from None
-        self._guard = self._guarded(shell) if shell else None
-
-    def _guarded(self, shell: str) -> subprocess.Popen[bytes] | None:
-        """Who ends it where nobody else can: what is halted would wait for ever for a process that was killed."""
-        with contextlib.suppress(OSError):
-            return subprocess.Popen(
-                (shell, "-c", _GUARD, "sh", str(self._process.pid)), cwd="/", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        return None
-
-    def __enter__(self) -> Limited:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def ended(self) -> bool:
-        """Whether it has ended, or its time is over."""
-        return self._process.poll() is not None or time.monotonic() >= self._end
-
-    def answer(self) -> tuple[int, str]:
-        """Exit code and output, once it has ended; raises NotBuilt where its time is over."""
-        try:
-            code = self._process.wait(max(0.0, self._end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise NotBuilt(BuildReason.TIMEOUT, f"{self._seconds:.0f} s") from None
-        self._said.seek(0)
-        return code, self._said.read(SAID).decode("utf-8", "replace")
-
-    def halt(self) -> None:
-        """Takes the processor from it until it may go on."""
-        self._signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Gives the processor back."""
-        self._signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """Ends it at once; whoever waits for it finds it ended."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, which: int) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, which)
-
-    def end(self) -> None:
-        """Ends it where it runs."""
-        if self._guard is not None:
-            # before the number of the group may be another's
-            self._guard.kill()
-            self._guard.communicate()
-        if self._process.returncode is None:
-            self.kill()
-            self._process.wait()
-        self._said.close()
+def answered(running: Job) -> tuple[int, str]:
+    """Exit code and output, once it has ended; raises NotBuilt where its time is over."""
+    try:
+        return running.answer(SAID)
+    except ProcessFailed as problem:
+        assert problem.failure is ProcessFailure.LATE
+        raise NotBuilt(BuildReason.TIMEOUT, f"{running.seconds:.0f} s") from None
 
 
 def limited(command: Sequence[str], folder: Path, seconds: float, memory: int) -> tuple[int, str]:
@@ -196,8 +125,8 @@ def limited(command: Sequence[str], folder: Path, seconds: float, memory: int) -
 
     Raises NotBuilt where its time is over, or it cannot be started.
     """
-    with Limited(command, folder, seconds, memory) as running:
-        return running.answer()
+    with started(command, folder, seconds, memory) as running:
+        return answered(running)
 
 
 def compiler(processor: Processor | None = None) -> Compiler:

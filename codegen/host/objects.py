@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dslc.codegen.host.compiler import BuildReason, Compiler, Limited, NotBuilt
+from dslc.codegen.host.compiler import BuildReason, Compiler, NotBuilt
+from dslc.processes.process import Job
 
 #: object files that are kept; the oldest go first
 MOST = 2000
@@ -41,7 +42,7 @@ def objects(
     end = time.monotonic() + seconds
     # the shorter ones first: where there is no time for all, most kernels are there
     left = deque(sorted(texts, key=lambda name: len(texts[name])))
-    running: dict[str, Limited] = {}
+    running: dict[str, Job] = {}
     try:
         while left or running:
             while left and len(running) < _processors():
@@ -55,7 +56,7 @@ def objects(
                     running[name] = used.start(code, target, "-c", seconds=remains, memory=memory)
                 else:
                     failed[name] = NotBuilt(BuildReason.TIMEOUT, "there was no time to compile it")
-            for name in [name for name, one in running.items() if one.ended()]:
+            for name in [name for name, one in running.items() if one.ended]:
                 with running.pop(name) as one:
                     try:
                         used.check(one, folder / f"{name}.o")

@@ -48,6 +48,7 @@ class _Command(click.Command):
               help="The report as a page or as JSON, by the suffix.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True,
               help="How the report is printed.")
+@click.option("--explain-budget", is_flag=True, help="Say who was asked for what, and what became of it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is being done.")
 def command(
@@ -58,6 +59,7 @@ def command(
     external_data: bool,
     report_file: Path | None,
     output_format: str,
+    explain_budget: bool,
     quiet: bool,
     verbose: bool,
     **given: Any,
@@ -108,6 +110,8 @@ def command(
         report = replace(report, details=None)
         click.echo(report.to_json(), nl=False)
     elif not quiet:
+        if explain_budget:
+            show_budget(report)
         show(report, target, verbose)
     return 130 if report.interrupted else 0
 
@@ -172,6 +176,25 @@ def write_text(path: Path, text: str) -> None:
     except OSError as problem:
         partial.unlink(missing_ok=True)
         raise error("E0903", f"cannot write {path}: {problem.strerror}", path=str(path)) from None
+
+
+def show_budget(report: Report) -> None:
+    """What the seconds of the budget became: by phase, and by who was asked about which candidate."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
+    if report.asked:
+        table = Table("generator", "asked about", "may gain", "gained", "turns", "seconds", "usual", "")
+        for one in report.asked:
+            # what was never asked promised too little for a second
+            state = "done" if one.done else "not finished" if one.turns else "not asked"
+            table.add_row(
+                one.name, one.base, f"{one.promise:.1%}", f"{one.gained:.1%}", str(one.turns), f"{one.seconds:.1f}",
+                f"{one.expected:.0f}", state,
+            )  # fmt: skip
+        console.print(table)
 
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:

@@ -63,17 +63,22 @@ class Pressed:
 def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
     """Counts how often Ctrl-C is pressed; it raises KeyboardInterrupt as ever, and again where a callback of the interpreter (that of a
     weak reference) has lost it. `more`: signals that do the same."""
-    found, again = Pressed(), False
+    found, again, over, trying = Pressed(), False, False, threading.Lock()
 
     def pressed(number: int, frame: FrameType | None) -> None:
         nonlocal again
-        found.count, found.number, again = found.count + (not again), number, False
-        signal.default_int_handler(number, frame)
+        repeated, again = again, False
+        if not (over and repeated):
+            found.count, found.number = found.count + (not repeated), number
+            signal.default_int_handler(number, frame)
 
     def once_more() -> None:
         nonlocal again
-        again = True
-        _thread.interrupt_main(signal.Signals(found.number))
+        with trying:
+            # who has left the block is not interrupted any more, nor is whatever runs then
+            if not over:
+                again = True
+                _again(found.number)
 
     def lost(what: sys.UnraisableHookArgs) -> None:
         if what.exc_type is not KeyboardInterrupt:
@@ -91,9 +96,20 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
     try:
         yield found
     finally:
+        over = True
+        with trying:
+            pass
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = unraisable
+
+
+def _again(number: int) -> None:
+    """Sends a signal to this process' main thread, which wakes it; or tells Python alone, as soon as it is back from a call."""
+    if hasattr(signal, "pthread_kill") and (main := threading.main_thread().ident) is not None:
+        signal.pthread_kill(main, number)
+    else:
+        _thread.interrupt_main(signal.Signals(number))
 
 
 @contextmanager

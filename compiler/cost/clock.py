@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 
 #: a command that never rests and got less of one processor than that was kept waiting by others
@@ -14,6 +15,30 @@ STARVED = 0.6
 
 class TimeUp(Exception):
     """The time for what was begun is over; what is known so far counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When something ends, by the clock that says what time it is: both in seconds."""
+
+    end: float = inf
+    now: Callable[[], float] = time.monotonic
+
+    def left(self) -> float:
+        """Seconds until then; never below 0."""
+        return max(0.0, self.end - self.now())
+
+    @property
+    def over(self) -> bool:
+        return self.now() >= self.end
+
+    def part(self, share: float = 1.0, most: float = inf) -> Deadline:
+        """The end of such a share of what is left, or of so many seconds where that is sooner."""
+        left = self.left()
+        return self if left == inf and most == inf else Deadline(self.now() + min(share * left, most), self.now)
+
+
+FOREVER = Deadline()
 
 
 class Clock:
@@ -59,6 +84,10 @@ class Clock:
     def end(self, keep: float = 0.0) -> float:
         """When, by `now`, the budget ends, or the part of it that leaves the share `keep`."""
         return self._end - (keep * self.budget if self._end < inf else 0.0)
+
+    def until(self, seconds: float) -> Deadline:
+        """The deadline that leaves so many seconds of the budget."""
+        return Deadline(self._end - seconds, self.now)
 
     def shorten(self, seconds: float) -> None:
         """Ends everything in so many seconds, or at the budget's end where that is sooner; no share is kept any more."""

@@ -1,14 +1,10 @@
-"""Worker processes: start, ask, stop while others run, and start again after a crash."""
+"""Processes that run models: started ahead, asked within a budget, halted while others run, and started again after a crash."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -18,8 +14,9 @@ from typing import Any
 
 from dslc.codegen.host.processor import VARIABLE, processor
 from dslc.cost.machine import allowed_cpus
-from dslc.cost.worker import receive, send
 from dslc.kernels import prepared
+from dslc.processes.child import Child, Service, module
+from dslc.processes.process import ProcessFailed, ProcessFailure, halted
 
 #: what runs models on ONNX Runtime
 RUNNER = "dslc.cost.worker"
@@ -100,18 +97,9 @@ def _external_bytes(data: bytes, folder: str | None) -> int:
     return sum(path.stat().st_size for name in names if (path := Path(folder) / name).exists())
 
 
-def started(runner: str, isa: str) -> subprocess.Popen[bytes]:
+def started(runner: str, isa: str) -> Child:
     """A process that runs models with kernels of a level of instructions; it may not be ready yet."""
-    alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", runner],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **alone, VARIABLE: isa},
-        # Ctrl-C is for the optimizer, which then ends its workers
-        start_new_session=True,
-    )
+    return Child(module(runner, **{VARIABLE: isa}))
 
 
 class Spares:
@@ -122,48 +110,30 @@ class Spares:
 
     def __init__(self, runner: str = RUNNER) -> None:
         self._runner, self._isa = runner, processor().isa
-        self._idle: list[subprocess.Popen[bytes]] = []
+        self._idle: list[Child] = []
 
     def fill(self, count: int = SPARES) -> None:
         """Starts as many as are missing to that number; none where there is one processor, on which it would take another's time."""
         if len(allowed_cpus()) > 1:
             self._idle += [started(self._runner, self._isa) for _ in range(count - len(self._idle))]
 
-    def take(self, runner: str, isa: str) -> subprocess.Popen[bytes] | None:
+    def take(self, runner: str, isa: str) -> Child | None:
         """One of that kind that runs, if any."""
         while self._idle and (runner, isa) == (self._runner, self._isa):
-            process = self._idle.pop(0)
-            if process.poll() is None:
-                return process
-            ended(process)
+            child = self._idle.pop(0)
+            if child.code is None:
+                return child
+            child.end()
         return None
 
-    @contextlib.contextmanager
-    def halted(self) -> Iterator[None]:
+    def halted(self) -> contextlib.AbstractContextManager[None]:
         """Leaves the processors to what is measured inside."""
-        held = list(self._idle) if hasattr(signal, "SIGSTOP") else []
-        for process in held:
-            process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for process in held:
-                process.send_signal(signal.SIGCONT)
+        return halted(self._idle)
 
     def close(self) -> None:
         """Ends those that nobody took."""
         while self._idle:
-            ended(self._idle.pop())
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and lets go of its pipes."""
-    process.kill()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
-    process.wait()
+            self._idle.pop().end()
 
 
 class Worker:
@@ -184,8 +154,7 @@ class Worker:
         self._runner = runner
         self._spares = spares
         self._left = left
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
+        self._service = Service(self._started)
 
     def __enter__(self) -> Worker:
         return self
@@ -226,87 +195,35 @@ class Worker:
         return self.ask({**request, "layout": layout, "threads": self.threads, "library": library, "like": like})
 
     def start(self) -> None:
-        """Starts the process where there is none, and does not wait for it."""
-        if self._process is None:
-            self._running()
+        """Starts the process where there is none, and does not wait for it; raises WorkerFailed."""
+        try:
+            self._service.running()
+        except ProcessFailed as problem:
+            raise WorkerFailed(f"the process that runs models did not start ({problem})", died=True) from None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""
         seconds = self._left()
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
-        late = threading.Event()
-
-        def kill() -> None:
-            late.set()
-            process.kill()
-
-        # a session that hangs inside the runtime answers no signal but this one
-        timer = threading.Timer(seconds + GRACE, kill) if seconds < inf else None
         try:
-            if timer is not None:
-                timer.daemon = True
-                timer.start()
-            send(process.stdin, request)
-            answer = receive(process.stdout)
-        except (BrokenPipeError, OSError, EOFError):
-            answer = None
-        except BaseException:
-            # interrupted between a request and its answer: the next answer would be the wrong one
-            self.close()
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if answer is None:
-            code = self._ended()
-            if late.is_set():
-                raise WorkerFailed(f"it did not end within {seconds:.3g} s", died=True, late=True)
-            raise WorkerFailed(f"the process that runs models died ({_reason(code)})", died=True)
+            answer: dict[str, Any] = self._service.ask(request, time.monotonic() + seconds + GRACE)
+        except ProcessFailed as problem:
+            late = problem.failure is ProcessFailure.LATE
+            why = f"it did not end within {seconds:.3g} s" if late else f"the process that runs models died ({problem})"
+            raise WorkerFailed(why, died=True, late=late) from None
         if not answer["ok"]:
             raise WorkerFailed(answer["error"])
         return answer
 
     def stop(self) -> None:
         """Halts the process, threads that spin included, until the next request."""
-        if hasattr(signal, "SIGSTOP") and self._process is not None and not self._stopped:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGSTOP)
-                self._stopped = True
+        self._service.halt()
 
     def close(self) -> None:
         """Ends the process."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        ended(process)
-        self._stopped = False
+        self._service.close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            spare = None if self._spares is None else self._spares.take(self._runner, self._processor.isa)
-            self._process = spare or started(self._runner, self._processor.isa)
-        elif self._stopped:
-            self._process.send_signal(signal.SIGCONT)
-        self._stopped = False
-        return self._process
-
-    def _ended(self) -> int:
-        process = self._process
-        assert process is not None
-        try:
-            code = process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            code = 0
-        self.close()
-        return code
-
-
-def _reason(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "killed, as the system does when memory runs out"
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}"
+    def _started(self) -> Child:
+        spare = None if self._spares is None else self._spares.take(self._runner, self._processor.isa)
+        return spare or started(self._runner, self._processor.isa)

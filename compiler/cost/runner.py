@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from dslc.cost.worker import clocked, end_with_parent, once, receive, send, warmed
+from dslc.cost.worker import answering, clocked, once, warmed
+from dslc.processes.child import Asker
 
 
 class Runner(Protocol):
@@ -23,17 +22,7 @@ class Runner(Protocol):
 
 def serve(runner: type[Runner]) -> None:
     """Answers `load`, `bind` and `time` until the other end closes."""
-    end_with_parent()
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # whatever a library prints goes to stderr, not between the answers
-    os.dup2(2, 1)
-    served = _Served(runner)
-    while (request := receive(requests)) is not None:
-        try:
-            answer = {"ok": True, **served.answer(request)}
-        except Exception as problem:
-            answer = {"ok": False, "error": f"{type(problem).__name__}: {problem}"}
-        send(answers, answer)
+    answering(Asker(), _Served(runner).answer)
 
 
 class _Served:

@@ -1,7 +1,7 @@
 """The process in which models are loaded, run and timed: a crash or a lack of memory there leaves the optimizer alive.
 
-Started as `python -m dslc.cost.worker`. Requests and answers are pickled dictionaries on stdin and stdout, each preceded
-by its length; the other end is `dslc.cost.process.Worker`. One model at a time.
+Started as `python -m dslc.cost.worker`. Requests and answers are dictionaries; the other end is `dslc.cost.process.Worker`. One model
+at a time.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ import contextlib
 import importlib
 import json
 import os
-import pickle
-import signal
-import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dslc.cost.machine import allowed_cpus
 from dslc.kernels import known, register
+from dslc.processes.child import Asker
 
 # as the process was started: pinning changes what the system answers later
 CPUS = allowed_cpus()
@@ -34,28 +32,6 @@ _WARM = 30
 _WARMING = 2e-3
 #: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each
 _PROFILED = 50
-LENGTH = struct.Struct("<Q")
-
-
-def send(stream: IO[bytes], message: Mapping[str, Any]) -> None:
-    """Writes one message."""
-    data = pickle.dumps(message, protocol=5)
-    stream.write(LENGTH.pack(len(data)))
-    stream.write(data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> dict[str, Any] | None:
-    """Reads one message; None at the end of the stream."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    (size,) = LENGTH.unpack(head)
-    data = stream.read(size)
-    if len(data) < size:
-        return None
-    message: dict[str, Any] = pickle.loads(data)
-    return message
 
 
 def _runtime() -> Any:
@@ -338,34 +314,24 @@ def _bound(loaded: Loaded) -> Callable[[], Any]:
     return loaded.call
 
 
-def end_with_parent() -> None:
-    """A stopped process does not see that its requests have ended: Linux kills it when who started it dies."""
-    if sys.platform == "linux":
-        import ctypes
-
-        parent_death = 1
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(parent_death, signal.SIGKILL)
+def answering(asker: Asker, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answers requests until the other end closes; what is raised is an answer, too."""
+    for request in asker:
+        try:
+            found = {"ok": True, **answer(request)}
+        except MemoryError:
+            found = {"ok": False, "error": "not enough memory"}
+        except Exception as problem:
+            found = {"ok": False, "error": f"{type(problem).__name__}: {problem}"}
+        asker.answer(found)
 
 
 def main() -> None:
     """Serves requests until the other end closes."""
-    end_with_parent()
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # whatever a library prints goes to stderr, not between the answers
-    os.dup2(2, 1)
-    Path("/proc/self/oom_score_adj").write_text("500") if sys.platform == "linux" else None
+    asker = Asker()
     # whoever asks asks for this
     _runtime()
-    server = Server()
-    while (request := receive(requests)) is not None:
-        try:
-            answer = {"ok": True, **server.answer(request)}
-        except MemoryError:
-            answer = {"ok": False, "error": "not enough memory"}
-        except Exception as problem:
-            answer = {"ok": False, "error": f"{type(problem).__name__}: {problem}"}
-        send(answers, answer)
+    answering(asker, Server().answer)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from dslc.codegen.generate import generate
+from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import BuildReason, first_error
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
@@ -33,6 +33,7 @@ from dslc.fuse.profile import Sizes
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import replace as substituted
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
@@ -123,11 +124,25 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """Another program over the same holes, proved to give the same where numbers are numbers, by which a kernel computes; its name says
+    where it came from."""
+
+    name: str
+    program: Graph
+
+    def over(self, group: Graph) -> Graph:
+        """The same over the holes of a group."""
+        return Graph(group.inputs, substituted(self.program.outputs, dict(zip(self.program.inputs, group.inputs, strict=True))))
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
-    """A program to be tried, and which of its holes are weights where it is applied."""
+    """A program to be tried, which of its holes are weights where it is applied, and the form of its kernel where that is given."""
 
     program: Graph
     weights: tuple[bool, ...]
+    form: Form | None = None
 
 
 @dataclass(slots=True)
@@ -223,7 +238,7 @@ class Trials:
             return None
         variant = replace(found.variant, contract=False)
         try:
-            text = self._in_time(lambda group: [Generated(variant, generated(self.rules, group, variant))], subject.program)
+            text = self._in_time(lambda group: [Generated(variant, self._text(subject, group, variant))], subject.program)
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
@@ -293,7 +308,7 @@ class Trials:
         """Some variants of a kernel, the most promising first."""
         written = self._written(subject) if not which.start else []
         try:
-            found = self._in_time(lambda group: self._generated(group, which), subject.program)
+            found = self._in_time(lambda group: self._generated(subject, group, which), subject.program)
         except _Out as reason:
             if not written or reason.why is Why.LATE:
                 raise
@@ -351,9 +366,17 @@ class Trials:
             # whatever it is, the nodes are there
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
-    def _generated(self, group: Graph, which: slice) -> list[Generated]:
-        every = ways(self.rules, group, self.strict, self.processor)[which]
-        return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in every]
+    def _generated(self, subject: Subject, group: Graph, which: slice) -> list[Generated]:
+        if subject.form is None:
+            every = ways(self.rules, group, self.strict, self.processor)
+        else:
+            form = subject.form.over(group)
+            every = [(form, replace(one, form=subject.form.name)) for one in variants(self.rules, form, self.processor)]
+        return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in every[which]]
+
+    def _text(self, subject: Subject, group: Graph, variant: Variant) -> KernelText:
+        form = subject.form
+        return generated(self.rules, group, variant) if form is None else generate(self.rules, form.over(group), variant)
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
@@ -452,7 +475,7 @@ class Trials:
             least = min((_room(array) for array in drawn.values()), default=1)
             turns = range(0, len(_SPECIAL), max(1, least))
             feeds = [drawn]
-            if found.variant is None or tells_nonfinite(self.rules, found.variant.form):
+            if subject.form is None and (found.variant is None or tells_nonfinite(self.rules, found.variant.form)):
                 feeds += [{name: _special(array, turn) for name, array in drawn.items()} for turn in turns]
             stated = None if found.variant is None else stated_error(self.rules, found.variant.form)
             words = f"checked {hashlib.sha256(nodes).hexdigest()} {self._code(found.text)} {len(feeds)} {stated}"
@@ -562,4 +585,4 @@ class _Out(Exception):
         self.why, self.detail = why, detail
 
 
-__all__ = ["MARGIN", "Dropped", "Subject", "Trials", "Tried", "Why"]
+__all__ = ["MARGIN", "Dropped", "Form", "Subject", "Trials", "Tried", "Why"]

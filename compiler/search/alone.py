@@ -10,8 +10,8 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.search.contenders import Contender
-from dslc.search.explore import proved_again
 from dslc.search.judge import UNCLEAR, Verdict, judge_of, winner
+from dslc.search.proving import proved_again
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished
 from dslc.search.written import derived

@@ -8,8 +8,8 @@ from dslc.cost.cache import CostCache
 from dslc.search.applied import applied
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender
-from dslc.search.explore import passed
 from dslc.search.originals import Unusable
+from dslc.search.proving import passed
 from dslc.search.reference import reference
 from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
@@ -60,7 +60,7 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
         fixed = applied(start, chosen, task.rules)
         if fixed.candidate is start:
             break
-        found = passed(referenced, run, start, fixed.candidate, 0.0)
+        found = passed(referenced, run, start, fixed.candidate)
         if not isinstance(found, list):
             run.notes += [f"{name} matches at {fixed.larger[name]} more places: {LARGER}" for name in not_standard(fixed.larger)]
             return found, turn > 0

@@ -23,7 +23,7 @@ from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
-from dslc.fuse.trials import MARGIN, Subject, Trials, Tried, Why
+from dslc.fuse.trials import MARGIN, Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
@@ -31,6 +31,7 @@ from dslc.ir.scalar import Read, Reduce, walk
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
+from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.search.written import readable
@@ -49,8 +50,8 @@ DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 PRICED, BUILT = 12, 3
 #: seconds of proving one program
 PROOF = 5.0
-#: programs that are not taken of which a report tells
-TOLD = 3
+#: a program that is so many times as fast as its nodes is tried as one kernel: the runtime's products are somewhat faster
+WHOLE = 1.2
 #: nodes behind a product that are computed with it
 BEHIND = 4
 #: further measurements of what decides
@@ -62,87 +63,9 @@ def derivations_of(rules: Rules) -> list[DerivationDef]:
     return list({**load_many(["einnet"]).derivations, **rules.derivations}.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """What is faster in one kind of place: the fact, the new program with its kernels, seconds before and after, by themselves."""
-
-    fact: Fact
-    program: Graph
-    kernels: tuple[Tried, ...]
-    before: float
-    after: float
-
-    @property
-    def ratio(self) -> float:
-        return self.before / self.after
-
-
-@dataclass(frozen=True, slots=True)
-class Dearer:
-    """The cheapest program that was found for an operator, where none is worth building: seconds by estimate, and those of the node."""
-
-    rule: str
-    words: str
-    seconds: float
-    price: float
-
-
-@dataclass(frozen=True, slots=True)
-class Tale:
-    """What was looked at: nodes, programs found, priced, built, and what became of those that are not faster."""
-
-    searched: int = 0
-    found: int = 0
-    measured: tuple[Rival, ...] = ()
-    taken: tuple[Rival, ...] = ()
-    late: bool = False
-    dearer: tuple[Dearer, ...] = ()
-
-    def told(self, how: str = "derived by ") -> list[str]:
-        """What a report says of what is taken; `how` goes before the rules."""
-        lines = []
-        for one in self.taken:
-            was, now = one.before * 1e3, one.after * 1e3
-            lines.append(f"{how}{one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
-        return lines
-
-    def left(self, how: str = "derived by ") -> list[str]:
-        """What a report says of what is not taken: of each place the fastest that was measured, else the cheapest by estimate."""
-        own = {one.fact.old for one in self.taken}
-        best: dict[Graph, Rival] = {}
-        for one in self.measured:
-            if one.fact.old not in own and (one.fact.old not in best or one.after < best[one.fact.old].after):
-                best[one.fact.old] = one
-        lines = []
-        for one in list(best.values())[:TOLD]:
-            was, now = one.before * 1e3, one.after * 1e3
-            lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
-        for each in self.dearer[: TOLD - len(lines)]:
-            was, now = each.price * 1e3, each.seconds * 1e3
-            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
-        return lines
-
-
 def rule_of(program: Program) -> str:
     """What the step that takes a program is called: its derivations."""
     return " > ".join(dict.fromkeys(str(step) for step in program.steps))
-
-
-def _words(program: Graph) -> str:
-    parts = []
-    for node in program.nodes():
-        if not node.constant:
-            parts += [node.op.rpartition(".")[2]] if isinstance(node, Call) else ["kernel"] * isinstance(node, Kernel)
-    return " + ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A node, and what is computed element by element behind it: `end` is what they give."""
-
-    node: Call
-    behind: tuple[Node, ...]
-    end: Value
 
 
 @dataclass(slots=True)
@@ -181,51 +104,83 @@ class Derivations:
         self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=left, strict=self.strict)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
-        """A candidate with everything that is faster, and one for each rule of it where there are several; the best first."""
-        searched, found, late = 0, 0, False
-        measured: list[Rival] = []
-        best: dict[Graph, Rival] = {}
-        dearer: list[Dearer] = []
-        places: dict[Graph, list[Place]] = {}
-        owned: set[Node] = set()
-        try:
-            self._machine = machine(self.costs.measurer)
-            around = Neighbours(base.graph)
-            for program, nodes, price in self._sites(base, around):
-                programs = self._programs(program)
-                searched, found = searched + 1, found + len(programs)
-                promising = self._promising(programs, price)
-                if not promising:
-                    dearer += self._cheapest(programs, price)
-                regions: dict[Graph, list[Place]] = {}
-                for node in nodes:
-                    place = self._place(node, around, owned)
-                    old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
-                    regions.setdefault(old, []).append(place)
-                places.update(regions)
-                for old, own in regions.items():
-                    for each in promising:
-                        one = self._tried(each, program, own[0])
-                        if one is not None:
-                            measured.append(one)
-                            beaten = max(self.spent.get(place.node, inf) for place in own)
-                            faster = one.ratio >= self.margin and one.after * self.margin < beaten
-                            if faster and (old not in best or one.after < best[old].after):
-                                best[old] = one
-        except TimeUp:
-            late = True
-        taken = tuple(best[old] for old in places if old in best)
-        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late, tuple(dearer))
+        """What is found in the time that there is, the best first, and the story."""
+        found: list[Candidate] = []
+        tale = Tale()
+        for made, tale in self.proposals(base):
+            found += made[::-1]
+            if tale.late:
+                break
+        return found[::-1], tale
+
+    def proposals(self, base: Candidate) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        """What each unit of work finds, with the story so far: a candidate with everything that is faster by then, and one with those
+        programs alone that are one kernel each. After a story that is late it may be asked again when there is more time."""
+        looking = Looking()
+        for find in self._finders():
+            sites: list[Site] | None = None
+            while sites is None:
+                try:
+                    self._machine = machine(self.costs.measurer)
+                    looking.around = looking.around or Neighbours(base.graph)
+                    sites = list(find(base, looking.around))
+                except TimeUp:
+                    yield (), looking.tale(late=True)
+            for site in sites:
+                yield from self._at(base, site, looking)
+
+    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
+        """Who finds places, what takes no time first."""
+        return (self._sites,)
+
+    def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
+        visit: Visit | None = None
+        late = True
+        while late or (visit is not None and visit.waiting):
+            late, known = False, (looking.chosen, looking.alone)
+            try:
+                visit = visit or self._visit(base, site, looking)
+                self._try_next(visit, site, looking)
+            except TimeUp:
+                late = True
+            new = [one for one, before in zip((looking.chosen, looking.alone), known, strict=True) if one != before]
+            yield [self._candidates(base, taken, looking.places)[0] for taken in _distinct(new)], looking.tale(late)
+
+    def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
+        """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
+        programs = self._programs(site)
+        promising = self._promising(programs, site.price)
+        dearer = [] if promising else self._cheapest(programs, site.price)
+        around = looking.around or Neighbours(base.graph)
+        regions: dict[Graph, list[Place]] = {}
+        for node in site.nodes:
+            place = self._place(node, around, looking.owned, site.inner.get(node, ()))
+            old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+            regions.setdefault(old, []).append(place)
+        looking.searched, looking.found = looking.searched + 1, looking.found + len(programs)
+        looking.dearer += dearer
+        looking.places.update(regions)
+        return Visit([(old, each) for old in regions for each in promising])
+
+    def _try_next(self, visit: Visit, site: Site, looking: Looking) -> None:
+        """Builds and measures one more program of a visit. Raises TimeUp."""
+        if visit.waiting:
+            old, derived = visit.waiting[0]
+            places = looking.places[old]
+            found = self._tried(derived, site.program, places[0])
+            visit.waiting.pop(0)
+            looking.taken(old, found, max(self.spent.get(place.node, inf) for place in places), self.margin)
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
         """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
-        for program, nodes, price in self._sites(base, Neighbours(graph)):
-            for derived in self._promising(self._programs(program), price):
+        for site in self._sites(base, Neighbours(graph)):
+            for derived in self._promising(self._programs(site), site.price):
                 rule = rule_of(derived)
-                for node in nodes:
+                for node in site.nodes:
                     _, args = abstracted(node.values, leaves_of((node,)))
-                    (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
+                    (made,) = replace((derived.value,), dict(zip(site.program.inputs, args, strict=True)))
                     fact, leaves = fact_of(rule, node.values, (made,), args)
                     kernels = self._with_kernels(fact.new)
                     if kernels is None:
@@ -241,17 +196,15 @@ class Derivations:
         found = 0.0
         try:
             self._machine = machine(self.costs.measurer)
-            for _, nodes, price in self._sites(base, Neighbours(base.graph)):
-                found += len(nodes) * (price - self._least(nodes[0]))
+            for site in self._sites(base, Neighbours(base.graph)):
+                found += len(site.nodes) * max(0.0, site.price - self._least(site.nodes[0]))
         except TimeUp:
             pass
         return found / base.cost
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(
-        self, base: Candidate, around: Neighbours, share: float | None = None
-    ) -> Iterator[tuple[Graph, list[Call], float]]:
+    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
         """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
@@ -272,7 +225,7 @@ class Derivations:
                 prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
             if worth[program] >= (self.share if share is None else share) * base.cost:
-                yield program, nodes[program], prices[program]
+                yield Site(program, tuple(nodes[program]), prices[program])
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
@@ -301,7 +254,7 @@ class Derivations:
             return None
         return value
 
-    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> Place:
+    def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> Place:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
         while len(behind) < BEHIND and end not in around.final:
@@ -311,7 +264,7 @@ class Derivations:
             behind.append(users[0])
             owned.add(users[0])
             end = users[0].values[0]
-        return Place(node, tuple(behind), end)
+        return Place(node, (*inner, *behind), end, inner)
 
     def _pointwise(self, node: Node) -> bool:
         profile = self._profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
@@ -319,7 +272,11 @@ class Derivations:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _programs(self, program: Graph) -> tuple[Program, ...]:
+    def _programs(self, site: Site) -> tuple[Program, ...]:
+        """What is found for one kind of place, the cheapest by estimate first. Raises TimeUp."""
+        return self._derived(site.program)
+
+    def _derived(self, program: Graph) -> tuple[Program, ...]:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
         found = self.found.get(program)
         if found is None:
@@ -374,12 +331,29 @@ class Derivations:
 
     # ---- trials ------------------------------------------------------------------------------------------------
 
-    def _tried(self, derived: Program, program: Graph, place: Place) -> Rival | None:
-        """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
+    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+        """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
         fact = self._fact(derived, program, place)
         if fact is None or validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
+            return []
+        found = [self._measured(fact)]
+        if found[0] is not None and found[0].ratio >= WHOLE:
+            found.append(self._as_one(fact))
+        return [one for one in found if one is not None]
+
+    def _as_one(self, fact: Fact) -> Rival | None:
+        """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
+        if not self.costs.target.measured:
             return None
-        return self._measured(fact)
+        whole = fact_of_kernel(fact.old).new
+        node = whole.outputs[0].node
+        subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), Form(fact.rule, fact.new))
+        found = self._trials.tried([subject]).get(fact.old)
+        if isinstance(found, Dropped) and found.why is Why.LATE:
+            raise TimeUp
+        if not isinstance(found, Tried) or not isinstance(node, Kernel):
+            return None
+        return Rival(fact, whole, (found,), found.nodes, found.kernel, whole=True)
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
@@ -491,6 +465,11 @@ class Derivations:
         return made[::-1]
 
 
+def _distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
+    """Those that are not empty, each once."""
+    return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
+
+
 def _groups(program: Graph) -> list[Graph]:
     return list(dict.fromkeys(node.group for node in program.nodes() if isinstance(node, Kernel)))
 
@@ -517,4 +496,4 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of", "rule_of"]
+__all__ = ["Derivations", "derivations_of", "rule_of"]

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
-from math import inf
 from typing import TYPE_CHECKING
 
 from onnx import ModelProto
@@ -57,7 +56,8 @@ def detailed(
     built = task.target.kernels is OwnKernels.BUILT
     kernels = () if contender is None or not built else _kernels(task, contender, model)
     processor = str(task.machine.processor) if built else ""
-    return Details(before, after, kernels, processor, versions(), task.settings.command, _plan(task, run))
+    plan = {} if run.scheduled is None else run.scheduled.plan()
+    return Details(before, after, kernels, processor, versions(), task.settings.command, plan)
 
 
 def versions() -> dict[str, str]:
@@ -102,16 +102,6 @@ def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[Code,
         name: tuple(node.name or next(iter(node.output), "") for node in model.graph.node if node.op_type == name) for name in known
     }
     return tuple(Code(name, users[name], texts[name].text) for name in known)
-
-
-def _plan(task: Task, run: Run) -> dict[str, float]:
-    """Seconds of the budget that may be gone when each part of the run ends, see `dslc.search.ground.Shares`."""
-    budget = task.settings.budget
-    if run.shares is None or not 0 < budget < inf:
-        return {}
-    shares = run.shares
-    kept = {"searching rules": shares.search, "kernels, mutants, derivations": shares.others, "comparing": shares.again, "timing": 0.0}
-    return {name: round((1 - share) * budget, 3) for name, share in kept.items()}
 
 
 __all__ = ["Profiling", "detailed", "versions"]

@@ -12,9 +12,9 @@ from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.search.alone import PART, asked, standing
 from dslc.search.contenders import Contender, distinct
-from dslc.search.explore import proved_again
 from dslc.search.judge import Decision, judge_of
 from dslc.search.planning import by_plans
+from dslc.search.proving import proved_again
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Predicted, Task
 

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from math import isfinite
 
+from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import SHARE, TOLD
-from dslc.search.ground import Ground
-from dslc.search.run import Run
+from dslc.search.context import SearchContext
+from dslc.search.derivations import SHARE
+from dslc.search.looking import TOLD
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 
-def tell_left_open(ground: Ground, run: Run) -> None:
+def tell_left_open(context: SearchContext) -> None:
     """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
-    task = ground.referenced.task
-    share, names = _open_share(task.rules, ground.start, ground)
+    task = context.task
+    share, names = _open_share(task.rules, context.start, context.costs)
     if share < SHARE or not names:
         return
     asked = {"mutants": task.settings.mutate, "partial rules": task.settings.mutate, "derivations": task.settings.derive}
     kinds = [kind for kind, wanted in asked.items() if wanted]
     said = ", ".join(names[:TOLD]) + (" and others" if len(names) > TOLD else "")
-    binds = " ".join(f"--bind {name}={ground.costs.size(name)}" for name in names)
-    run.note(
+    binds = " ".join(f"--bind {name}={context.costs.size(name)}" for name in names)
+    context.run.note(
         f"{', '.join(kinds)} were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
         f"`{binds} --specialize` tries them at the sizes that were measured"
     )
 
 
-def _open_share(rules: Rules, start: Candidate, ground: Ground) -> tuple[float, list[str]]:
+def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float, list[str]]:
     """The share of a candidate's time in reductions with open sizes, and the names of these."""
     asked: dict[Graph, bool] = {}
     names: dict[str, None] = {}
@@ -46,7 +47,7 @@ def _open_share(rules: Rules, start: Candidate, ground: Ground) -> tuple[float, 
         program, _ = abstracted(node.values, leaves_of((node,)))
         if program not in asked:
             asked[program] = _reduces(rules, program)
-        price = ground.costs.cost(node) if asked[program] else 0.0
+        price = costs.cost(node) if asked[program] else 0.0
         if price and isfinite(price):
             seconds += price
             names.update(dict.fromkeys(found))

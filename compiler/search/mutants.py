@@ -7,7 +7,7 @@ correction, and is offered like the others; what was taken is mutated again, for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from math import inf, isfinite
@@ -26,13 +26,15 @@ from dslc.match.forms import has_form
 from dslc.mutate.correct import LIMIT, Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import Applied, PartialRule, applied, sites
+from dslc.mutate.partial import Site as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import Dearer, Derivations, Place, Rival, Tale
+from dslc.search.derivations import Derivations
+from dslc.search.looking import Dearer, Place, Rival, Site
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -44,18 +46,14 @@ SECONDS, SEARCHING = 8.0, 0.4
 PRICED, CORRECTED = 32, 6
 #: by how much what a guard computes takes longer than what is computed everywhere: it has no vectors (16 was measured)
 GUARDED = 8.0
-#: operators of a region, and how often what was taken is mutated again
-OPERATORS, ROUNDS = 4, 4
+#: operators of a region
+OPERATORS = 4
 #: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced
 TILINGS = 4
 #: regions of several operators that are looked at
 REGIONS = 6
 #: what another form takes of what is estimated for it: its products are those of matrices, of which caches hold both
 FORMED = 0.4
-#: an operator that takes no more than so many times what its products take is as fast as they are: what saves less pays for no layout
-NEAR = 1.1
-#: a form that is so many times as fast is left to kernels
-CLEARLY = 1.5
 #: seconds that it is to save: building it takes some
 SAVED = 5e-5
 
@@ -70,7 +68,6 @@ class Mutants(Derivations):
     partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
     operators: int = OPERATORS
-    rounds: int = ROUNDS
     #: tilings that overlap
     tilings: int = TILINGS
     #: why what would pay by its price is not offered, for a report
@@ -78,44 +75,33 @@ class Mutants(Derivations):
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
-    #: of the regions that are looked at now the operators below the last one
-    _inner: dict[Call, tuple[Call, ...]] = field(init=False, default_factory=dict)
     _linear: dict[Graph, bool] = field(init=False, default_factory=dict)
     #: what operators take in another form
     _forms: dict[Graph, float] = field(init=False, default_factory=dict)
-    #: regions that rounds before have looked at
-    _seen: set[Graph] = field(init=False, default_factory=set)
-
-    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
-        """A candidate with everything that is faster, mutated again as long as that gains."""
-        self._seen.clear()
-        found, tale = Derivations.of(self, base)
-        best = found
-        for _ in range(self.rounds - 1):
-            if not best or tale.late:
-                break
-            best, told = Derivations.of(self, best[0])
-            found = [*best, *found]
-            measured, taken = (*tale.measured, *told.measured), (*tale.taken, *told.taken)
-            dearer = (*tale.dearer, *told.dearer)
-            tale = Tale(tale.searched + told.searched, tale.found + told.found, measured, taken, told.late, dearer)
-        return found, tale
+    #: what the fastest form takes that operators may become
+    _fastest: dict[Graph, float] = field(init=False, default_factory=dict)
+    #: regions that were looked at in each candidate
+    _seen: dict[Candidate, set[Graph]] = field(init=False, default_factory=dict)
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(
-        self, base: Candidate, around: Neighbours, share: float | None = None
-    ) -> Iterator[tuple[Graph, list[Call], float]]:
-        """Dear operators, then dear regions of several, those that rules match among them; each once in all rounds."""
+    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
+        """Dear operators, then dear regions of several."""
+        return (self._sites, self._regions_of)
+
+    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
+        """Dear operators; each once in all rounds."""
+        seen, asked = self._seen_before(base), {one.program for one in self._asked(base, around)}
+        for site in Derivations._sites(self, base, around, share):
+            if site.program not in seen and (site.program in asked or not self._plain_products(site.program, site.price)):
+                self._seen.setdefault(base, set()).add(site.program)
+                yield site
+
+    def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Dear regions of several operators, those that rules match among them; each once in all rounds."""
         every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
-        for one in sites(self.partial, base.graph):
-            if self._alone(around, one.node, one.inner):
-                every.setdefault(one.program, {})[one.node] = one.inner
-        for program, nodes, price in Derivations._sites(self, base, around, share):
-            if program not in self._seen and (program in every or not self._plain_products(program, price)):
-                self._seen.add(program)
-                self._inner = {}
-                yield program, nodes, price
+        for one in self._asked(base, around):
+            every.setdefault(one.program, {})[one.node] = one.inner
         asked = set(every)
         if self.operators > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
@@ -125,42 +111,62 @@ class Mutants(Derivations):
                 if program in every or self._reduces(program):
                     every.setdefault(program, {})[root] = inner
         worth: dict[Graph, tuple[float, float]] = {}
-        least = (self.share if share is None else share) * base.cost
+        seen = self._seen_before(base)
         for program, own in every.items():
             root, inner = next(iter(own.items()))
             price = sum(self.costs.cost(node) for node in (root, *inner))
             if program not in asked and isfinite(price) and self._mostly_plain((root, *inner), price):
                 continue
-            if isfinite(price) and len(own) * price >= least and program not in self._seen:
+            if isfinite(price) and len(own) * price >= self.share * base.cost and program not in seen:
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
-            self._seen.add(program)
-            self._inner = every[program]
-            yield program, list(every[program]), worth[program][1]
+            self._seen.setdefault(base, set()).add(program)
+            yield Site(program, tuple(every[program]), worth[program][1], every[program])
+
+    def _asked(self, base: Candidate, around: Neighbours) -> list[Asked]:
+        """Where partial substitutions match."""
+        return [one for one in sites(self.partial, base.graph) if self._alone(around, one.node, one.inner)]
+
+    def _seen_before(self, base: Candidate) -> set[Graph]:
+        """What was looked at in the candidates that led to this one."""
+        return {program for one in base.path() for program in self._seen.get(one, ())}
 
     def _plain_products(self, program: Graph, price: float) -> bool:
-        """Whether an operator is as fast as products of matrices are, so that another layout of as many products gains nothing, and has
-        no form of fewer products, or one that is clearly faster as it is."""
+        """Whether an operator, as it is or as a kernel of another form, takes no longer than the fastest form that it may become."""
         node = program.outputs[0].node
-        products = known_flops(expand(self.rules, program.outputs))
-        if not isinstance(node, Call) or products is None or price * self._machine.peak >= self.margin * NEAR * products:
-            return False
-        own = self._form(node)
-        if isfinite(own):
-            return CLEARLY * own <= price
+        return isinstance(node, Call) and min(price, self._form(node)) < self.margin * self._least(node)
+
+    def _least(self, node: Call) -> float:
+        """Estimated seconds of the fastest form that an operator may become: a product of matrices, or minimal filtering of what it
+        would be without steps, gaps and groups."""
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        if program not in self._fastest:
+            products = known_flops(expand(self.rules, program.outputs))
+            if products is None or not self.costs.target.measured:
+                self._fastest[program] = 0.0
+            else:
+                self._fastest[program] = min(products / self._machine.peak, self._plain_form(node))
+        return self._fastest[program]
+
+    def _plain_form(self, node: Call) -> float:
         try:
-            # what it would be without steps, gaps and groups
             plain = apply(self.rules, node.op, node.args, {})
         except (Mismatch, EvalError):
-            return True
-        kernel = fold_of(Group((plain[0].node,), plain)).kernel
-        return not has_form(self.rules, kernel.group, self.strict)
+            return inf
+        return min(self._forms_of(Group((plain[0].node,), plain)), default=inf)
+
+    def _forms_of(self, group: Group) -> list[float]:
+        """Estimated seconds of each other form that a kernel of some nodes has."""
+        kernel = fold_of(group).kernel
+        if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
+            return []
+        return [FORMED * each.seconds(self._machine) for each in form_estimates(kernel, self._profiles, self.strict)]
 
     def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
         dear = max(nodes, key=self.costs.cost)
         program, _ = abstracted(dear.values, leaves_of((dear,)))
-        return NEAR * self.costs.cost(dear) >= price and self._plain_products(program, self.costs.cost(dear))
+        return self.margin * self.costs.cost(dear) >= price and self._plain_products(program, self.costs.cost(dear))
 
     def _alone(self, around: Neighbours, root: Call, inner: Sequence[Call]) -> bool:
         """Whether nothing but a region needs what is inside of it, and all of its sizes are known."""
@@ -181,10 +187,6 @@ class Mutants(Derivations):
             self._linear[program] = is_linear_call(self.rules, node)
         return self._linear[program]
 
-    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> Place:
-        place = Derivations._place(self, node, around, owned)
-        return Place(node, (*self._inner.get(node, ()), *place.behind), place.end)
-
     def _is_wanted(self, program: Graph) -> bool:
         """Whether an operator is linear and takes more than moving its operands."""
         (value,) = program.outputs
@@ -196,8 +198,9 @@ class Mutants(Derivations):
         below = [] if value is None else topological([value.node])
         return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
 
-    def _programs(self, program: Graph) -> tuple[Program, ...]:
+    def _programs(self, site: Site) -> tuple[Program, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
+        program = site.program
         found = self.found.get(program)
         if found is None:
             left = self.left()
@@ -299,9 +302,7 @@ class Mutants(Derivations):
         """Estimated seconds of an operator by itself as a kernel of another form (minimal filtering); infinite where none saves any."""
         kernel = fold_of(Group((node,), node.values)).kernel
         if kernel.group not in self._forms:
-            fits = self.costs.target.measured and has_form(self.rules, kernel.group, self.strict)
-            every = form_estimates(kernel, self._profiles, self.strict) if fits else ()
-            least = min((FORMED * each.seconds(self._machine) for each in every), default=inf)
+            least = min(self._forms_of(Group((node,), node.values)), default=inf)
             self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf
         return self._forms[kernel.group]
 
@@ -322,7 +323,7 @@ class Mutants(Derivations):
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]
         node = place.node
-        _, args = abstracted(node.values, leaves_of((node, *self._inner.get(node, ()))))
+        _, args = abstracted(node.values, leaves_of((node, *place.inner)))
         over = dict(zip(program.inputs, args, strict=True))
         (value,) = replace((derived.value,), over)
         (end,) = replace((place.end,), {node.values[0]: value})

@@ -87,7 +87,7 @@ def _key(proven: Proven, identity: str) -> str:
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = identity_of(s.inputs)
     lowerings = task.target.lowerings(task.rules).digest
-    return f"search:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.target.fingerprint}"
+    return f"searches:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.target.fingerprint}"
 
 
 def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journal:
@@ -98,12 +98,13 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
     earlier = None if settings.steps is not None else cache.verdict(key)
     if earlier is None:
         return Journal()
-    steps = [int(count) for count in earlier["steps"]]
+    steps: dict[str, list[int]] = earlier["steps"]
+    first = next(iter(steps.values()))[0]
     if earlier.get("late"):
-        run.note(f"goes on from the {steps[0]} steps at which an earlier run with the same options was cut short")
-        return Journal(reached=steps[0])
-    run.note(f"stopped after the {steps[0]} steps of an earlier run with the same options")
-    return Journal(steps, onward=bool(earlier.get("onward")))
+        run.note(f"goes on from the {first} steps at which an earlier run with the same options was cut short")
+        return Journal(reached=first)
+    run.note(f"stopped after the {first} steps of an earlier run with the same options")
+    return Journal(steps)
 
 
 def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:

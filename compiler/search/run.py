@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from dslc.search.contenders import Contender
     from dslc.search.fusions import Fusions
-    from dslc.search.ground import Shares
     from dslc.search.judge import Judge
+    from dslc.search.scheduler import Scheduler
     from dslc.search.stages import Explored, Referenced
     from dslc.search.validate import Known, Validated
 
@@ -31,18 +31,24 @@ CHECKED, DECIDED = "first candidate checked", "first gain decided"
 
 @dataclass(slots=True)
 class Journal:
-    """How many steps each search of a run took, in order; a run that is repeated takes as many, if the clock had not cut it short."""
+    """How many steps each search of a run took, by who searched; a run that is repeated takes as many, if no clock cut it short."""
 
-    earlier: list[int] | None = None
+    earlier: Mapping[str, Sequence[int]] | None = None
     #: steps of the first search of an earlier run that the clock cut short: this one goes on from there
     reached: int = 0
-    #: whether the search goes on, or did in the run that is repeated, after others had their part of the time
-    onward: bool = False
-    begun: list[Limits] = field(default_factory=list)
+    begun: list[tuple[str, Limits]] = field(default_factory=list)
 
     @property
-    def steps(self) -> list[int]:
-        return [limits.done for limits in self.begun]
+    def steps(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for who, limits in self.begun:
+            found.setdefault(who, []).append(limits.done)
+        return found
+
+    @property
+    def first(self) -> int:
+        """Steps of the first search."""
+        return self.begun[0][1].done if self.begun else 0
 
     @property
     def repeats(self) -> bool:
@@ -52,13 +58,22 @@ class Journal:
     @property
     def late(self) -> bool:
         """Whether time cut a search short."""
-        return any(limits.late for limits in self.begun)
+        return any(limits.late for _, limits in self.begun)
 
-    def next(self, most: int | None) -> int | None:
-        """How many steps the next search may take."""
-        if self.earlier is None:
-            return most
-        return self.earlier[len(self.begun)] if len(self.begun) < len(self.earlier) else 0
+    @property
+    def idle(self) -> bool:
+        """Whether a search gained nothing any more."""
+        return any(limits.idle for _, limits in self.begun)
+
+    def next(self, who: str, most: int | None) -> int | None:
+        """How many steps the next search of somebody may take."""
+        return most if self.earlier is None else self.ahead(who) or 0
+
+    def ahead(self, who: str) -> int | None:
+        """How many steps the next search of somebody took in the run that is repeated; None where there was none."""
+        earlier = () if self.earlier is None else self.earlier.get(who, ())
+        count = sum(one == who for one, _ in self.begun)
+        return earlier[count] if count < len(earlier) else None
 
 
 @dataclass(slots=True)
@@ -112,10 +127,12 @@ class Run:
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself
     spent: dict[Node, float] = field(default_factory=dict)
-    #: what of the budget was kept for what
-    shares: Shares | None = None
+    #: who divided the time
+    scheduled: Scheduler | None = None
     #: who offered what, in the order of their first turns
     tallies: dict[str, Tally] = field(default_factory=dict)
+    #: what is told of what was found in a candidate by somebody, and not taken
+    untaken: dict[tuple[str, Candidate], list[str]] = field(default_factory=dict)
     #: what is told of the kernels of a candidate
     kernels: dict[Candidate, list[str]] = field(default_factory=dict)
 

@@ -15,59 +15,35 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
-from dslc.search.branches import with_taken
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations, Rival, Tale, rule_of
+from dslc.search.derivations import rule_of
+from dslc.search.together import Several, Together
 
 #: programs of each of two nodes that are combined, and pairs of nodes that are looked at
 EACH, PAIRS = 24, 4
 
 
 @dataclass(slots=True)
-class Siblings(Derivations):
+class Siblings(Together):
     """Where two nodes that read one tensor are derived together; see `Derivations`, of which it is one for two nodes at once."""
 
     _steps: Steps = field(init=False, default_factory=lambda: Steps(()))
+    _prices: dict[tuple[Call, ...], float] = field(init=False, default_factory=dict)
 
-    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
-        """A candidate with everything that is faster."""
-        taken: list[tuple[Rival, tuple[Value, ...], tuple[Value, ...]]] = []
-        measured: list[Rival] = []
-        searched, found, late = 0, 0, False
-        owned: set[Node] = set()
+    def to_gain(self, base: Candidate) -> float:
+        """The share of a candidate's time that dear pairs take beyond what their operations must take."""
+        found = 0.0
         try:
             self._machine = machine(self.costs.measurer)
-            around = Neighbours(base.graph)
-            for pair, price in self._pairs(base, around):
-                inside = {*owned}
-                if inside & {*pair}:
-                    continue
-                searched += 1
-                places = [self._place(node, around, inside) for node in pair]
-                nodes = [node for place in places for node in (place.node, *place.behind)]
-                old = tuple(place.end for place in places)
-                whole, leaves = abstracted((*old, *(node.values[0] for node in pair)), leaves_of(nodes))
-                region, sums = program(whole.inputs, whole.outputs[:2]), whole.outputs[2:]
-                best: Rival | None = None
-                try:
-                    for made, rule in self._worth_building(sums, pair, price):
-                        found += 1
-                        new = replace(region.outputs, dict(zip(sums, made, strict=True)))
-                        fact = Fact(rule, region, program(region.inputs, new))
-                        best = self._better(best, fact, measured)
-                finally:
-                    # what was measured by now is kept, whatever there was no time for
-                    if best is not None:
-                        taken.append((best, old, leaves))
-                        owned.update(nodes)
+            own = {node for pair in self._sets(base, Neighbours(base.graph)) for node in pair}
+            found = sum(max(0.0, self.costs.cost(node) - self._least(node)) for node in own)
         except TimeUp:
-            late = True
-        tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)
-        return [with_taken(base, taken, self.costs.share)] if taken else [], tale
+            pass
+        return found / base.cost
 
-    def _pairs(self, base: Candidate, around: Neighbours) -> Iterator[tuple[tuple[Call, Call], float]]:
+    def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
         """Dear nodes that read a common value, neither of them below the other; the dearest first."""
-        sites = {node: price for _, nodes, price in self._sites(base, around, share=self.share / 2) for node in nodes}
+        sites = {node: site.price for site in self._sites(base, around, share=self.share / 2) for node in site.nodes}
         pairs: dict[tuple[Call, Call], float] = {}
         for a, b in combinations(sites, 2):
             common = {arg for arg in a.args if not arg.constant} & {*b.args}
@@ -75,7 +51,22 @@ class Siblings(Derivations):
                 pairs[a, b] = sites[a] + sites[b]
         for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:PAIRS]:
             if pairs[pair] >= self.share * base.cost:
-                yield pair, pairs[pair]
+                self._prices[pair] = pairs[pair]
+                yield pair
+
+    def _several(self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]) -> Several:
+        inside = {*owned}
+        pair, price = (calls[0], calls[1]), self._prices[calls]
+        places = [self._place(node, around, inside) for node in pair]
+        nodes = tuple(node for place in places for node in (place.node, *place.behind))
+        old = tuple(place.end for place in places)
+        whole, leaves = abstracted((*old, *(node.values[0] for node in pair)), leaves_of(nodes))
+        region, sums = program(whole.inputs, whole.outputs[:2]), whole.outputs[2:]
+        facts = []
+        for made, rule in self._worth_building(sums, pair, price):
+            new = replace(region.outputs, dict(zip(sums, made, strict=True)))
+            facts.append(Fact(rule, region, program(region.inputs, new)))
+        return Several(old, leaves, nodes, tuple(facts))
 
     def _worth_building(self, sums: tuple[Value, ...], pair: tuple[Call, Call], price: float) -> list[tuple[tuple[Value, ...], str]]:
         """Programs of both by one call, the cheapest by estimate first, with the derivations that led there. Raises TimeUp."""
@@ -100,7 +91,7 @@ class Siblings(Derivations):
         alone, args = abstracted(node.values, leaves_of((node,)))
         holes = dict(zip(node.args, there.node.args, strict=True))
         over = dict(zip(alone.inputs, [holes[arg] for arg in args], strict=True))
-        return [(each, replace((each.value,), over)[0]) for each in self._programs(alone)[:EACH]]
+        return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:EACH]]
 
 
 __all__ = ["Siblings"]

@@ -24,6 +24,9 @@ from dslc.search.rulesets import Applied
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
+#: above so many bytes of weights a model is heavy
+HEAVY = 1 << 28
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
@@ -49,6 +52,11 @@ class Task:
     @property
     def machine(self) -> Machine:
         return self.target.machine
+
+    @property
+    def heavy(self) -> bool:
+        """Whether there are so many weights that each contender's copy counts."""
+        return self.size.bytes > HEAVY
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,8 @@ from dslc.report import Counts, Generator, PairMs, Report, Sizes, Span, Without
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender
 from dslc.search.details import detailed
-from dslc.search.explore import proved_again
 from dslc.search.planning import with_plan
+from dslc.search.proving import proved_again
 from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
@@ -81,7 +81,7 @@ def _measured(finished: Finished, run: Run) -> Report:
     if run.explored is not None:
         report = replace(report, steps_done=run.explored.steps, measured=run.explored.measured)
     elif run.journal.begun:
-        report = replace(report, steps_done=run.journal.steps[0])
+        report = replace(report, steps_done=run.journal.first)
     report = replace(report, reason=finished.reason, predicted_ratio=finished.predicted)
     if not verdicts:
         return report
@@ -160,6 +160,8 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
     why = "ONNX Runtime cannot run what it builds, or ONNX cannot say it; an operator without an `onnx` clause would be a kernel"
     run.notes += [f"{name} was not used: {why}" for name in asked]
+    for line in (line for lines in run.untaken.values() for line in lines):
+        run.note(line)
     left = run.clock.left()
     early = EARLY * task.settings.budget < left < inf and not report.interrupted
     if run.clock.cuts:
@@ -180,9 +182,10 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         notes=tuple(dict.fromkeys(run.notes)),
         timeline=tuple(Span(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
         generators=report.generators or _generators(run),
+        asked=() if run.scheduled is None else tuple(run.scheduled.asked()),
     )
 
 
 def _why_early(run: Run) -> str:
-    idle = any(limits.idle for limits in run.journal.begun)
+    idle = run.journal.idle
     return "the search gained nothing any more (--patience)" if idle else "nothing was left to try"

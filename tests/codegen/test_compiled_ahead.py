@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dslc.codegen.host.ahead import Ahead
-from dslc.codegen.host.compiler import NAMES, Compiler, Limited
+from dslc.codegen.host.compiler import NAMES, Compiler
 from dslc.codegen.host.library import build, library_folder
+from dslc.processes.process import Job
 from tests.codegen.kernels import broken, endless, halves, total
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -40,7 +41,7 @@ def test_what_was_compiled_ahead_is_not_compiled_again(tmp_path: Path, monkeypat
     started: list[str] = []
     start = Compiler.start
 
-    def told(self: Compiler, source: Path, target: Path, *more: str, **limits: float) -> Limited:
+    def told(self: Compiler, source: Path, target: Path, *more: str, **limits: float) -> Job:
         started.append(source.name)
         return start(self, source, target, *more, **limits)
 
@@ -74,11 +75,11 @@ def test_a_compiler_that_runs_is_ended(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from dslc.codegen.host.compiler import Limited
-running = Limited(("sh", "-c", "sleep 300 & wait"), Path(sys.argv[1]), 300, 1 << 32)
+from dslc.codegen.host.compiler import started
+running = started(("sh", "-c", "sleep 300 & wait"), Path(sys.argv[1]), 300, 1 << 32)
 if sys.argv[2] == "halted":
     running.halt()
-print(running._process.pid, flush=True)
+print(running.pid, flush=True)
 sys.stdin.read()
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
+from dslc.processes.process import Command
+from tests.pressed import press
 
 #: a class by name -> its nodes: what they cost, and the classes that they read
 Classes = dict[str, list[tuple[float, str]]]
@@ -258,7 +259,7 @@ def test_an_interrupt_prints_what_was_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pressed(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        press()
 
     monkeypatch.setattr("dslc.egraph.extract.EXTRACTORS", {**EXTRACTORS, "joint": pressed})
     assert run(["extract", str(file_of(tmp_path, GOOD)), "--output-format", "json"]) == 0
@@ -279,7 +280,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     problem = nasty("mixed", 300, seed=1).problem()
     first = found_by("joint", problem)
     monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
-    monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", "import time; time.sleep(60)")
+    monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", Command(("sleep", "60")))
     began = time.monotonic()
     found = EXTRACTORS["ilp"](problem, began + 1, time.monotonic, first)
     assert time.monotonic() - began < 30

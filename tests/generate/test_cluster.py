@@ -60,6 +60,8 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
                 if k == 1 and not killed:
                     pid = next(iter(client.run(os.getpid).values()))
                     killed.append(pid)
+                    # never the process of these tests
+                    assert pid != os.getpid()
                     os.kill(pid, signal.SIGKILL)
                 yield result
 

@@ -249,9 +249,7 @@ def test_a_process_that_ends_is_started_again() -> None:
     simple = Query(query.symbols, ((("f", ("c0",), ("c1",)), ("f", ("c1",), ("c0",))),), (2,))
     with SmtProcess(theory) as process:
         assert process.ask(simple, 5000).answer == "proved"
-        assert process._process is not None
-        process._process.kill()
-        process._process.wait()
+        process._service.running().kill()
         assert process.ask(simple, 5000).answer == "unknown"
         assert process.ask(simple, 5000).answer == "proved"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load_many
 from tests.caches import apart
+from tests.pressed import press
 
 TEXT = """dslc 1
 import std (add, sub, neg, relu, exp, log, mul)
@@ -146,7 +146,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
     with Pool(places, digest, 1, 60) as pool:
         answers = pool.run([Task("own.swapped", ("field",)), Task("own.wrong", ("field",)), Task("own.negation", ("field",))])
         assert next(answers)[0].rule == "own.swapped"
-        os.kill(pool._workers[0].process.pid, signal.SIGKILL)
+        pool._workers[0].child.kill()
         found = {task.rule: verdicts for task, verdicts in answers}
     assert set(found) == {"own.wrong", "own.negation"}
     assert all(one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts)
@@ -155,7 +155,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
 
 
 def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.run.pool.sys.executable", "/bin/false")
+    monkeypatch.setattr("dslc.processes.child.sys.executable", "/bin/false")
     tasks = [Task("own.swapped", ("field",)), Task("own.wrong", ("field",))]
     with Workers(rules, 1, 60) as workers:
         assert workers.parallel and not workers.answers(wait=False)
@@ -183,6 +183,7 @@ def test_an_interrupted_run_keeps_what_is_done(file: Path, rules: Rules) -> None
     (file.parent / LOCK).unlink()
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_signal_leaves_whole_json(file: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, times: int) -> None:
@@ -193,12 +194,12 @@ def test_a_signal_leaves_whole_json(file: Path, monkeypatch: pytest.MonkeyPatch,
         found = conclude(*given, **more)
         done.append(found.rule)
         if len(done) == 3:
-            signal.raise_signal(number)
+            press(number)
         return found
 
     def told(*given: Any) -> None:
         if times > 1:
-            signal.raise_signal(number)
+            press(number)
         tell(*given)
 
     tell = dslc.cli.verify._tell

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dslc
 from dslc.cli.main import run as command_line
-from dslc.cli.progress import finishing, interrupts
+from dslc.cli.progress import LOST, finishing, interrupts
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import this_machine
@@ -47,6 +47,7 @@ from dslc.search.stages import Explored
 from dslc.search.statuses import LATE, statuses
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
+from tests.pressed import press
 
 RULES = standard()
 
@@ -401,7 +402,7 @@ def test_a_model_that_does_not_end_is_killed_when_its_time_is_over() -> None:
         worker._left = lambda: 0.2
         with pytest.raises(WorkerFailed) as caught:
             worker.ask({"do": "run", "feeds": {"x": np.ones((64, 64), np.float32)}})
-        assert caught.value.late and worker._process is None
+        assert caught.value.late and worker._service.child is None
 
 
 def test_an_original_that_does_not_run_within_the_budget_is_kept(tmp_path: Path) -> None:
@@ -464,7 +465,9 @@ def interrupted(tmp_path: Path, phase: str, times: int = 1) -> tuple[int, str, P
     command = [sys.executable, "-m", "dslc", "optimize", str(source), "-o", str(out), "-v", "--budget", "300s"]
     command += ["--threads", "1", "--cache", str(tmp_path / "cache"), "--only", "std.reassociate_matmul"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.strip().endswith(phase):
@@ -515,6 +518,7 @@ main.main()
         assert ended.returncode == 130 and ended.stderr == said
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_that_a_callback_loses_is_tried_again() -> None:
     """What is raised while the interpreter calls back (a weak reference that ends) is only printed."""
     class Thing:
@@ -522,20 +526,34 @@ def test_ctrl_c_that_a_callback_loses_is_tried_again() -> None:
 
     with interrupts() as pressed:
         thing = Thing()
-        watched = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+        watched = weakref.ref(thing, lambda _: press())
         with pytest.raises(KeyboardInterrupt):
             del thing
             time.sleep(30)
         assert watched() is None and pressed() == 1 and pressed.number == signal.SIGINT
 
 
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_that_was_lost_does_not_come_after_the_block() -> None:
+    class Thing:
+        pass
+
+    with interrupts() as pressed:
+        thing = Thing()
+        watched = weakref.ref(thing, lambda _: press())
+        del thing
+    assert watched() is None and pressed() == 1
+    time.sleep(5 * LOST)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_what_is_being_written_is_written(tmp_path: Path) -> None:
     with interrupts() as pressed:
         with finishing():
-            signal.raise_signal(signal.SIGINT)
+            press()
         with pytest.raises(KeyboardInterrupt), finishing():
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
+            press()
+            press()
     assert pressed() == 0
 
 

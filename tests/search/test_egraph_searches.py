@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ from dslc.search.treesearch import Mcts
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
+from tests.pressed import press
 
 RULES = standard()
 SEARCHES = [
@@ -249,7 +249,7 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
 def test_an_interrupt_at_any_step_leaves_the_best_so_far(name: str, moment: int) -> None:
     def pressed(done: int) -> None:
         if done == moment:
-            signal.raise_signal(signal.SIGINT)
+            press()
 
     limits = Limits(20, on_step=pressed)
     x = tensor("x", 3, 4)

@@ -108,7 +108,7 @@ def looked(
         if branches:
             finds = Branches(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1)
         else:
-            alone: dict[str, Any] = {"rounds": 1, "operators": 1, "tilings": 0, **options}
+            alone: dict[str, Any] = {"operators": 1, "tilings": 0, **options}
             finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, **alone)
         candidates, tale = finds.of(Candidate(imported.graph, seconds))
         if derived:
@@ -192,7 +192,7 @@ def test_regions_of_several_operators_are_mutated() -> None:
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with priced(model, []) as (rules, imported, prices, seconds):
-        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, operators=3, rounds=1, options=Options(tries=160))
+        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, operators=3, options=Options(tries=160))
         _, tale = finds.of(Candidate(imported.graph, seconds))
 
     def working(graph: Graph) -> int:

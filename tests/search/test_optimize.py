@@ -329,7 +329,9 @@ def test_interrupting_the_search_writes_the_best_so_far(files: tuple[Path, Path,
         "-v",
     ]
     command = [sys.executable, "-m", "dslc", "optimize", str(source), "-o", str(target), *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "times as fast" in line:

@@ -50,8 +50,7 @@ def test_the_slower_runs_of_a_block_do_not_count() -> None:
 def test_a_crash_in_the_worker_is_an_answer_and_the_next_request_works() -> None:
     with Worker(1) as worker:
         worker.load(products(1))
-        assert worker._process is not None
-        worker._process.kill()
+        worker._service.running().kill()
         with pytest.raises(WorkerFailed) as caught:
             worker.ask({"do": "run", "feeds": FEEDS})
         assert caught.value.died
@@ -80,7 +79,7 @@ def test_a_stopped_worker_dies_with_the_process_that_started_it() -> None:
     text = (
         "from dslc.cost.process import Worker\nimport os, signal\nworker = Worker(1)\n"
         "try:\n    worker.ask({'do': 'nothing'})\nexcept Exception:\n    pass\n"
-        "worker.stop()\nprint(worker._process.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "worker.stop()\nprint(worker._service.child.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     process = Path("/proc") / ran.stdout.strip()

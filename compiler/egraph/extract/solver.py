@@ -5,14 +5,14 @@ The solver looks at its clock now and then only: preparing a large program takes
 
 from __future__ import annotations
 
-import pickle
-import subprocess
-import sys
+import contextlib
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import isfinite
+
+from dslc.processes.child import Child, module, ready
+from dslc.processes.process import ProcessFailed
 
 #: programs with more columns are solved in another process
 _HERE = 4_000
@@ -20,10 +20,8 @@ _HERE = 4_000
 _QUICK = 1.0
 #: seconds that a process may be late, and what it takes to start one
 _GRACE, _START = 0.5, 0.5
-#: what a process does
-_COMMAND = f"from {__name__} import main; main()"
-#: of its time what it may solve for: it ends a little after it should
-_SOLVING = 0.8
+#: what is started
+_COMMAND = module("dslc.egraph.extract.solving")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
         program = replace(program, first=first.chosen)
     if seconds <= _START + _GRACE:
         return first
-    found = [one for one in (first, *_elsewhere(program, time.time() + seconds - _GRACE)) if one is not None]
+    found = [*([first] if first is not None else []), *_elsewhere(program, time.monotonic() + seconds - _GRACE)]
     if not found:
         return None
     cost = {id(one): sum(program.costs[column] for column in one.chosen) for one in found}
@@ -80,45 +78,23 @@ def solved(program: Program, seconds: float) -> Solved | None:
     return Solved(best.chosen, min(bound, cost[id(best)]), any(one.optimal for one in found))
 
 
-def _elsewhere(program: Program, end: float) -> list[Solved | None]:
+def _elsewhere(program: Program, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
-    command = [sys.executable, "-c", _COMMAND]
-    # in a session of its own: an interrupt is this process' business
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) for _ in range(2)
-    ]
-
-    def told(process: subprocess.Popen[bytes], relaxed: bool) -> Solved | None:
-        data = pickle.dumps((program, end, relaxed), protocol=pickle.HIGHEST_PROTOCOL)
-        try:
-            out, _ = process.communicate(data, timeout=max(0.0, end - time.time()) + _GRACE)
-        except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
-            return None
-        if process.returncode or not out:
-            return None
-        found = pickle.loads(out)
-        assert isinstance(found, Solved)
-        if found.optimal:
-            for other in processes:
-                other.kill()
-        return found
-
-    with ThreadPoolExecutor(len(processes)) as pool:
-        try:
-            return list(pool.map(told, processes, (False, True)))
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-
-
-def main() -> None:
-    """Solves the program on the standard input until a moment, and writes what was found."""
-    from dslc.egraph.extract.cuts import solve
-
-    program, end, relaxed = pickle.load(sys.stdin.buffer)
-    found = solve(program, _SOLVING * (end - time.time()), relaxed)
-    sys.stdout.buffer.write(pickle.dumps(found, protocol=pickle.HIGHEST_PROTOCOL))
+    found: dict[Child, Solved] = {}
+    late = end + _GRACE
+    with contextlib.ExitStack() as stack:
+        children: list[Child] = []
+        for relaxed in (False, True):
+            with contextlib.suppress(ProcessFailed):
+                children.append(stack.enter_context(Child(_COMMAND)))
+                children[-1].send((program, end, relaxed), late)
+        waiting = list(children)
+        while waiting and not any(one.optimal for one in found.values()) and (news := ready(waiting, late)):
+            for child in news:
+                waiting.remove(child)
+                with contextlib.suppress(ProcessFailed):
+                    found[child] = child.receive(late)
+    return [found[child] for child in children if child in found]
 
 
 __all__ = ["Program", "Solved", "solved"]

@@ -6,16 +6,13 @@ process is killed and started again when a query overruns, so a query that Z3 ca
 
 from __future__ import annotations
 
-import contextlib
-import pickle
-import select
-import struct
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import Any, Literal
+
+from dslc.processes.child import Child, Service, module
+from dslc.processes.process import ProcessFailed, ProcessFailure
 
 Term = tuple[Any, ...] | str
 Sort = Literal["tensor", "parameter"]
@@ -78,29 +75,6 @@ class Found:
     reason: str = ""
 
 
-_LENGTH = struct.Struct("<Q")
-
-
-def send(stream: IO[bytes], message: Any) -> None:
-    """Writes one message: its length, then the pickled object."""
-    data = pickle.dumps(message, protocol=5)
-    stream.write(_LENGTH.pack(len(data)))
-    stream.write(data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> Any:
-    """Reads one message. Raises EOFError at the end of the stream."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    (size,) = _LENGTH.unpack(head)
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return pickle.loads(data)
-
-
 class SmtProcess:
     """The near end of the process `python -m dslc.prove.axioms.smt_solver`. Not for several threads."""
 
@@ -109,7 +83,7 @@ class SmtProcess:
 
     def __init__(self, theory: Theory) -> None:
         self._theory = theory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._service = Service(self._started)
         #: processes that were started
         self.starts = 0
 
@@ -127,45 +101,30 @@ class SmtProcess:
 
     def close(self) -> None:
         """Ends the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
+        self._service.close()
 
     def _exchange(self, message: tuple[Any, ...], milliseconds: int) -> Found:
-        began = time.perf_counter()
+        began = time.monotonic()
         try:
-            process = self._started()
-            assert process.stdin is not None and process.stdout is not None
-            send(process.stdin, message)
-            if select.select([process.stdout], [], [], milliseconds / 1000 + self._GRACE)[0]:
-                found = receive(process.stdout)
-                assert isinstance(found, Found)
-                return found
-            reason = f"killed after {milliseconds} ms"
-        except (EOFError, OSError):
-            reason = "the process of the solver ended"
-        self.close()
-        return Found("unknown", seconds=time.perf_counter() - began, reason=reason)
+            # starting one takes nothing of a query's time
+            self._service.running()
+            found: Found = self._service.ask(message, time.monotonic() + milliseconds / 1000 + self._GRACE)
+        except ProcessFailed as problem:
+            late = problem.failure is ProcessFailure.LATE
+            reason = f"killed after {milliseconds} ms" if late else "the process of the solver ended"
+            return Found("unknown", seconds=time.monotonic() - began, reason=reason)
+        return found
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            command = [sys.executable, "-m", "dslc.prove.axioms.smt_solver"]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            self.starts += 1
-            assert self._process.stdin is not None and self._process.stdout is not None
-            send(self._process.stdin, self._theory)
-            if not select.select([self._process.stdout], [], [], self._START)[0]:
-                raise EOFError
-            receive(self._process.stdout)
-        return self._process
+    def _started(self) -> Child:
+        child = Child(module("dslc.prove.axioms.smt_solver"))
+        self.starts += 1
+        end = time.monotonic() + self._START
+        child.send(self._theory, end)
+        child.receive(end)
+        return child
 
     def __enter__(self) -> SmtProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):
-            self.close()

@@ -11,12 +11,12 @@ classes take ten times as long as the proofs.
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dslc.prove.axioms.smt_process import Axiom, Found, Instance, Query, Symbols, Term, Theory, receive, send
+from dslc.processes.child import Asker
+from dslc.prove.axioms.smt_process import Axiom, Found, Instance, Query, Symbols, Term, Theory
 
 # z3's Python interface is only partly typed
 z3: Any = importlib.import_module("z3")
@@ -236,15 +236,12 @@ def _computed(term: Term, variables: Mapping[str, Term], out: dict[Term, None]) 
 
 def main() -> None:
     """Reads a theory, then answers query after query, until the other end closes the stream."""
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    session = Session(receive(requests))
-    send(answers, "ready")
-    while True:
-        try:
-            kind, *arguments = receive(requests)
-        except (EOFError, KeyboardInterrupt):
-            return
-        send(answers, getattr(session, kind)(*arguments))
+    asker = Asker()
+    messages = iter(asker)
+    session = Session(next(messages, Theory({}, ())))
+    asker.answer("ready")
+    for kind, *arguments in messages:
+        asker.answer(getattr(session, kind)(*arguments))
 
 
 if __name__ == "__main__":

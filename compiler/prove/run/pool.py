@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import selectors
-import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import TracebackType
-from typing import IO
 
+from dslc.processes.child import Child, module, ready
+from dslc.processes.process import ProcessFailed, ProcessFailure
 from dslc.prove.known.lock import stopped
-from dslc.prove.run.worker import Task, receive, send
+from dslc.prove.run.worker import Task
 from dslc.prove.verdict import ProverName, Verdict
 
 # a worker that has not loaded the rules by then never will
@@ -35,9 +32,7 @@ class Changed(Exception):
 
 @dataclass(eq=False)
 class _Worker:
-    process: subprocess.Popen[bytes]
-    reading: IO[bytes]
-    writing: IO[bytes]
+    child: Child
     ready: bool = False
     task: Task | None = None
     verdicts: list[Verdict] = field(default_factory=list)
@@ -46,6 +41,10 @@ class _Worker:
     spent: float = 0.0
     #: when to look whether the limit is reached
     ends: float = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return self.task is not None or not self.ready
 
 
 class Pool:
@@ -61,7 +60,6 @@ class Pool:
     def __init__(self, places: Sequence[str], digest: str, workers: int, limit: float) -> None:
         self._places, self._digest, self._limit = list(places), digest, limit
         self._count = workers
-        self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self._waiting: deque[Task] = deque()
         #: verdicts of tasks that go on in another worker
@@ -72,9 +70,8 @@ class Pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for worker in list(self._workers):
-            self._end(worker)
-        self._selector.close()
+        while self._workers:
+            self._workers.pop().child.end()
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
         """Every task with its verdicts, in the order in which they are done. Raises CannotStart and Changed."""
@@ -126,51 +123,41 @@ class Pool:
                 self._give(worker, self._waiting.popleft())
 
     def _start(self) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dslc.prove.run.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # nothing may wait in a buffer, where the selector does not see it
-            bufsize=0,
-            stderr=None if os.environ.get("DSLC_DEBUG") else subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            # Ctrl-C is for the caller, which then ends its workers; a worker's own processes end with it
-            start_new_session=True,
-        )
-        assert process.stdin is not None and process.stdout is not None
-        worker = _Worker(process, process.stdout, process.stdin, began=time.monotonic(), ends=time.monotonic() + _START)
-        self._workers.append(worker)
-        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
-        with contextlib.suppress(OSError):
-            send(process.stdin, self._places)
+        try:
+            child = Child(module("dslc.prove.run.worker"))
+        except ProcessFailed as problem:
+            raise CannotStart(str(problem)) from None
+        began = time.monotonic()
+        self._workers.append(_Worker(child, began=began, ends=began + _START))
+        with contextlib.suppress(ProcessFailed):
+            child.send(self._places, began + _START)
 
     def _give(self, worker: _Worker, task: Task) -> None:
         worker.task, worker.verdicts = task, []
         self._wind(worker)
-        with contextlib.suppress(OSError):
-            send(worker.writing, task)
+        with contextlib.suppress(ProcessFailed):
+            worker.child.send(task, worker.began + _START)
 
     def _readable(self, wait: bool) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
         now = time.monotonic()
-        ends = [worker.ends for worker in self._workers if worker.task is not None or not worker.ready]
-        events = self._selector.select(max(0.0, min(ends, default=now + 1) - now) if wait else 0)
-        found = [key.data for key, _ in events]
+        ends = [worker.ends for worker in self._workers if worker.busy]
+        news = ready([worker.child for worker in self._workers], min(ends, default=now + 1) if wait else now)
+        found = [worker for worker in self._workers if worker.child in news]
         now = time.monotonic()
         for worker in self._workers:
-            busy = worker.task is not None or not worker.ready
-            if busy and worker not in found and now > worker.ends and self._late(worker, now):
+            if worker.busy and worker not in found and now > worker.ends and self._late(worker, now):
                 found.append(worker)
         return found
 
     def _wind(self, worker: _Worker) -> None:
         """Starts the clock of the next prover."""
-        worker.began, worker.spent = time.monotonic(), _spent(worker.process.pid)
+        worker.began, worker.spent = time.monotonic(), worker.child.spent
         worker.ends = worker.began + self._limit
 
     def _late(self, worker: _Worker, now: float) -> bool:
         """Whether the limit is reached; else when to look again."""
-        left = self._limit - (_spent(worker.process.pid) - worker.spent)
+        left = self._limit - (worker.child.spent - worker.spent)
         if not worker.ready or left <= 0.05 * self._limit or now > worker.began + _PATIENCE * self._limit:
             return True
         worker.ends = now + left
@@ -178,10 +165,12 @@ class Pool:
 
     def _hear(self, worker: _Worker) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
         """What a worker has done; the provers that are still to be asked elsewhere where it had to be ended."""
-        late = time.monotonic() > worker.ends
-        message = _GONE if late and not self._has_news(worker) else self._message(worker)
-        if message is _GONE:
-            return self._lost(worker, late)
+        now = time.monotonic()
+        try:
+            # what has begun to come comes; who is late has nothing to say
+            message = worker.child.receive(inf if ready([worker.child], now) else now)
+        except ProcessFailed as problem:
+            return self._lost(worker, problem.failure is ProcessFailure.LATE)
         if not worker.ready:
             if message != self._digest:
                 raise Changed
@@ -195,20 +184,12 @@ class Pool:
         task, worker.task = worker.task, None
         return task, worker.verdicts, ()
 
-    def _has_news(self, worker: _Worker) -> bool:
-        return any(key.data is worker for key, _ in self._selector.select(0))
-
-    def _message(self, worker: _Worker) -> object:
-        try:
-            return receive(worker.reading)
-        except (EOFError, OSError):
-            return _GONE
-
     def _lost(self, worker: _Worker, late: bool) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
         """A worker that is too slow, or gone: a new one takes its place, and the prover that it was at has not decided."""
         if not worker.ready:
             raise CannotStart("a worker process does not start")
-        self._end(worker)
+        self._workers.remove(worker)
+        worker.child.end()
         self._start()
         task = worker.task
         if task is None:
@@ -218,29 +199,3 @@ class Pool:
         reason = stopped(self._limit) if late else "its process died, as it does when memory runs out"
         undecided = Verdict(task.provers[at], "unknown", round(seconds * 1e3, 3), reason)
         return task, [*worker.verdicts, undecided], task.provers[at + 1 :]
-
-    def _end(self, worker: _Worker) -> None:
-        self._workers.remove(worker)
-        self._selector.unregister(worker.reading)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.process.pid, signal.SIGKILL)
-        for stream in (worker.reading, worker.writing):
-            with contextlib.suppress(OSError):
-                stream.close()
-        worker.process.wait()
-
-
-def _spent(pid: int) -> float:
-    """Seconds of processor time of a process and its children."""
-    import psutil  # type: ignore[import-untyped]
-
-    try:
-        process = psutil.Process(pid)
-        running = [process, *process.children()]
-        ended = process.cpu_times()
-        return float(sum(t.user + t.system for t in (one.cpu_times() for one in running)) + ended.children_user)
-    except psutil.Error:
-        return 0.0
-
-
-_GONE = object()

@@ -1,23 +1,20 @@
 """The process that proves: it loads the rules once, then answers for one rule after the other (run as `python -m`).
 
-Messages are pickled values behind their length. The first one says which files to load; the answer is the digest of their texts.
-Then each task is answered by a verdict for every prover, as soon as it is known, and by None at its end.
+The first message says which files to load; the answer is the digest of their texts. Then each task is answered by a verdict for every
+prover, as soon as it is known, and by None at its end.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pickle
-import struct
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dslc.errors import DslcError
+from dslc.processes.child import Asker
 from dslc.prove.garbage import rare_collections
 from dslc.prove.known.digest import modules_digest
 from dslc.prove.known.resting import note
@@ -26,8 +23,6 @@ from dslc.prove.verdict import ProverName, Status, Types, Verdict
 from dslc.prove.written import written
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load_many
-
-_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +48,6 @@ class Task:
     operators: tuple[tuple[str, str], ...] = ()
     #: what is known of laws by now: name, status, reason
     laws: tuple[tuple[str, Status, str], ...] = ()
-
-
-def send(stream: IO[bytes], message: Any) -> None:
-    data = pickle.dumps(message)
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> Any:
-    """The next message. Raises EOFError where the other side is gone."""
-    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
-    return pickle.loads(_exactly(stream, length))
-
-
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    parts = []
-    while count:
-        part = stream.read(count)
-        if not part:
-            raise EOFError
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
 
 
 def definition_of(rules: Rules, name: str) -> Definition:
@@ -135,19 +107,16 @@ def answer(
 
 def main() -> None:
     """Serves until the other side closes its end."""
-    # what a library prints must not end up among the messages
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        places = receive(sys.stdin.buffer)
-        rules = load_many([place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()])
-        send(output, modules_digest(rules.modules))
-        with rare_collections():
-            while True:
-                task: Task = receive(sys.stdin.buffer)
-                for verdict in answered(rules, task):
-                    send(output, verdict)
-                send(output, None)
+    asker = Asker()
+    messages = iter(asker)
+    places = next(messages, ())
+    rules = load_many([place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()])
+    asker.answer(modules_digest(rules.modules))
+    with rare_collections():
+        for task in messages:
+            for verdict in answered(rules, task):
+                asker.answer(verdict)
+            asker.answer(None)
 
 
 if __name__ == "__main__":

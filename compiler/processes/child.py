@@ -1,0 +1,164 @@
+"""A module of Python's in a process of its own that answers messages; what it answers with is `served`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from dslc.processes.messages import receive, send
+from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure
+
+#: seconds until a process whose pipe is closed has ended
+_GONE = 5.0
+#: libraries of products take one processor: whoever starts several processes has one for each
+_ALONE = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"), ("ORT_DISABLE_TELEMETRY", "1"))
+
+
+def module(name: str, **environment: str) -> Command:
+    """A module that is run by this Python, as `python -m`."""
+    return Command((sys.executable, "-m", name), (*_ALONE, *environment.items()))
+
+
+class Child(Process):
+    """A process that is sent messages and answers with messages. Moments are seconds of `time.monotonic`.
+
+    Raises:
+        ProcessFailed: REFUSED, it cannot be started.
+    """
+
+    def __init__(self, command: Command) -> None:
+        hidden = None if os.environ.get("DSLC_DEBUG") else subprocess.DEVNULL
+        super().__init__(command, subprocess.PIPE, subprocess.PIPE, hidden)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        # asked for their numbers each time: those of closed ones may be others'
+        self._to, self._from = self._process.stdin, self._process.stdout
+        os.set_blocking(self._to.fileno(), False)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def fileno(self) -> int:
+        """What can be read when there is news; see `ready`."""
+        return self._from.fileno()
+
+    def send(self, message: object, until: float = inf) -> None:
+        """Sends a message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
+        with self._failing():
+            send(self._to.fileno(), message, until)
+
+    def receive(self, until: float = inf) -> Any:
+        """Waits for the next message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
+        with self._failing():
+            return receive(self._from.fileno(), until)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise ProcessFailed(ProcessFailure.LATE) from None
+        except (EOFError, OSError):
+            code = None
+            with contextlib.suppress(ProcessFailed):
+                code = self.wait(time.monotonic() + _GONE)
+            if code == -signal.SIGKILL:
+                raise ProcessFailed(ProcessFailure.MEMORY) from None
+            named = "" if code is None else f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            raise ProcessFailed(ProcessFailure.ENDED, named) from None
+
+
+def ready(children: Iterable[Child], until: float = inf) -> list[Child]:
+    """Children with news, a message or their end; none where there is none by that moment."""
+    known = {child.fileno(): child for child in children}
+    poll = select.poll()
+    for number in known:
+        poll.register(number, select.POLLIN)
+    left = until - time.monotonic()
+    return [known[number] for number, _ in poll.poll(None if left == inf else max(0.0, left) * 1e3)]
+
+
+class Service:
+    """A child that is started when something is asked, and anew where it has failed. Not for several threads.
+
+    Args:
+        start: starts one; what it raises, `ask` raises.
+    """
+
+    def __init__(self, start: Callable[[], Child]) -> None:
+        self._start = start
+        self._child: Child | None = None
+        self._halted = False
+
+    @property
+    def child(self) -> Child | None:
+        """The process, where there is one."""
+        return self._child
+
+    def running(self) -> Child:
+        """The process, which is started where there is none, and goes on where it was halted."""
+        if self._child is None:
+            self._child = self._start()
+        elif self._halted:
+            self._child.go_on()
+        self._halted = False
+        return self._child
+
+    def ask(self, message: object, until: float = inf) -> Any:
+        """The answer to a message; raises ProcessFailed, and has ended the process then."""
+        child = self.running()
+        try:
+            child.send(message, until)
+            return child.receive(until)
+        except BaseException:
+            # between a request and its answer: the next answer would be the wrong one
+            self.close()
+            raise
+
+    def halt(self) -> None:
+        """Takes the processor from the process until it is asked again."""
+        if self._child is not None and not self._halted:
+            self._child.halt()
+            self._halted = True
+
+    def close(self) -> None:
+        """Ends the process."""
+        child, self._child, self._halted = self._child, None, False
+        if child is not None:
+            child.end()
+
+
+class Asker:
+    """The far end: whoever has started this process. What a library prints goes to stderr, not between the answers."""
+
+    def __init__(self) -> None:
+        self._answers = os.dup(1)
+        os.dup2(2, 1)
+        if sys.platform == "linux":
+            # where memory runs out this process goes, and not who has started it
+            with contextlib.suppress(OSError):
+                Path("/proc/self/oom_score_adj").write_text("500")
+
+    def __iter__(self) -> Iterator[Any]:
+        """Messages until the other end closes."""
+        with contextlib.suppress(EOFError, BrokenPipeError):
+            while True:
+                yield receive(0)
+
+    def answer(self, message: object) -> None:
+        """Sends a message; ends this process where nobody reads it any more."""
+        try:
+            send(self._answers, message)
+        except BrokenPipeError:
+            raise SystemExit from None
+
+
+__all__ = ["Asker", "Child", "Service", "module", "ready"]

@@ -1,0 +1,71 @@
+"""Messages on pipes: pickled values, each behind its length (eight bytes, the lowest first).
+
+Moments are seconds of `time.monotonic`, a clock that all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import struct
+import time
+from math import inf
+from typing import Any
+
+_LENGTH = struct.Struct("<Q")
+#: seconds that one wait takes at most: the system counts milliseconds in 31 bits
+_LONGEST = 1e6
+
+
+def send(pipe: int, message: object, until: float = inf) -> None:
+    """Writes a message; `pipe` does not block where there is a moment until which it has to be written.
+
+    Raises:
+        TimeoutError: it was not read in time.
+        OSError: nobody reads any more.
+    """
+    data = pickle.dumps(message, protocol=5)
+    for part in (_LENGTH.pack(len(data)), data):
+        left = memoryview(part)
+        while left:
+            _awaited(pipe, select.POLLOUT, until)
+            left = left[os.write(pipe, left) :]
+
+
+def receive(pipe: int, until: float = inf) -> Any:
+    """Reads the next message.
+
+    Raises:
+        TimeoutError: it was not whole in time.
+        EOFError: nobody writes any more.
+    """
+    (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size, until))
+    return pickle.loads(_exactly(pipe, length, until))
+
+
+def _exactly(pipe: int, count: int, until: float) -> bytearray:
+    data = bytearray(count)
+    left = memoryview(data)
+    while left:
+        _awaited(pipe, select.POLLIN, until)
+        got = os.readv(pipe, [left])
+        if not got:
+            raise EOFError
+        left = left[got:]
+    return data
+
+
+def _awaited(pipe: int, what: int, until: float) -> None:
+    """Waits until a pipe can be written or read, which is looked at once where it is too late."""
+    poll = select.poll()
+    poll.register(pipe, what)
+    while True:
+        left = until - time.monotonic()
+        if poll.poll(max(0.0, min(left, _LONGEST)) * 1e3):
+            return
+        if left <= 0:
+            raise TimeoutError
+
+
+__all__ = ["receive", "send"]

@@ -1,0 +1,222 @@
+"""A program in a session of its own: limited, halted, and ended with all that it has started, also where this process is killed.
+
+A signal goes only to a group that this process made, and only until its leader was waited for: so long its number is nobody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from pathlib import Path
+from typing import IO
+
+from dslc.processes.guard import GUARD
+
+#: seconds between two looks whether a program has ended: at first, and at most
+_LOOK, _LOOKS = 5e-4, 0.01
+
+
+class ProcessFailure(Enum):
+    """Why a process gives no answer; what is decided depends on this, never on the words of a message."""
+
+    REFUSED = "it cannot be started"
+    LATE = "it did not end in time"
+    MEMORY = "killed, as the system does when memory runs out"
+    ENDED = "it ended"
+
+
+class ProcessFailed(Exception):
+    """There is no answer."""
+
+    def __init__(self, failure: ProcessFailure, detail: str = "") -> None:
+        super().__init__(detail or failure.value)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to be run.
+
+    `environment` are variables beside this process's own, `folder` is where it runs. It may have `memory` bytes of addresses, and write
+    `written` bytes to a file (0: no limit). macOS limits no memory.
+    """
+
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    folder: Path | None = None
+    memory: int = 0
+    written: int = 0
+
+    @property
+    def called(self) -> list[str]:
+        """How it is called, by a shell where it has limits: between a fork and the start of a program no Python may run."""
+        limits = [f"ulimit -v {self.memory >> 10} 2>/dev/null"] if self.memory else []
+        limits += [f"ulimit -f {self.written >> 9}"] if self.written else []
+        shell = shutil.which("sh") if limits else None
+        if shell is None:
+            return list(self.arguments)
+        return [shell, "-c", "; ".join([*limits, "ulimit -c 0", 'exec "$@"']), "sh", *self.arguments]
+
+
+class Process:
+    """A command that runs. Use it as a context manager, or call `end`.
+
+    Raises:
+        ProcessFailed: REFUSED, it cannot be started.
+    """
+
+    def __init__(self, command: Command, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes] | None) -> None:
+        self._owner, self._turn = os.getpid(), threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                command.called, bufsize=0, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.folder,
+                env={**os.environ, **dict(command.environment)}, start_new_session=True,
+            )  # fmt: skip
+        except OSError as problem:
+            raise ProcessFailed(ProcessFailure.REFUSED, str(problem)) from None
+        try:
+            GUARD.add(self.pid)
+        except BaseException:
+            self.end()
+            raise
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.end()
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its group."""
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, a signal as a negative number; None while it runs. It is not waited for: its number stays its own."""
+        with self._turn:
+            if self._process.returncode is not None or not hasattr(os, "waitid"):
+                return self._process.poll()
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is None:
+                return None
+            return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    def wait(self, until: float = inf) -> int:
+        """Its code, once it has ended; raises ProcessFailed (LATE) at that moment of `time.monotonic`."""
+        pause = _LOOK
+        while (code := self.code) is None:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise ProcessFailed(ProcessFailure.LATE)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LOOKS)
+        return code
+
+    @property
+    def spent(self) -> float:
+        """Seconds of processor time, with those of the processes that it has started; 0 where it is gone."""
+        import psutil  # type: ignore[import-untyped]
+
+        try:
+            process = psutil.Process(self.pid)
+            ended = process.cpu_times()
+            running = [one.cpu_times() for one in (process, *process.children())]
+            return float(sum(times.user + times.system for times in running) + ended.children_user)
+        except psutil.Error:
+            return 0.0
+
+    def halt(self) -> None:
+        """Takes the processor from it, threads that spin included, until it may go on."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Gives the processor back."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Ends it at once; whoever waits for it finds it ended."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with self._turn:
+            # a fork of this process has the object, but not the process
+            if self._process.returncode is None and os.getpid() == self._owner:
+                with contextlib.suppress(OSError):
+                    os.killpg(self.pid, number)
+
+    def end(self) -> None:
+        """Ends it, and what it has started, where it runs; its number may be another's from then on."""
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        if os.getpid() != self._owner:
+            return
+        GUARD.remove(self.pid)
+        with self._turn:
+            self._process.wait()
+
+
+class Job(Process):
+    """A command that runs to its end; what it says is kept, and ends after `seconds`."""
+
+    def __init__(self, command: Command, seconds: float) -> None:
+        self.seconds, self._until = seconds, time.monotonic() + seconds
+        # however much it says: a file grows no larger than the command may write
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            super().__init__(command, subprocess.DEVNULL, self._said, subprocess.STDOUT)
+        except BaseException:
+            self._said.close()
+            raise
+
+    def __enter__(self) -> Job:
+        return self
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, or its time is over."""
+        return self.code is not None or time.monotonic() >= self._until
+
+    def answer(self, most: int) -> tuple[int, str]:
+        """Its code and so many bytes of what it said; raises ProcessFailed (LATE) where its time is over."""
+        code = self.wait(self._until)
+        self._said.seek(0)
+        return code, self._said.read(most).decode("utf-8", "replace")
+
+    def end(self) -> None:
+        super().end()
+        self._said.close()
+
+
+@contextmanager
+def halted(processes: Iterable[Process]) -> Iterator[None]:
+    """Leaves the processors to what is measured inside."""
+    held = list(processes)
+    try:
+        for one in held:
+            one.halt()
+        yield
+    finally:
+        for one in held:
+            one.go_on()
+
+
+__all__ = ["Command", "Job", "Process", "ProcessFailed", "ProcessFailure", "halted"]

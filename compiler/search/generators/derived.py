@@ -1,0 +1,157 @@
+"""Programs that are derived, and mutants that are corrected, in the place of dear operators, as generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslc.mutate.mutant import Options
+from dslc.search.branches import Branches
+from dslc.search.candidate import Candidate
+from dslc.search.context import SearchContext
+from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.generators.kernels import has_kernels, may_be_kernels
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.left_open import tell_left_open
+from dslc.search.mutants import SECONDS, Mutants
+from dslc.search.rulesets import chosen_partial
+from dslc.search.siblings import Siblings
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Dear sums of products of a candidate as programs that are derived from them; `every`: also those that take hardly longer than
+    their operations must, of which nobody hopes for anything: a report says what it would take."""
+
+    name: str = "derivations"
+    phase: str = "deriving programs"
+    again: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=15.0))
+    every: bool = False
+
+    @property
+    def needed(self) -> bool:
+        return not self.every
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """What these operators take beyond their operations."""
+        if not context.task.settings.derive or not _may_stand(context, base):
+            return 0.0
+        if self.every:
+            return 1.0 if context.task.target.measured else 0.0
+        tell_left_open(context)
+        return Derivations(**_common(context)).to_gain(base)
+
+    def begin(self, context: SearchContext) -> Proposer:
+        looked = Derivations(**_known(context), every=self.every)
+        return lambda base: _told(context, self.name, looked, base)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two sums of products that read one tensor, derived together (EinNet, Figure 15)."""
+
+    name: str = "derivations of pairs"
+    phase: str = "deriving programs"
+    needed: bool = True
+    again: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=12.0))
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """What the operators of all pairs take beyond their operations."""
+        if not context.task.settings.derive or not _may_stand(context, base):
+            return 0.0
+        return Siblings(**_common(context)).to_gain(base)
+
+    def begin(self, context: SearchContext) -> Proposer:
+        looked = Siblings(**_known(context))
+        return lambda base: _told(context, self.name, looked, base)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated:
+    """Dear linear operators as programs that are almost equal, and corrected where they are not (PET)."""
+
+    name: str = "mutants"
+    phase: str = "mutating programs"
+    needed: bool = True
+    again: bool = True
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.25, seconds=12.0))
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """What these operators take beyond what the fastest form that they may become takes."""
+        settings = context.task.settings
+        rounds = sum(step.rule.startswith("mutant") for step in base.path())
+        if not settings.mutate or rounds >= settings.mutant_rounds or not _may_stand(context, base):
+            return 0.0
+        tell_left_open(context)
+        return Mutants(**_common(context), strict=settings.strict_floats).to_gain(base)
+
+    def begin(self, context: SearchContext) -> Proposer:
+        task, settings = context.task, context.task.settings
+        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=SECONDS, seed=settings.seed)
+        looked = Mutants(
+            **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
+            partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
+            options=how, operators=settings.mutant_operators, strict=settings.strict_floats,
+        )  # fmt: skip
+
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            for found in _told(context, self.name, looked, base):
+                for note in looked.notes:
+                    context.run.note(note)
+                yield found
+
+        return of
+
+
+@dataclass(frozen=True, slots=True)
+class Branched:
+    """Calls of one operator on a common operand as one call (PET, Figure 10)."""
+
+    name: str = "branches"
+    phase: str = "mutating programs"
+    needed: bool = True
+    again: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.1, seconds=5.0))
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """What all calls take that may be combined."""
+        if not context.task.settings.mutate or not _may_stand(context, base):
+            return 0.0
+        return Branches(**_common(context)).to_gain(base)
+
+    def begin(self, context: SearchContext) -> Proposer:
+        looked = Branches(**_common(context), spent=context.run.spent)
+        return lambda base: _told(context, self.name, looked, base)
+
+
+def _may_stand(context: SearchContext, base: Candidate) -> bool:
+    """Whether programs with kernels may stand in a candidate: kernels that are there already are left alone."""
+    return may_be_kernels(context, context.task.settings) and not has_kernels(base)
+
+
+def _common(context: SearchContext) -> dict[str, Any]:
+    task = context.task
+    return {
+        "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
+        "left": lambda: context.exploring.left(), "known": context.run.decided,
+    }  # fmt: skip
+
+
+def _known(context: SearchContext) -> dict[str, Any]:
+    return {**_common(context), "spent": context.run.spent, "found": context.run.derived}
+
+
+def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:
+    """What is found in a candidate, and its story."""
+    run, how = context.run, "" if isinstance(looked, Mutants | Branches) else "derived by "
+    for made, tale in looked.proposals(base):
+        run.much.update(made)
+        run.kernels.update((each, tale.told(how)) for each in made)
+        run.untaken[name, base] = tale.left(how) if how else []
+        yield made
+
+
+__all__ = ["Branched", "Derived", "Mutated", "Paired"]

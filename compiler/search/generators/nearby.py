@@ -1,0 +1,64 @@
+"""What stands beside the best that rules made, in time that nobody else needs: predictions may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dslc.cost.clock import TimeUp
+from dslc.search.candidate import Candidate
+from dslc.search.contenders import distinct
+from dslc.search.context import SearchContext
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.searches import limits_of
+from dslc.search.sweep import sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Nearby:
+    """What was found on the way to the best, of what predictions cannot tell apart the graph with the fewest nodes, and what a sweep
+    finds without one rule of the best.
+
+    `contenders` on the way, `variants` without a rule, each after so many `steps` at most; what is `clearly` so many times as fast
+    needs none of them.
+    """
+
+    name: str = "nearby"
+    phase: str = "searching"
+    needed: bool = False
+    again: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.02, seconds=8.0))
+    contenders: int = 3
+    variants: int = 3
+    steps: int = 3000
+    clearly: float = 1.5
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """All of it, for what rules made; nothing where something else is clearly faster, which needs no other contenders beside it."""
+        least = min((one.candidate.cost for one in context.run.checked), default=base.cost)
+        return 1.0 if base is context.best and base is not context.start and least * self.clearly >= base.cost else 0.0
+
+    def begin(self, context: SearchContext) -> Proposer:
+        settings = context.task.settings
+
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            yield [one for one in distinct(base, self.contenders)[1:] if one.parent is not None]
+            small = context.front.smallest(settings.alpha * base.cost)
+            yield () if small is None else (small,)
+            gains: dict[str, float] = {}
+            for step in base.path():
+                if step.rule:
+                    gains[step.rule] = gains.get(step.rule, 0.0) + step.gain
+            for name in sorted(gains, key=lambda rule: -gains[rule])[: self.variants]:
+                others = [rule for rule in context.rules if rule.name != name]
+                limits = limits_of(context, self.name, self.steps)
+                try:
+                    found = sweep(context.start, others, context.costs, limits, lambda _: None)
+                except TimeUp:
+                    return
+                yield () if found is context.start else (found,)
+
+        return of
+
+
+__all__ = ["Nearby"]

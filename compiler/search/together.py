@@ -1,0 +1,118 @@
+"""Several operators as one program: whoever finds them says which, and what may stand for all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dslc.cost.clock import TimeUp
+from dslc.fuse.estimate import machine
+from dslc.fuse.groups import Neighbours
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Kernel, Node, Value
+from dslc.ir.holes import instantiated
+from dslc.search.candidate import Candidate
+from dslc.search.derivations import Derivations
+from dslc.search.fusions import fact_of_kernel
+from dslc.search.looking import Rival, Tale
+from dslc.search.rewriting import imaged
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Several:
+    """What operators give together, with what is computed element by element behind them, over these leaves.
+
+    `nodes` belong to them then and to nobody else; `facts` say what may stand for them, the cheapest by estimate first.
+    """
+
+    old: tuple[Value, ...]
+    leaves: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(slots=True)
+class _Looked:
+    """How far somebody came who looks at several operators of one candidate at once."""
+
+    searched: int = 0
+    found: int = 0
+    measured: list[Rival] = field(default_factory=list)
+    taken: list[tuple[Rival, Several]] = field(default_factory=list)
+    owned: set[Node] = field(default_factory=set)
+
+    def tale(self, late: bool = False) -> Tale:
+        return Tale(self.searched, self.found, tuple(self.measured), tuple(one for one, _ in self.taken), late)
+
+
+@dataclass(slots=True)
+class Together(Derivations):
+    """Where several nodes at once are looked at; see `Derivations`."""
+
+    def proposals(self, base: Candidate) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        """As those of `Derivations`: after each program that was built and measured something else may have its turn."""
+        looked, around = _Looked(), Neighbours(base.graph)
+        sets: list[tuple[Call, ...]] | None = None
+        while sets is None:
+            try:
+                self._machine = machine(self.costs.measurer)
+                sets = list(self._sets(base, around))
+            except TimeUp:
+                yield (), looked.tale(late=True)
+        for calls in sets:
+            if not looked.owned & {*calls}:
+                yield from self._together(base, calls, around, looked)
+
+    def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
+        """Operators that are looked at together, the dearest first. Raises TimeUp."""
+        raise NotImplementedError
+
+    def _several(self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]) -> Several | None:
+        """What may stand for some operators; None where they are not worth it. Raises TimeUp."""
+        raise NotImplementedError
+
+    def _together(
+        self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, looked: _Looked
+    ) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        several: Several | None = None
+        best: Rival | None = None
+        waiting: list[Fact] | None = None
+        while waiting is None or waiting:
+            late, before = False, best
+            try:
+                if waiting is None:
+                    several = self._several(base, calls, around, looked.owned)
+                    waiting = [] if several is None else [*several.facts]
+                    looked.searched, looked.found = looked.searched + (several is not None), looked.found + len(waiting)
+                if waiting:
+                    best = self._better(best, waiting[0], looked.measured)
+                    waiting.pop(0)
+            except TimeUp:
+                late = True
+            made: list[Candidate] = []
+            if several is not None and best is not None and best is not before:
+                looked.taken = [*(one for one in looked.taken if one[1] is not several), (best, several)]
+                looked.owned.update(several.nodes)
+                made = [_with_taken(base, looked.taken, self.costs.share)]
+            yield made, looked.tale(late)
+
+
+def _with_taken(base: Candidate, taken: list[tuple[Rival, Several]], share: float) -> Candidate:
+    """A candidate with programs in the place of the values that they compute, over these leaves; one step for each.
+
+    `share` is what they save of the whole for what they save by themselves.
+    """
+    at = base
+    now: dict[Value, Value] = {value: value for node in base.graph.nodes() for value in node.values}
+    for one, several in taken:
+        made = instantiated(one.program, [now[leaf] for leaf in several.leaves])
+        texts = {**at.kernels, **{each.name: each.text for each in one.kernels}}
+        groups = dict.fromkeys(node.group for node in one.program.nodes() if isinstance(node, Kernel))
+        cost = max(at.cost - share * (one.before - one.after), 0.05 * at.cost)
+        graph, images = imaged(at.graph, dict(zip((now[value] for value in several.old), made, strict=True)))
+        now = {value: images.get(image, image) for value, image in now.items()}
+        at = Candidate(graph, cost, at, one.fact.rule, 1, (one.fact, *map(fact_of_kernel, groups)), texts)
+    return at
+
+
+__all__ = ["Several", "Together"]
