@@ -134,7 +134,7 @@ def _planned(proto: ModelProto) -> dict[str, CudaText]:
     from dslc.semantics.library import standard
 
     try:
-        return stored_kernels(standard(), proto)
+        return stored_kernels(standard(), proto, click.echo)
     except NotPlanned as problem:
         click.echo(f"there is no plan: {problem}")
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslc.cost.inputs import drawn_inputs
@@ -40,8 +41,11 @@ def stored_device(model: ModelProto) -> Device | None:
     return None if plan is None else DEVICES.get(plan.device)
 
 
-def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
+def stored_kernels(rules: Rules, model: ModelProto, told: Callable[[str], None] = lambda _: None) -> dict[str, CudaText]:
     """The texts of a plan's kernels, by their names in it: dslc plans the model again, for the sizes and the device of the plan.
+
+    Args:
+        told: takes a line where that plan is another one than the file's.
 
     Raises:
         NotPlanned: there is no plan at these sizes.
@@ -65,6 +69,8 @@ def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
     feeds = drawn_inputs(model, sizes).feeds[0]
     own = templates_of(rules)
     found = plan_model(rules, model, imported, device, sizes, feeds, generable(rules, device, own), own.groups)
+    if not plan.same(found.plan):
+        told("the plan in the file is another one (by other rules, or by templates of theirs): these are the kernels without them")
     text = texts(rules, device, own)
     return {name: text(program) for name, program in found.programs.items()}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from dslc.cost.profiled import profiled
+from dslc.cost.targets import OwnKernels
 from dslc.onnx.picture import compared, pictured
 from dslc.report import Details, Report
 from dslc.reporting.data import Code, Picture
@@ -52,10 +53,11 @@ def detailed(
         seconds = min(limits.seconds, limits.share * run.clock.left() / 2)
         before = _with_times(before, task.model, run.referenced.file, run, seconds)
         after = before if contender is None else _with_times(after, model, contender.file, run, seconds)
-    return Details(
-        before, after, () if contender is None else _kernels(task, contender, model), str(task.machine.processor), versions(),
-        task.settings.command, {} if run.scheduled is None else run.scheduled.plan(),
-    )  # fmt: skip
+    built = task.target.kernels is OwnKernels.BUILT
+    kernels = () if contender is None or not built else _kernels(task, contender, model)
+    processor = str(task.machine.processor) if built else ""
+    plan = {} if run.scheduled is None else run.scheduled.plan()
+    return Details(before, after, kernels, processor, versions(), task.settings.command, plan)
 
 
 def versions() -> dict[str, str]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from dslc.cost.machine import this_machine
 from dslc.onnx.functions import inlined
 from dslc.report import Report
 from dslc.search.reading import read
@@ -35,7 +34,7 @@ def begun(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task
     model, where = run.original
     size = size_of(model)
     report = Report(
-        where, str(this_machine(settings.threads)), round(run.clock.seconds, 3), ratio=1.0, before=size, after=size, interrupted=True,
+        where, str(settings.target().machine), round(run.clock.seconds, 3), ratio=1.0, before=size, after=size, interrupted=True,
         reason="interrupted while rules and the model were read", notes=tuple(run.notes), budget=settings.budget,
         phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
     )  # fmt: skip

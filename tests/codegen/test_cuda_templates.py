@@ -195,8 +195,20 @@ def test_the_command_line_uses_a_trusted_template(tmp_path: Path, capsys: pytest
     assert rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n") == broken == path
     assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "--trust", "mine", "-o", str(tmp_path / "a.onnx")]) == 0
     assert "kernel: relu, by the template of mine.own" in capsys.readouterr().out
+    _ran_with(path, tmp_path / "a.onnx")
+    assert cli(["build", str(tmp_path / "a.onnx"), "--on", "cuda"]) == 0
+    assert "the plan in the file is another one" in capsys.readouterr().out
     assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "-o", str(tmp_path / "b.onnx")]) == 0
     assert "W0014: the templates of `mine` are not used" in capsys.readouterr().out
+
+
+def _ran_with(path: Path, model: Path) -> None:
+    """A session has the kernels of trusted templates, and says where a file's plan has others."""
+    rules, x = load_many(["std", path]), np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64)
+    for trust, told in ((("mine",), False), ((), True)):
+        session = Session(str(model), launcher=FakeDevice(rules), rules=rules, trust=trust)
+        assert np.array_equal(session.run(None, {"x": x})[0], np.maximum(x, 0))
+        assert any("the plan in the file is not used" in note for note in session.notes) is told
 
 
 # ---- dslc check ---------------------------------------------------------------------------------------------------------

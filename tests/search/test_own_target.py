@@ -152,3 +152,17 @@ def test_nothing_is_run_to_price(tmp_path: Path) -> None:
     assert isinstance(measurer, Unmeasured)
     assert measurer.measured(Sample("x", lambda: pytest.fail("nothing is built"))).seconds == float("inf")
     assert measurer.run_alone() == 0.0 and measurer.count == 0
+
+
+# ---- what a user gets wrong -------------------------------------------------------------------------------------------
+
+
+def test_a_device_where_times_are_measured_changes_nothing_and_is_told() -> None:
+    done = dslc.optimize(onnx.parser.parse_model(TEXT), on="ort_cpu", device="h100", budget=0)
+    assert "device h100 is a data sheet: on ort_cpu times are measured, and it changes nothing" in done.report.notes
+
+
+@pytest.mark.parametrize("wrong", ["gpu", "", 3, None])
+def test_what_is_no_target_is_refused_with_the_names_of_those_that_are(wrong: Any) -> None:
+    with pytest.raises(DslcError, match="is none of cpu, ort_cpu, cuda, cpu_sheet"):
+        dslc.optimize(onnx.parser.parse_model(TEXT), on=wrong, budget=0)
