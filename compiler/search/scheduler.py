@@ -89,7 +89,7 @@ class Scheduler:
     context: SearchContext
     cache: CostCache
     tuning: Tuning = TUNING
-    generators: Sequence[Generator] = GENERATORS
+    generators: Sequence[Generator] = field(default_factory=lambda: GENERATORS)
     arms: list[Arm] = field(default_factory=list)
     #: what was proposed, and the graphs that were checked or need not be
     candidates: list[Candidate] = field(default_factory=list)

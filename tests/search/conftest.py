@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.search import explore, offers
-
-KERNELS = (offers.mutants, offers.derivations, offers.further_derivations, offers.fusions, offers.fused_again)
+from dslc.search import scheduler
+from dslc.search.generators.nearby import Nearby
+from dslc.search.generators.rules import Rules
 
 
 @pytest.fixture(autouse=True)
 def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("kernels") is None:
-        monkeypatch.setattr(explore, "FIRST_OFFERS", ())
-        monkeypatch.setattr(explore, "OFFERS", tuple(offer for offer in explore.OFFERS if offer not in KERNELS))
+        monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Nearby()))

@@ -38,7 +38,6 @@ from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.contenders import Contender
 from dslc.search.finish import affordable
-from dslc.search.ground import Shares
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.run import Run
@@ -116,18 +115,6 @@ def test_after_an_interruption_seconds_are_left() -> None:
     nearly_over = Clock(3.0, hands)
     nearly_over.shorten(5.0)
     assert nearly_over.left() == 3.0
-
-
-@pytest.mark.parametrize("budget", [20.0, 60.0])
-@pytest.mark.parametrize("load", [0.02, 0.5, 5.0])
-def test_kernels_and_what_follows_them_have_their_part_of_any_budget(budget: float, load: float) -> None:
-    shares = Shares.of(budget, load, timing=True, kernels=True)
-    plain = Shares.of(budget, load, timing=True)
-    for found in (shares, plain):
-        assert 1 > found.search > found.check > found.others > found.again > 0
-    # between the end of the search and that of building; and what is left for comparing and timing
-    assert shares.search - shares.others > 0.3
-    assert shares.others >= 0.17
 
 
 def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
@@ -23,13 +23,15 @@ from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, repla
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
+from dslc.search import scheduler
 from dslc.search.candidate import Candidate
-from dslc.search.ground import Ground, Reached
+from dslc.search.context import SearchContext
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.rules import Rules
 from dslc.search.naming import Story
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.rulesets import chosen_rules
-from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.sources import Substitutions
 from dslc.search.strategy import Space
@@ -147,45 +149,45 @@ def test_what_a_candidate_claims_are_its_facts() -> None:
 # ---- whole graphs beside the strategy's ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Powers:
+    """Proposes the model without its power of a half, at some part of its cost, and says whether it was asked about anything else."""
+
+    cost: float
+    name: str = "powers"
+    phase: str = "searching"
+    needed: bool = True
+    again: bool = False
+    prior: Prior = Prior(0.5, 1.0)
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        return 1.0 if base is context.start else 0.0
+
+    def begin(self, context: SearchContext) -> Proposer:
+        (rule,) = chosen_rules(RULES, ["std.pow_half"])
+
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            (match,) = find_matches(rule, GraphIndex(base.graph))
+            made = rewritten(base.graph, replacements(match))
+            yield (Candidate(made, self.cost * base.cost, base, "own.generator", 1),)
+
+        return of
+
+
 @pytest.mark.parametrize(("cost", "taken"), [(0.5, True), (2.0, False)])
-def test_who_builds_whole_graphs_offers_them_and_they_are_checked_and_proved(
+def test_what_a_generator_proposes_is_checked_and_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, taken: bool
 ) -> None:
-    """The strategy finds nothing; what is offered counts where it is predicted to be faster."""
-    (rule,) = chosen_rules(RULES, ["std.pow_half"])
-
-    def offer(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
-        (match,) = find_matches(rule, GraphIndex(reached.best.graph))
-        made = rewritten(reached.best.graph, replacements(match))
-        yield Candidate(made, cost * ground.start.cost, reached.best, "own.offer", 1)
-
-    monkeypatch.setattr("dslc.search.explore.OFFERS", (offer,))
+    """The strategy finds nothing; what is proposed counts where it is predicted to be faster."""
+    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Powers(cost)))
     result = optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",)))
     assert result.report.kept_original != taken
-    assert [(step.rule, step.validated) for step in result.report.steps] == ([("own.offer", "exact")] if taken else [])
+    assert [(step.rule, step.validated) for step in result.report.steps] == ([("own.generator", "exact")] if taken else [])
     assert ("Sqrt" in {node.op_type for node in result.model.graph.node}) == taken
-
-
-@pytest.mark.parametrize(("cost", "asked"), [(0.5, False), (0.95, True)])
-def test_where_one_offer_clearly_wins_the_others_are_not_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, asked: bool
-) -> None:
-    """Every contender beside a clear winner takes time that is then missing where the winner is timed."""
-    (rule,) = chosen_rules(RULES, ["std.pow_half"])
-    later: list[Ground] = []
-
-    def offer(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
-        (match,) = find_matches(rule, GraphIndex(reached.best.graph))
-        made = rewritten(reached.best.graph, replacements(match))
-        yield Candidate(made, cost * ground.start.cost, reached.best, "own.offer", 1)
-
-    def others(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
-        later.append(ground)
-        yield from ()
-
-    monkeypatch.setattr("dslc.search.explore.OFFERS", (offer, others))
-    optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",)))
-    assert bool(later) == asked
+    # the report says who was asked, and what became of it
+    (asked,) = [one for one in result.report.asked if one.name == "powers"]
+    assert (asked.base, asked.turns, asked.done) == ("the original", 2, True)
+    assert asked.gained == (0.5 if taken else 0.0)
 
 
 # ---- groups that run as one ---------------------------------------------------------------------------------------------
