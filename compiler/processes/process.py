@@ -110,13 +110,20 @@ class Process:
                 return self._code
             if not hasattr(os, "waitid"):
                 return self._waited(os.WNOHANG)
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            try:
+                found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return self._waited(os.WNOHANG)
             if found is None:
                 return None
             return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
     def _waited(self, options: int = 0) -> int | None:
-        pid, status = os.waitpid(self.pid, options)
+        try:
+            pid, status = os.waitpid(self.pid, options)
+        except ChildProcessError:
+            # who ignores the ends of its children, as some that start this process do, is not told how they ended
+            pid, status = self.pid, 0
         if pid:
             self._code = os.waitstatus_to_exitcode(status)
         return self._code
@@ -179,7 +186,8 @@ class Process:
         if os.getpid() == self._owner and self._code is None:
             GUARD.remove(self.pid)
             with self._turn:
-                self._waited()
+                if self._code is None:
+                    self._waited()
 
 
 def spawned(

@@ -206,6 +206,15 @@ def test_signals_go_only_to_a_group_whose_leader_is_there(monkeypatch: pytest.Mo
     assert sent == []
 
 
+def test_who_ignores_the_ends_of_its_children_has_their_answers() -> None:
+    text = (
+        "import signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfrom dslc.processes.process import Command, Job\n"
+        "with Job(Command((sys.executable, '-c', 'print(1)')), 30) as job:\n    print(job.answer(10))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("(0, '1\\n')\n", "")
+
+
 # ---- forks ------------------------------------------------------------------------------------------------------
 
 
