@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from dslc.processes.messages import receive, send
+from dslc.processes.messages import LONGEST, receive, send
 from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure, spawned
 
 #: seconds until a process whose pipe is closed has ended
@@ -92,7 +92,7 @@ def ready(processes: Iterable[Talks], until: float = inf) -> list[Talks]:
     for number in known:
         poll.register(number, select.POLLIN)
     left = until - time.monotonic()
-    return [known[number] for number, _ in poll.poll(None if left == inf else max(0.0, left) * 1e3)]
+    return [known[number] for number, _ in poll.poll(max(0.0, min(left, LONGEST)) * 1e3)]
 
 
 class Service:
