@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -88,7 +89,7 @@ def command(
             apart(other, written)
             writable(other)
             written.append(other)
-    with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
+    with interrupts(signal.SIGTERM) as pressed, progress(clock, quiet, verbose) as shown:
         command = shlex.join(["dslc", *sys.argv[1:]])
         settings = replace(settings, progress=shown, interrupts=pressed, detailed=report_file is not None, command=command)
         try:
@@ -97,9 +98,9 @@ def command(
             if not pressed() and not isinstance(problem, KeyboardInterrupt):
                 raise
             click.echo("interrupted: nothing was kept, nothing was written", err=True)
-            return 130
+            return pressed.code
     report = result.report
-    with finishing():
+    with finishing(signal.SIGTERM):
         if target is not None and not (in_place and report.kept_original):
             from dslc.onnx.save import save
 
@@ -113,7 +114,7 @@ def command(
         if explain_budget:
             show_budget(report)
         show(report, target, verbose)
-    return 130 if report.interrupted else 0
+    return pressed.code if report.interrupted else 0
 
 
 def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool) -> Path | None:

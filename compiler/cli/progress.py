@@ -58,6 +58,11 @@ class Pressed:
     def __call__(self) -> int:
         return self.count
 
+    @property
+    def code(self) -> int:
+        """The exit code of a command that was ended so, as shells have it."""
+        return 128 + (self.number or signal.SIGINT)
+
 
 @contextmanager
 def interrupts(*more: signal.Signals) -> Iterator[Pressed]:

@@ -89,7 +89,7 @@ def command(
             if short:
                 click.echo(f"less than {require}: {', '.join(short)}", err=True)
     if outcome.interrupted:
-        return 128 + (pressed.number or signal.SIGINT)
+        return pressed.code
     return 1 if outcome.findings or short else 0
 
 

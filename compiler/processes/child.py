@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
-from dslc.processes.messages import receive, send
-from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure
+from dslc.processes.messages import LONGEST, receive, send
+from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure, spawned
 
 #: seconds until a process whose pipe is closed has ended
 _GONE = 5.0
@@ -28,37 +28,22 @@ def module(name: str, **environment: str) -> Command:
     return Command((sys.executable, "-m", name), (*_ALONE, *environment.items()))
 
 
-class Child(Process):
-    """A process that is sent messages and answers with messages. Moments are seconds of `time.monotonic`.
+class Answering(Process):
+    """A process that sends messages on a pipe. Moments are seconds of `time.monotonic`."""
 
-    Raises:
-        ProcessFailed: REFUSED, it cannot be started.
-    """
-
-    def __init__(self, command: Command) -> None:
-        hidden = None if os.environ.get("DSLC_DEBUG") else subprocess.DEVNULL
-        super().__init__(command, subprocess.PIPE, subprocess.PIPE, hidden)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        # asked for their numbers each time: those of closed ones may be others'
-        self._to, self._from = self._process.stdin, self._process.stdout
-        os.set_blocking(self._to.fileno(), False)
-
-    def __enter__(self) -> Child:
-        return self
+    def __init__(self, pid: int, answers: IO[bytes], *pipes: IO[bytes]) -> None:
+        # asked for its number each time: that of a closed one may be another's
+        self._answers = answers
+        super().__init__(pid, answers, *pipes)
 
     def fileno(self) -> int:
         """What can be read when there is news; see `ready`."""
-        return self._from.fileno()
-
-    def send(self, message: object, until: float = inf) -> None:
-        """Sends a message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
-        with self._failing():
-            send(self._to.fileno(), message, until)
+        return self._answers.fileno()
 
     def receive(self, until: float = inf) -> Any:
         """Waits for the next message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
         with self._failing():
-            return receive(self._from.fileno(), until)
+            return receive(self._answers.fileno(), until)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -76,14 +61,38 @@ class Child(Process):
             raise ProcessFailed(ProcessFailure.ENDED, named) from None
 
 
-def ready(children: Iterable[Child], until: float = inf) -> list[Child]:
-    """Children with news, a message or their end; none where there is none by that moment."""
-    known = {child.fileno(): child for child in children}
+Talks = TypeVar("Talks", bound=Answering)
+
+
+class Child(Answering):
+    """A command that is sent messages and answers with messages.
+
+    Raises:
+        ProcessFailed: REFUSED, it cannot be started.
+    """
+
+    def __init__(self, command: Command) -> None:
+        hidden = None if os.environ.get("DSLC_DEBUG") else subprocess.DEVNULL
+        pid, requests, answers = spawned(command, subprocess.PIPE, subprocess.PIPE, hidden)
+        assert requests is not None and answers is not None
+        os.set_blocking(requests.fileno(), False)
+        self._requests = requests
+        super().__init__(pid, answers, requests)
+
+    def send(self, message: object, until: float = inf) -> None:
+        """Sends a message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
+        with self._failing():
+            send(self._requests.fileno(), message, until)
+
+
+def ready(processes: Iterable[Talks], until: float = inf) -> list[Talks]:
+    """Processes with news, a message or their end; none where there is none by that moment."""
+    known = {one.fileno(): one for one in processes}
     poll = select.poll()
     for number in known:
         poll.register(number, select.POLLIN)
     left = until - time.monotonic()
-    return [known[number] for number, _ in poll.poll(None if left == inf else max(0.0, left) * 1e3)]
+    return [known[number] for number, _ in poll.poll(max(0.0, min(left, LONGEST)) * 1e3)]
 
 
 class Service:
@@ -161,4 +170,4 @@ class Asker:
             raise SystemExit from None
 
 
-__all__ = ["Asker", "Child", "Service", "module", "ready"]
+__all__ = ["Answering", "Asker", "Child", "Service", "module", "ready"]

@@ -27,7 +27,8 @@ class _Guard:
     """This process' guard; a fork gets its own when it has a group."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        # the collector of garbage may end a process in the middle of this
+        self._turn = threading.RLock()
         self._groups: set[int] = set()
         self._shell: subprocess.Popen[bytes] | None = None
         os.register_at_fork(after_in_child=self._forked)
@@ -52,7 +53,7 @@ class _Guard:
                 (shell, "-c", _SHELL), cwd="/", bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            for group in self._groups:
+            for group in tuple(self._groups):
                 self._told(f"+ {group}\n")
 
     def _told(self, line: str) -> bool:
@@ -66,7 +67,7 @@ class _Guard:
 
     def _forked(self) -> None:
         shell, self._shell = self._shell, None
-        self._turn, self._groups = threading.Lock(), set()
+        self._turn, self._groups = threading.RLock(), set()
         if shell is not None and shell.stdin is not None:
             # its input ends with the process that it was started by, which alone may wait for it
             shell.stdin.close()

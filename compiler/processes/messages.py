@@ -15,7 +15,7 @@ from typing import Any
 
 _LENGTH = struct.Struct("<Q")
 #: seconds that one wait takes at most: the system counts milliseconds in 31 bits
-_LONGEST = 1e6
+LONGEST = 1e6
 
 
 def send(pipe: int, message: object, until: float = inf) -> None:
@@ -62,10 +62,10 @@ def _awaited(pipe: int, what: int, until: float) -> None:
     poll.register(pipe, what)
     while True:
         left = until - time.monotonic()
-        if poll.poll(max(0.0, min(left, _LONGEST)) * 1e3):
+        if poll.poll(max(0.0, min(left, LONGEST)) * 1e3):
             return
         if left <= 0:
             raise TimeoutError
 
 
-__all__ = ["receive", "send"]
+__all__ = ["LONGEST", "receive", "send"]

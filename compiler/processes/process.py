@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from dslc.processes.guard import GUARD
 
@@ -70,28 +70,24 @@ class Command:
 
 
 class Process:
-    """A command that runs. Use it as a context manager, or call `end`.
+    """A process that leads a group of its own. Use it as a context manager, or call `end`.
 
-    Raises:
-        ProcessFailed: REFUSED, it cannot be started.
+    Args:
+        pid: its number, which is its group's; this process has started it, and nobody else waits for it.
+        pipes: what is closed when it is let go of.
     """
 
-    def __init__(self, command: Command, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes] | None) -> None:
+    def __init__(self, pid: int, *pipes: IO[bytes]) -> None:
         self._owner, self._turn = os.getpid(), threading.Lock()
+        self._pid, self._pipes = pid, pipes
+        self._code: int | None = None
         try:
-            self._process = subprocess.Popen(
-                command.called, bufsize=0, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.folder,
-                env={**os.environ, **dict(command.environment)}, start_new_session=True,
-            )  # fmt: skip
-        except OSError as problem:
-            raise ProcessFailed(ProcessFailure.REFUSED, str(problem)) from None
-        try:
-            GUARD.add(self.pid)
+            GUARD.add(pid)
         except BaseException:
             self.end()
             raise
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,18 +100,33 @@ class Process:
     @property
     def pid(self) -> int:
         """Its number, and that of its group."""
-        return self._process.pid
+        return self._pid
 
     @property
     def code(self) -> int | None:
         """How it ended, a signal as a negative number; None while it runs. It is not waited for: its number stays its own."""
         with self._turn:
-            if self._process.returncode is not None or not hasattr(os, "waitid"):
-                return self._process.poll()
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if self._code is not None:
+                return self._code
+            if not hasattr(os, "waitid"):
+                return self._waited(os.WNOHANG)
+            try:
+                found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return self._waited(os.WNOHANG)
             if found is None:
                 return None
             return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    def _waited(self, options: int = 0) -> int | None:
+        try:
+            pid, status = os.waitpid(self.pid, options)
+        except ChildProcessError:
+            # who ignores the ends of its children, as some that start this process do, is not told how they ended
+            pid, status = self.pid, 0
+        if pid:
+            self._code = os.waitstatus_to_exitcode(status)
+        return self._code
 
     def wait(self, until: float = inf) -> int:
         """Its code, once it has ended; raises ProcessFailed (LATE) at that moment of `time.monotonic`."""
@@ -153,42 +164,60 @@ class Process:
         """Ends it at once; whoever waits for it finds it ended."""
         self._signal(signal.SIGKILL)
 
-    def _signal(self, number: int) -> None:
+    def interrupt(self, seconds: float) -> None:
+        """Sends it Ctrl-C, and waits so long for its end; the processes that it has started are its own business."""
+        self._signal(signal.SIGINT, alone=True)
+        with contextlib.suppress(ProcessFailed):
+            self.wait(time.monotonic() + seconds)
+
+    def _signal(self, number: int, alone: bool = False) -> None:
         with self._turn:
             # a fork of this process has the object, but not the process
-            if self._process.returncode is None and os.getpid() == self._owner:
+            if self._code is None and os.getpid() == self._owner:
                 with contextlib.suppress(OSError):
-                    os.killpg(self.pid, number)
+                    (os.kill if alone else os.killpg)(self.pid, number)
 
     def end(self) -> None:
         """Ends it, and what it has started, where it runs; its number may be another's from then on."""
         self.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        if os.getpid() != self._owner:
-            return
-        GUARD.remove(self.pid)
-        with self._turn:
-            self._process.wait()
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
+        if os.getpid() == self._owner and self._code is None:
+            GUARD.remove(self.pid)
+            with self._turn:
+                if self._code is None:
+                    self._waited()
+
+
+def spawned(
+    command: Command, stdin: int, stdout: int | IO[bytes], stderr: int | IO[bytes] | None
+) -> tuple[int, IO[bytes] | None, IO[bytes] | None]:
+    """The number of a command that runs in a session of its own, and the ends of its pipes; raises ProcessFailed (REFUSED)."""
+    try:
+        started = subprocess.Popen(
+            command.called, bufsize=0, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.folder,
+            env={**os.environ, **dict(command.environment)}, start_new_session=True,
+        )  # fmt: skip
+    except OSError as problem:
+        raise ProcessFailed(ProcessFailure.REFUSED, str(problem)) from None
+    # it is `Process` that waits for it
+    started.returncode = 0
+    return started.pid, started.stdin, started.stdout
 
 
 class Job(Process):
-    """A command that runs to its end; what it says is kept, and ends after `seconds`."""
+    """A command that runs to its end, `seconds` at most; what it says is kept. Raises ProcessFailed (REFUSED)."""
 
     def __init__(self, command: Command, seconds: float) -> None:
         self.seconds, self._until = seconds, time.monotonic() + seconds
         # however much it says: a file grows no larger than the command may write
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         try:
-            super().__init__(command, subprocess.DEVNULL, self._said, subprocess.STDOUT)
+            super().__init__(spawned(command, subprocess.DEVNULL, self._said, subprocess.STDOUT)[0])
         except BaseException:
             self._said.close()
             raise
-
-    def __enter__(self) -> Job:
-        return self
 
     @property
     def ended(self) -> bool:
@@ -219,4 +248,4 @@ def halted(processes: Iterable[Process]) -> Iterator[None]:
             one.go_on()
 
 
-__all__ = ["Command", "Job", "Process", "ProcessFailed", "ProcessFailure", "halted"]
+__all__ = ["Command", "Job", "Process", "ProcessFailed", "ProcessFailure", "halted", "spawned"]

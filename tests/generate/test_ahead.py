@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from handmade import add, matrices, taso
@@ -16,6 +15,7 @@ from dslc.generate.proofs import Proofs
 from dslc.generate.settings import Settings
 from dslc.generate.terms.inputs import Family, Sizes, families
 from dslc.generate.terms.term import Conjecture
+from dslc.processes.forked import Fork
 from dslc.prove.verdict import RuleVerdict
 
 SETTINGS = Settings(max_operators=2, workers=2)
@@ -52,13 +52,13 @@ def test_where_a_process_dies_the_enumeration_is_made_here(monkeypatch: pytest.M
 
 
 def test_nothing_runs_on_where_the_rest_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Any] = []
+    started: list[Fork] = []
     ended = ahead._ended
-    monkeypatch.setattr(ahead, "_ended", lambda process, pipe: (started.append(process), ended(process, pipe))[0])
+    monkeypatch.setattr(ahead, "_ended", lambda fork: (started.append(fork), ended(fork))[0])
     with pytest.raises(KeyboardInterrupt), all_enumerated(taso(), SETTINGS, some_families()):
         raise KeyboardInterrupt
     assert len(started) == 2
-    assert not any(process.is_alive() for process in started)
+    assert all(fork.code is not None for fork in started)
 
 
 def test_a_rule_is_proved_meanwhile() -> None:

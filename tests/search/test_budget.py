@@ -445,7 +445,9 @@ def spent(budget: float, seconds: float) -> Clock:
 # ---- Ctrl-C -------------------------------------------------------------------------------------------------------
 
 
-def interrupted(tmp_path: Path, phase: str, times: int = 1) -> tuple[int, str, Path, float]:
+def interrupted(
+    tmp_path: Path, phase: str, times: int = 1, number: signal.Signals = signal.SIGINT
+) -> tuple[int, str, Path, float]:
     """`dslc optimize` with Ctrl-C when a phase begins: exit code, what was said, the output, and the seconds that it then took."""
     source, out = tmp_path / "model.onnx", tmp_path / "fast.onnx"
     onnx.save(chain(6, 96), source)
@@ -460,11 +462,11 @@ def interrupted(tmp_path: Path, phase: str, times: int = 1) -> tuple[int, str, P
             if line.strip().endswith(phase):
                 break
         began = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         if times > 1:
             for line in process.stderr:
                 if "interrupted" in line:
-                    process.send_signal(signal.SIGINT)
+                    process.send_signal(number)
                     break
         told, wrong = process.communicate(timeout=120)
         return process.returncode, told + wrong, out, time.monotonic() - began
@@ -554,6 +556,12 @@ def test_ctrl_c_in_any_phase_writes_the_best_that_was_checked(tmp_path: Path, ph
     assert len(onnx.load(out).graph.node) <= 6
     if phase == "timing":
         assert "times as fast so far" in said or "not timed" in said or "no faster" in said
+
+
+def test_sigterm_writes_the_best_as_ctrl_c_does(tmp_path: Path) -> None:
+    code, said, out, _ = interrupted(tmp_path, "comparing outputs", number=signal.SIGTERM)
+    assert code == 143 and "interrupted" in said and "was kept" in said and "Traceback" not in said
+    assert len(onnx.load(out).graph.node) <= 6
 
 
 def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(tmp_path: Path) -> None:

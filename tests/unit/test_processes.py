@@ -14,6 +14,7 @@ import pytest
 
 from dslc.processes import process
 from dslc.processes.child import Child, Service, ready
+from dslc.processes.forked import Fork, mapped
 from dslc.processes.process import Command, Job, ProcessFailed, ProcessFailure, halted
 
 #: answers with what it is sent; a number is how it ends, a text what it prints, None that it never answers
@@ -203,3 +204,48 @@ def test_signals_go_only_to_a_group_whose_leader_is_there(monkeypatch: pytest.Mo
     child.kill()
     child.go_on()
     assert sent == []
+
+
+def test_who_ignores_the_ends_of_its_children_has_their_answers() -> None:
+    text = (
+        "import signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nfrom dslc.processes.process import Command, Job\n"
+        "with Job(Command((sys.executable, '-c', 'print(1)')), 30) as job:\n    print(job.answer(10))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("(0, '1\\n')\n", "")
+
+
+# ---- forks ------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_answers_from_what_is_in_memory() -> None:
+    known = {"x": object()}
+
+    def answer(send: Callable[[object], None]) -> None:
+        send((os.getpid(), id(known["x"])))
+
+    with Fork(answer) as fork:
+        assert fork.receive(time.monotonic() + 30) == (fork.pid, id(known["x"])) and fork.pid != os.getpid()
+        assert fork.wait(time.monotonic() + 30) == 0
+    with Fork(lambda _: os._exit(3)) as fork, pytest.raises(ProcessFailed, match="exit code 3"):
+        fork.receive()
+
+
+def test_a_fork_is_interrupted_by_itself_and_may_finish(tmp_path: Path) -> None:
+    def long(send: Callable[[object], None]) -> None:
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            send("begun")
+            time.sleep(300)
+        except KeyboardInterrupt:
+            (tmp_path / "kept").write_text("what was finished")
+
+    with Fork(long) as fork:
+        assert fork.receive(time.monotonic() + 30) == "begun"
+        fork.interrupt(30)
+        assert fork.code == 0 and (tmp_path / "kept").exists()
+
+
+def test_forks_work_in_the_order_of_the_tasks() -> None:
+    state = [3]
+    assert list(mapped(lambda given, task: given[0] * task, state, range(50), 2, 4)) == [3 * task for task in range(50)]

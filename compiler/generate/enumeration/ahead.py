@@ -6,15 +6,14 @@ same.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import mmap
 import resource
-import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 from dslc.errors import DslcError
 from dslc.generate.enumeration.cluster import mapper_for, needs_cluster
@@ -24,13 +23,16 @@ from dslc.generate.interrupts import Interrupts
 from dslc.generate.settings import Settings
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Equation
+from dslc.processes.child import ready
+from dslc.processes.forked import Fork
+from dslc.processes.process import ProcessFailed
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 #: told the number of operators, and how many terms were evaluated
 Told: TypeAlias = Callable[[int, int], None]
-#: a process, the end of a pipe on which its answer comes, and those two numbers
-_Process: TypeAlias = "tuple[Any, Connection, Any]"
+#: a process, and those two numbers, in memory that both have: nobody reads a pipe before the answer is wanted
+_Process: TypeAlias = "tuple[Fork, memoryview]"
 
 # how often somebody who waits is told, in seconds
 _TELL = 0.25
@@ -79,65 +81,51 @@ def all_enumerated(
     if settings.workers <= 1 or needs_cluster(settings):
         yield lambda family, told: enumerated(rules, settings, family, told)
         return
-    fork = multiprocessing.get_context("fork")
     mine = replace(settings, workers=max(1, settings.workers // len(families)))
     processes: dict[Family, _Process] = {}
     try:
         for family in families:
-            receive, send = fork.Pipe(duplex=False)
-            # in memory that both have: nobody reads a pipe before the answer is wanted, and a full one would hold the process up
-            done = fork.RawArray("q", 2)
-            process = fork.Process(target=_serve, args=(rules, mine, family, send, done))
-            process.start()
-            send.close()
-            processes[family] = process, receive, done
+            done = memoryview(mmap.mmap(-1, 16)).cast("q")
+            processes[family] = Fork(partial(_serve, rules, mine, family, done)), done
         yield lambda family, told: _received(rules, mine, family, processes.pop(family), told)
     finally:
-        for process, receive, _ in processes.values():
-            _ended(process, receive)
+        for fork, _ in processes.values():
+            _ended(fork)
 
 
 def _received(rules: Rules, settings: Settings, family: Family, made_by: _Process, told: Told) -> Enumerated:
-    process, receive, done = made_by
+    fork, done = made_by
     try:
-        while not receive.poll(_TELL):
+        while not ready([fork], time.monotonic() + _TELL):
             told(*done)
-        message = receive.recv()
-        process.join(_END)
-    except (EOFError, ConnectionResetError):
+        message = fork.receive()
+    except ProcessFailed:
         return enumerated(rules, settings, family, told)
     finally:
-        _ended(process, receive)
+        _ended(fork)
     if isinstance(message, DslcError):
         raise message
     found: Enumerated = message
     return found
 
 
-def _ended(process: Any, receive: Connection) -> None:
+def _ended(fork: Fork) -> None:
     """Ends a process as Ctrl-C does: what it has finished is kept."""
-    receive.close()
-    if process.is_alive():
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGINT)
-        process.join(_END)
-        process.kill()
-    process.join()
+    if fork.code is None:
+        fork.interrupt(_END)
+    fork.end()
 
 
-def _serve(rules: Rules, settings: Settings, family: Family, send: Connection, done: Any) -> None:
+def _serve(rules: Rules, settings: Settings, family: Family, done: memoryview, answer: Callable[[object], None]) -> None:
     def told(level: int, terms: int) -> None:
         interrupts.look()
-        done[:] = [level, terms]
+        done[0], done[1] = level, terms
 
     interrupts = Interrupts()
     try:
         with interrupts, rare_collections():
             found = enumerated(rules, settings, family, told)
             used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-            send.send(replace(found, seconds=sum(one.ru_utime + one.ru_stime for one in used)))
+            answer(replace(found, seconds=sum(one.ru_utime + one.ru_stime for one in used)))
     except DslcError as problem:
-        send.send(problem)
-    except (KeyboardInterrupt, BrokenPipeError):
-        # whoever asked is interrupted too, or gone
-        pass
+        answer(problem)

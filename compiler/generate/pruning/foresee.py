@@ -5,19 +5,21 @@ The processes are forked: they share the rules and classes with this one, and an
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from dslc.generate.general.rules import GeneralRule
 from dslc.generate.pruning.derivable import Known
 from dslc.generate.terms.term import Term
+from dslc.processes.forked import mapped
 
 #: fewer are not worth new processes
 _FEW = 400
 _CHUNK = 32
 
 Pair = tuple[Term, Term]
-_shared: list[tuple[Known, Sequence[Pair], dict[GeneralRule, int]]] = []
+#: what is known, the pairs, and the rules' numbers
+_Shared: TypeAlias = "tuple[Known, Sequence[Pair], dict[GeneralRule, int]]"
 
 
 def derivable_pairs(known: Known, pairs: Sequence[Pair], workers: int) -> dict[Pair, frozenset[GeneralRule]]:
@@ -25,12 +27,8 @@ def derivable_pairs(known: Known, pairs: Sequence[Pair], workers: int) -> dict[P
     if workers <= 1 or len(pairs) < _FEW:
         return {}
     rules = known.rules
-    _shared.append((known, pairs, {rule: k for k, rule in enumerate(rules)}))
-    try:
-        with multiprocessing.get_context("fork").Pool(workers) as pool:
-            found = pool.map(_derivable, range(len(pairs)), chunksize=_CHUNK)
-    finally:
-        _shared.pop()
+    shared: _Shared = known, pairs, {rule: k for k, rule in enumerate(rules)}
+    found = mapped(_derivable, shared, range(len(pairs)), workers, _CHUNK)
     return {
         pair: frozenset(rules[k] for k in numbers)
         for pair, numbers in zip(pairs, found, strict=True)
@@ -38,7 +36,7 @@ def derivable_pairs(known: Known, pairs: Sequence[Pair], workers: int) -> dict[P
     }
 
 
-def _derivable(at: int) -> tuple[int, ...] | None:
-    known, pairs, numbers = _shared[-1]
+def _derivable(shared: _Shared, at: int) -> tuple[int, ...] | None:
+    known, pairs, numbers = shared
     rests = known.derivable(*pairs[at])
     return None if rests is None else tuple(numbers[rule] for rule in rests)
