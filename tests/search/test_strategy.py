@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ class Powers:
     phase: str = "searching"
     needed: bool = True
     again: bool = False
-    prior: Prior = Prior(0.5, 1.0)
+    prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0
