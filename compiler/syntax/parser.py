@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import os
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -246,14 +247,13 @@ def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:
 @functools.lru_cache(maxsize=256)
 def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
     source = SourceText(path, text)
-    reader = _Reader(source)
-    whole = Span(source, 0, len(source.text))
-    if len(source.text) > MAX_BYTES:
+    if len(text) > MAX_BYTES:
         finding = Diagnostic("E0108", f"the text is larger than {MAX_BYTES >> 20} MiB", path=source.path)
         header = t.Header(LANGUAGE, None, (), (), span=Span(source, 0, 0))
-        return t.File(source, header, (), (), span=whole), (finding,)
+        return t.File(source, header, (), (), span=Span(source, 0, len(text))), (finding,)
     seen = scan.scan(source)
     first, *rest = seen.chunks
+    reader = _Reader(source)
     header = reader.header(first, seen.tokens)
     items: list[t.Item] = []
     for chunk in rest:
@@ -261,11 +261,28 @@ def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
             break
         items += reader.items(chunk)
     findings = sorted(seen.findings + reader.findings, key=lambda finding: finding.span.start if finding.span else 0)
+    return whole(source, header, items, seen), tuple(findings)
+
+
+def whole(source: SourceText, header: t.Header, items: Iterable[t.Item], seen: scan.Scan) -> t.File:
+    """A file of its parts, with the comments that were seen."""
     comments = tuple(
         t.Comment(token.text.rstrip(), token.line_start, span=Span(source, token.start, token.end))
         for token in seen.comments
     )
-    return t.File(source, header, tuple(items), comments, span=whole), tuple(findings)
+    return t.File(source, header, tuple(items), comments, span=Span(source, 0, len(source.text)))
+
+
+def read_items(source: SourceText, chunk: scan.Chunk) -> tuple[tuple[t.Item, ...], list[Diagnostic]]:
+    """The items of one chunk of a text, and what is wrong with it."""
+    reader = _Reader(source)
+    return reader.items(chunk), reader.findings
+
+
+def read_header(source: SourceText, chunk: scan.Chunk, tokens: list[scan.Token]) -> tuple[t.Header, list[Diagnostic]]:
+    """The header of a text, its first chunk, and what is wrong with it. `tokens` are those of the whole text."""
+    reader = _Reader(source)
+    return reader.header(chunk, tokens), reader.findings
 
 
 def parse(source: SourceText) -> t.File:

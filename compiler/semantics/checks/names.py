@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dslc.errors import Diagnostic, Span
-from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Remember, afresh
 from dslc.semantics.library import Rules, standard
 from dslc.semantics.nary import takes_many
 from dslc.syntax import tree as t
@@ -29,12 +29,17 @@ class Report:
     """Collects diagnostics; the same finding at the same place is kept once."""
 
     found: list[Diagnostic] = field(default_factory=list)
+    remember: Remember = afresh
 
     def add(self, code: str, message: str, span: Span | None, **more: str) -> None:
         severity = "warning" if code.startswith("W") else "error"
-        new = Diagnostic(code, message, span, severity=severity, **more)  # type: ignore[arg-type]
-        if not any(d.code == code and d.span is span and d.message == message for d in self.found):
-            self.found.append(new)
+        self.take([Diagnostic(code, message, span, severity=severity, **more)])  # type: ignore[arg-type]
+
+    def take(self, found: Iterable[Diagnostic]) -> None:
+        """Adds findings, each once."""
+        for new in found:
+            if not any(d.code == new.code and d.span is new.span and d.message == new.message for d in self.found):
+                self.found.append(new)
 
 
 class Scope:
