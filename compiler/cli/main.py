@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": ("dslc.cli.check", "Report mistakes in rule files and libraries."),
     "fmt": ("dslc.cli.fmt", "Format rule files."),
+    "lsp": ("dslc.cli.lsp", "Start the language server for editors."),
     "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
     "verify": ("dslc.cli.verify", "Prove rules and laws, or find where their sides differ."),
     "show": ("dslc.cli.show", "Print what follows from an operator's equation."),

@@ -39,4 +39,5 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
     if verdict.answer != "differs":
         keep_json(place, law.name)
         return []
-    return [diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))]
+    found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
+    return [] if found is None else [found]
