@@ -73,6 +73,10 @@ class Edited(Files):
         """What a file and its imports define. Raises DslcError."""
         return load_many([path], files=self)
 
+    def load_readable(self, path: Path) -> Rules:
+        """As `load`, of texts that are being typed: what cannot be read in them is left out."""
+        return load_many([path], files=_Readable(self))
+
     def look(self, path: Path) -> Look:
         """The findings that need no long check, and the checks that are left: when none is, those of `dslc check`."""
         pieces = self.texts[path]
@@ -108,3 +112,20 @@ class Edited(Files):
         for look in self.looks(path):  # noqa: B007
             pass
         return look.findings
+
+
+@dataclass(frozen=True)
+class _Readable(Files):
+    """Edited files as far as they can be read."""
+
+    edited: Edited
+
+    def has(self, path: Path) -> bool:
+        return self.edited.has(path)
+
+    def head(self, path: Path) -> str:
+        return self.edited.head(path)
+
+    def tree(self, path: Path) -> t.File:
+        pieces = self.edited.texts.get(path)
+        return super().tree(path) if pieces is None else pieces.file

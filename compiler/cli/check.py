@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dslc.checking.files import check_files
-from dslc.cli.fmt import rule_files
+from dslc.cli.fmt import replace, rule_files
 from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import Diagnostic, DslcError
+from dslc.syntax.parser import read_source
+
+if TYPE_CHECKING:
+    from dslc.checking.fixes import Mended
+
+#: seconds between two looks at the times of files
+_PAUSE = 0.2
 
 
 def files_of(names: Sequence[str]) -> list[Path]:
@@ -63,14 +73,72 @@ def checked(names: Sequence[str], overlapping: bool = False) -> Checked:
     return Checked(tuple(paths), tuple(check_files(paths, overlapping, sorted(folders))))
 
 
+def fixed(names: Sequence[str]) -> list[Mended]:
+    """Makes the edits that findings come with, in files on the disk. Raises DslcError as `files_of`, and E0903."""
+    from dslc.checking.fixes import mend
+    from dslc.checking.incremental import Edited
+
+    out = []
+    files = Edited()
+    for path in files_of(names):
+        whole = path.resolve()
+        try:
+            text = read_source(whole).text
+        except DslcError:
+            continue  # it is said when the file is checked
+        files.edit(whole, text)
+        mended = mend(files, whole)
+        files.close(whole)
+        if mended.text != text:
+            replace(path, mended.text)
+            out.append(mended)
+    return out
+
+
+def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
+    """Checks again whenever a file of what is named has changed, until it is interrupted."""
+
+    def stamps() -> dict[Path, float]:
+        found = {}
+        with suppress(DslcError, OSError):
+            for path in files_of(names):
+                for beside in path.resolve().parent.glob("*.rules"):
+                    found[beside] = beside.stat().st_mtime
+        return found
+
+    seen: dict[Path, float] | None = None
+    while True:
+        now = stamps()
+        if now != seen:
+            seen = now
+            if sys.stdout.isatty():
+                click.clear()
+            try:
+                once()
+            except DslcError as failure:
+                click.echo(render(failure.diagnostics, "full", color=wants_color(sys.stdout)), nl=False)
+            sys.stdout.flush()
+            click.echo("watching for changes; Ctrl-C ends this", err=True)
+        time.sleep(_PAUSE)
+
+
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
 @click.option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
+@click.option("--fix", "fixing", is_flag=True, help="Make the edits that findings come with, and report what is left.")
+@click.option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 @click.option("--output-format", "form", type=click.Choice(FORMATS), default="full", show_default=True)
-def command(names: tuple[str, ...], overlapping: bool, form: str) -> int:
+def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: bool, form: str) -> int:
     """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
-    found = checked(names, overlapping)
-    click.echo(render(found.diagnostics, form, color=wants_color(sys.stdout)), nl=False)
-    if not found.diagnostics and form == "full":
-        click.echo(str(found), err=True)
-    return int(not found.ok)
+
+    def once() -> int:
+        for mended in fixed(names) if fixing else ():
+            for one in mended.mended:
+                click.echo(f"fixed {one}", err=True)
+        found = checked(names, overlapping)
+        click.echo(render(found.diagnostics, form, color=wants_color(sys.stdout)), nl=False)
+        if not found.diagnostics and form == "full":
+            click.echo(str(found), err=True)
+        return int(not found.ok)
+
+    return _watch(names, once) if watching else once()

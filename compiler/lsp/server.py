@@ -32,7 +32,6 @@ _LOG = logging.getLogger("dslc.lsp")
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
 }  # fmt: skip
-_PAGES = "https://github.com/dslc-project/dslc/blob/main/compiler/diagnostics/pages/"
 _Answer = TypeVar("_Answer", bound=Callable[[Any], Any])
 
 
@@ -130,11 +129,10 @@ class Server(LanguageServer):
         related = [
             lsp.DiagnosticRelatedInformation(self.session.location(label.span), label.message) for label in one.secondary
         ]
-        block = one.code[:1] if one.code.startswith("W") else one.code[:3]
         tags = [lsp.DiagnosticTag.Unnecessary] if one.code in {"W0005", "W0007", "W0016"} else None
         return lsp.Diagnostic(
             place, "\n".join(said), severity=_SEVERITY[one.severity], code=one.code, source="dslc", related_information=related,
-            tags=tags, code_description=lsp.CodeDescription(f"{_PAGES}{block}.md"),
+            tags=tags,
         )  # fmt: skip
 
     # ---- asking --------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Document:
 
 @dataclass(frozen=True)
 class View:
-    """A document as it can be asked about now: its text in pieces, and what its file could last be loaded as."""
+    """A document as it can be asked about now: its text in pieces, and what could last be loaded of its file."""
 
     document: Document
     pieces: Pieces
@@ -112,7 +112,7 @@ class Session:
         known = self._loaded.get(document.path)
         if known is None or known[0] is not pieces:
             try:
-                known = (pieces, self.files.load(document.path))
+                known = (pieces, self.files.load_readable(document.path))
                 self._loaded[document.path] = known
             except (DslcError, OSError):
                 pass

@@ -18,7 +18,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, error, instead
 from dslc.ir.scalar import Number
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
@@ -114,10 +114,15 @@ class Rules:
 
 
 def _nearest(name: str, options: Iterable[str]) -> str:
+    close = _meant(name, options)
+    return f"did you mean `{close}`?" if close else ""
+
+
+def _meant(name: str, options: Iterable[str]) -> str | None:
     import difflib
 
     close = difflib.get_close_matches(name, list(options), n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
+    return close[0] if close else None
 
 
 class Files:
@@ -322,7 +327,8 @@ class _Binder:
                     continue  # a rule or test: imported for its effect, not as a name
                 options = [n for s in sources for n in s.names]
                 self._findings.append(
-                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", word_of(item, name), hint=_nearest(name, options))
+                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", place := word_of(item, name),
+                               hint=_nearest(name, options), fix=instead(place, name, _meant(name, options)))
                 )
                 continue
             if name.startswith("_"):
@@ -359,6 +365,23 @@ def word_of(item: t.Import, name: str) -> Span:
     if found is None:
         return item.span
     return Span(item.span.source, item.span.start + names + found.start(), item.span.start + names + found.end())
+
+
+def without(item: t.Import, name: str) -> Fix | None:
+    """The edit that takes a name out of an import, or the whole import where it has no other; None where a comment is in the way."""
+    span, place = item.span, word_of(item, name)
+    text, source = span.text, span.source
+    if "#" in text or place is item.span or item.names is None:
+        return None
+    if len(item.names) == 1:
+        end = span.end + (source.text[span.end : span.end + 1] == "\n")
+        return Fix(Span(source, span.start, end), "")
+    start, end = place.start - span.start, place.end - span.start
+    behind = re.compile(r"\s*,\s*").match(text, end)
+    if behind is not None:
+        return Fix(Span(source, place.start, span.start + behind.end()), "")
+    before = re.search(r"\s*,\s*$", text[:start])
+    return None if before is None else Fix(Span(source, span.start + before.start(), place.end), "")
 
 
 def _declares(file: t.File, name: str) -> bool:

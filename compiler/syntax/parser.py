@@ -16,7 +16,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, UnexpectedInput
 
-from dslc.errors import Diagnostic, DslcError, SourceText, Span
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, instead
 from dslc.folders import cache_folder
 from dslc.syntax import scan, store
 from dslc.syntax import tree as t
@@ -154,8 +154,8 @@ class _Reader:
         self._source = source
         self.findings: list[Diagnostic] = []
 
-    def _report(self, code: str, message: str, start: int, end: int, hint: str = "") -> None:
-        self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint))
+    def _report(self, code: str, message: str, start: int, end: int, hint: str = "", fix: Fix | None = None) -> None:
+        self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint, fix=fix))
 
     def _piece(self, start: str, begin: int, end: int) -> Any:
         """What [begin, end) means, or None where it is reported as broken."""
@@ -198,7 +198,8 @@ class _Reader:
         if not tokens or tokens[0].text != "dslc":
             hint = "the first statement of every file is `dslc 1`"
             span = (every[0].start, every[0].end) if every else (0, 0)
-            self._report("E0105", "the file does not begin with `dslc 1`", *span, hint)
+            fix = Fix(Span(self._source, 0, 0), "dslc 1\n")
+            self._report("E0105", "the file does not begin with `dslc 1`", *span, hint, fix)
         found: list[Any] = []
         for number, line in enumerate(scan.header_chunks(self._source, tokens, chunk.end)):
             end = line.start + len(line.word)
@@ -231,7 +232,8 @@ class _Reader:
             return
         close = difflib.get_close_matches(word, [*scan.HEADER_WORDS, *scan.ITEM_WORDS, "requires"], n=1, cutoff=0.5)
         hint = f"did you mean `{close[0]}`?" if close else "expected `library`, `import`, `export` or an item"
-        self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint)
+        fix = instead(Span(self._source, start, end), word, close[0] if close else None)
+        self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint, fix)
 
 
 def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import islice
 
-from dslc.errors import Diagnostic, Span
+from dslc.errors import Diagnostic, Span, instead
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
@@ -132,6 +132,7 @@ def _types(op: OperatorDef, scope: Scope) -> None:
             hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
             report.add(
                 "E0305", f"there is no element type `{param.type.name}`", param.type.span,
+                instead(param.type.span, param.type.name, meant),
                 hint=f"did you mean `{meant}`?" if meant is not None else hint,
             )  # fmt: skip
         _packs(op, param, report)
@@ -141,7 +142,11 @@ def _types(op: OperatorDef, scope: Scope) -> None:
             continue
         name = output.type.name
         if name not in DTYPE_NAMES and name not in types and name not in type_attrs:
-            report.add("E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span)
+            meant = DTYPE_SPELLINGS.get(name)
+            report.add(
+                "E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span,
+                instead(output.type.span, name, meant), hint=f"did you mean `{meant}`?" if meant is not None else "",
+            )  # fmt: skip
         for node in walk_expr(output.type.dims or ()):
             if isinstance(node, t.Name) and scope.kind(node.id) is None and not _indexed(node.id, output):
                 report.add("E0310", f"nothing determines the size `{node.id}`", node.span)
