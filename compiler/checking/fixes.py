@@ -29,6 +29,7 @@ def mend(files: Edited, path: Path) -> Mended:
     left = files.findings(path)
     done: list[Diagnostic] = []
     refused: set[tuple[str, str]] = set()
+    seen = {text}
     for _ in range(_ROUNDS):
         wanted = [one for one in left if _own(one, path) and (one.code, one.message) not in refused]
         if not wanted:
@@ -37,7 +38,8 @@ def mend(files: Edited, path: Path) -> Mended:
             fixed = applied(text, [one.fix for one in tried if one.fix is not None])
             files.edit(path, fixed)
             found = files.findings(path)
-            if fixed != text and _weight(found) < _weight(left):
+            if fixed not in seen and _better(left, found, tried):
+                seen.add(fixed)
                 text, left = fixed, found
                 done += tried
                 break
@@ -50,6 +52,16 @@ def mend(files: Edited, path: Path) -> Mended:
 
 def _own(finding: Diagnostic, path: Path) -> bool:
     return finding.fix is not None and finding.fix.span.source.path == str(path)
+
+
+def _better(before: Sequence[Diagnostic], after: Sequence[Diagnostic], tried: Sequence[Diagnostic]) -> bool:
+    """Whether less is found; or as much, and instead of what was mended only what comes with an edit of its own, or wrong syntax."""
+    if _weight(after) != _weight(before):
+        return _weight(after) < _weight(before)
+    known = {(one.code, one.message) for one in before}
+    new = [one for one in after if (one.code, one.message) not in known]
+    gone = {(one.code, one.message) for one in tried} - {(one.code, one.message) for one in after}
+    return bool(gone) and all(one.fix is not None or _stage(one) == 0 for one in new)
 
 
 def _weight(findings: Iterable[Diagnostic]) -> tuple[int, int]:

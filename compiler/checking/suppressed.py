@@ -92,12 +92,13 @@ def _without(file: t.File, mark: _Ignored) -> Fix:
     """The edit that takes a code out of its comment, or the whole comment where it names no other."""
     text, comment = file.source.text, mark.comment.span
     if len(_CODE.findall(comment.text)) > 1 and mark.code:
-        end = mark.span.end
-        while end < comment.end and text[end] in " ,":
-            end += 1
-        start = mark.span.start
-        while end == comment.end and text[start - 1] in " ,":
-            start -= 1
+        start, end = mark.span.start, mark.span.end
+        if _CODE.search(comment.text, end - comment.start) is not None:
+            while text[end] in " ,":
+                end += 1
+        else:
+            while text[start - 1] in " ,":
+                start -= 1
         return Fix(Span(file.source, start, end), "")
     start, end = comment.start, comment.end
     while start > 0 and text[start - 1] in " \t":
