@@ -94,7 +94,12 @@ class Recall:
         return known
 
     def _do(self, check: str, digest: str, about: tuple[t.Node, ...], find: Callable[[], Sequence[Diagnostic]]) -> None:
-        self.memory.keep(check, digest, about, find())
+        try:
+            found = find()
+        except Exception as failure:  # a bug of one check takes no other findings away
+            message = f"dslc failed where it should not: {type(failure).__name__}: {failure}"
+            found = [Diagnostic("E0901", message, about[0].span, hint="this is a bug in dslc; please report it")]
+        self.memory.keep(check, digest, about, found)
 
     def _rests_on(self, definition: Checkable) -> tuple[str, tuple[t.Node, ...]]:
         """A digest of a definition and of every operator, function and trait that it reaches, and their syntax."""
