@@ -185,7 +185,7 @@ class _Place:
         for name, form in known.locals.items():
             yield lsp.CompletionItem(name, kind=_K.Variable, detail=form, sort_text=f"1{name}")
         for param in getattr(self.item, "params", ()):
-            for node in t.walk(param):
+            for node in t.walk(param) if isinstance(param, t.Param) else ():
                 if isinstance(node, t.Name):
                     yield lsp.CompletionItem(node.id.partition(".")[0], kind=_K.TypeParameter, detail="size", sort_text=f"1{node.id}")
 

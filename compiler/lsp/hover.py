@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,5 +160,6 @@ def _local(view: View, word: Occurrence, symbol: Symbol) -> str | None:
             return _code(node.span.text) + "\n\nAn iterator."
         if isinstance(node, t.Function | t.GivenItem | t.Search | t.MapDecl) and node.name == symbol.name:
             return _code(node.span.text)
-    sizes = [p.span.text for p in getattr(item, "params", ()) if p.type is not None and symbol.name in p.type.span.text]
+    params = [one for one in getattr(item, "params", ()) if isinstance(one, t.Param) and one.type is not None]
+    sizes = [one.span.text for one in params if re.search(rf"\b{symbol.name}\b", one.span.text.partition(":")[2])]
     return f"A size or type of {', '.join(f'`{each}`' for each in sizes)}." if sizes else None
