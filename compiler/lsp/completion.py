@@ -13,8 +13,10 @@ from dslc.lsp.declared import declared_in
 from dslc.lsp.names import BUILTIN
 from dslc.lsp.session import Session, View
 from dslc.lsp.view import item_at
+from dslc.semantics.checks.names import imports
 from dslc.semantics.definitions import FunctionDef, OperatorDef
 from dslc.semantics.installed import libraries
+from dslc.semantics.library import standard
 from dslc.syntax import tree as t
 from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS, Token, scan
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES, TRAITS
@@ -92,6 +94,7 @@ class _Place:
             yield from self._locals()
             yield from self._visible()
             yield from self._words()
+            yield from self._importable()
 
     def _texts(self) -> Iterator[Token]:
         seen = scan(self.view.source)
@@ -206,6 +209,19 @@ class _Place:
                 yield lsp.CompletionItem(name, kind=_K.Function, detail=one.signature, documentation=doc, sort_text=f"2{name}")
             elif isinstance(one, FunctionDef):
                 yield lsp.CompletionItem(name, kind=_K.Function, detail=one.syntax.span.text, sort_text=f"2{name}")
+
+    def _importable(self) -> Iterator[lsp.CompletionItem]:
+        """The standard library's operators that the file does not import yet, each with the import that it needs."""
+        module = self.view.module
+        if module is None or not self.word or module.library == "std":
+            return
+        for name, one in ((op.short, op) for op in standard().operators.values()):
+            if name not in module.names and not name.startswith("_"):
+                fix = imports(module.file, name)
+                span = self.session.files.span(fix.span)
+                edit = lsp.TextEdit(self.session.places(span.source).of(span), fix.text)
+                yield lsp.CompletionItem(name, kind=_K.Function, detail=f"import std ({name})", documentation=one.signature,
+                                         sort_text=f"4{name}", additional_text_edits=[edit])  # fmt: skip
 
     def _words(self) -> Iterator[lsp.CompletionItem]:
         for name in sorted(BUILTIN):

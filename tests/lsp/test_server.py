@@ -11,6 +11,8 @@ from pygls.exceptions import JsonRpcException
 
 import dslc
 from dslc.checking.files import check_files
+from dslc.errors import SourceText
+from dslc.syntax.parser import parse_with_errors
 from tests.lsp.editor import Editor, edited, position, with_editor
 
 STD = Path(dslc.__file__).parent.parent / "rules" / "std"
@@ -158,6 +160,12 @@ def test_what_may_be_typed(shop: Path) -> None:
         body = RULES.replace("Y = double(A, times=m)", "Y = double(A, |)")
         assert {"times", "double", "shift", "X", "A", "S", "sum"} <= set(await labels(body))
         assert (await labels(body)).count("times") == 1
+        # what std has comes with the import that it needs
+        editor.write(uri, body.replace("|", ""))
+        at = lsp.CompletionParams(lsp.TextDocumentIdentifier(uri), position(body, body.index("|")))
+        found = await editor.client.text_document_completion_async(at)
+        (offered,) = [one for one in found.items if one.label == "relu"]
+        assert "import .operators (double, shift)\nimport std (relu)\n" in edited(editor.texts[uri], offered.additional_text_edits)
         operator = 'dslc 1\noperator f(X: T[*S]) -> Y: T[*S] {\n  """F."""\n  onnx |\n}\n'
         assert {"Conv", "MaxPool"} <= set(await labels(operator))
 
@@ -197,6 +205,28 @@ def test_edits_symbols_colours_and_lenses(shop: Path) -> None:
         assert ran["ok"], ran["text"]
 
     with_editor(shop, editing)
+
+
+def test_std_as_it_is_and_cut_off() -> None:
+    async def reading(editor: Editor) -> None:
+        for name in ("logic", "linalg", "order"):
+            uri = editor.open(f"{name}.rules")
+            text = editor.texts[uri]
+            assert await editor.diagnostics(uri) == []
+            for share in (0.2, 0.5, 0.8):
+                cut = text[: int(len(text) * share)]
+                editor.write(uri, cut)
+                _, found = parse_with_errors(SourceText(uri, cut))
+                shown = await editor.diagnostics(uri, lambda told: bool(told))
+                if found:
+                    assert [(one.code, one.range.start) for one in shown] == [
+                        (one.code, position(cut, one.span.start)) for one in found if one.span is not None
+                    ]
+            editor.close(uri)
+            await asyncio.sleep(0.05)
+            assert not editor.published[uri][-1][1].diagnostics
+
+    with_editor(STD.resolve(), reading)
 
 
 def test_nothing_that_is_typed_ends_the_server(shop: Path) -> None:
