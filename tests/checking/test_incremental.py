@@ -113,3 +113,33 @@ def test_an_edit_of_an_import_counts_where_it_is_used(tmp_path: Path) -> None:
     assert after == [one.code for one in check_files([rules])] != before
     files.close(operators)
     assert [one.code for one in files.findings(rules)] == after
+
+
+def test_a_chain_of_edits_in_two_files_that_import_each_other(tmp_path: Path) -> None:
+    drawn = random.Random(4)
+    folder = tmp_path.resolve()
+    base = {name: (STD / f"{name}.rules").read_text("utf-8") for name in ("logic", "order", "pointwise")}
+    head = "dslc 1\nimport .pointwise\nimport .logic (logical_not)\n\n"
+    own = head + 'operator twice(X: bool[*S]) -> Y: bool[*S] {\n  """Not not."""\n  Y = logical_not(logical_not(X))\n}\n'
+    own += "substitution undone(X: bool[*S]) -> Y {\n  Y = twice(X)\n  =>\n  Y = logical_not(logical_not(X))\n}\n"
+    texts = {**base, "own": own}
+    files = Edited()
+    for name, text in texts.items():
+        (folder / f"{name}.rules").write_text(text, encoding="utf-8")
+    for name in ("own", "logic"):
+        files.edit(folder / f"{name}.rules", texts[name])
+    kept = [dict(texts)]
+    for _ in range(15):
+        name = drawn.choice(["own", "own", "logic"])
+        # now and then everything is undone
+        texts = dict(drawn.choice(kept)) if drawn.random() < 0.4 else texts
+        texts[name] = next(edits(texts[name], 1, seed=drawn.randrange(10**6)))
+        for each in ("own", "logic"):
+            path = folder / f"{each}.rules"
+            files.edit(path, texts[each])
+            path.write_text(texts[each], encoding="utf-8")
+        for each in ("own", "logic"):
+            path = folder / f"{each}.rules"
+            assert [shown(one) for one in files.findings(path)] == [shown(one) for one in check_files([path])], texts
+        if not files.texts[folder / "logic.rules"].findings:
+            kept.append(dict(texts))
