@@ -171,8 +171,6 @@ class Scheduler:
             self._look(arm)
 
     def _look(self, arm: Arm) -> None:
-        run = self.context.run
-        run.phase(arm.generator.phase)
         try:
             arm.promise = arm.generator.promise(self.context, arm.base)
         except TimeUp:
