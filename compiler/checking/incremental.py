@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dslc.checking.files import meant, modules_at, sorted_once, wanted
-from dslc.checking.memory import Memory
+from dslc.checking.memory import Memory, bug
 from dslc.errors import Diagnostic, DslcError, SourceText, Span
 from dslc.semantics.library import Files, Rules, load_many
 from dslc.syntax import tree as t
@@ -88,7 +88,10 @@ class Edited(Files):
         except DslcError as failure:
             return Look(tuple(sorted_once(self.placed(one) for one in failure.diagnostics)))
         recall = self.memory.of(rules)
-        found = meant(rules, modules_at(rules, [path]), remember=recall)
+        try:
+            found = meant(rules, modules_at(rules, [path]), remember=recall)
+        except Exception as failure:  # whoever types goes on after a bug in a check
+            return Look((bug(failure, Span(pieces.file.source, 0, 0)),))
         kept = wanted((self.placed(one) for one in found), [pieces.file])
         if recall.left:
             # a comment ignores nothing only when all is known

@@ -213,6 +213,7 @@ def _documents(made: Server, answers: Answers) -> None:
 
     @answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def files_changed(_params: lsp.DidChangeWatchedFilesParams) -> None:
+        session.reload()
         for path in list(session.documents)[:1]:
             made.check(path)
 
@@ -335,6 +336,10 @@ def _commands(made: Server) -> None:
         result = await run(command, path, name)
         kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
         note = " (of the file as it is saved)" if unsaved else ""
+        made.session.reload()
+        asked = made.client_capabilities.workspace
+        if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
+            made.workspace_code_lens_refresh(None)
         made.window_log_message(lsp.LogMessageParams(kind, result.text))
         made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
         return {"ok": result.ok, "text": result.text}

@@ -203,6 +203,10 @@ def test_edits_symbols_colours_and_lenses(shop: Path) -> None:
         assert [one.command.title for one in lenses] == ["not proved yet", "run tests", "verify"]
         ran = await client.workspace_execute_command_async(lsp.ExecuteCommandParams("dslc.test", [uri, "twice"]))
         assert ran["ok"], ran["text"]
+        ran = await client.workspace_execute_command_async(lsp.ExecuteCommandParams("dslc.verify", [uri, "twice"]))
+        assert "twice" in ran["text"]
+        lenses = await client.text_document_code_lens_async(lsp.CodeLensParams(document))
+        assert lenses[0].command.title != "not proved yet"
 
     with_editor(shop, editing)
 
