@@ -74,8 +74,9 @@ class Server(LanguageServer):
     # ---- diagnostics ---------------------------------------------------------------------------------------------
 
     def check(self, path: Path) -> None:
-        """Begins to look at a document, and then at the open ones that may import it; what is under way for them ends."""
-        for each in [path, *(other for other in self.session.documents if other != path)]:
+        """Begins to look at a document, and then at the open ones that it concerns; what is under way for them ends."""
+        files = self.session.files
+        for each in [path, *(other for other in self.session.documents if other != path and files.concerns(other, path))]:
             running = self._running.pop(each, None)
             if running is not None:
                 running.cancel()
@@ -214,7 +215,7 @@ def _documents(made: Server, answers: Answers) -> None:
     @answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def files_changed(_params: lsp.DidChangeWatchedFilesParams) -> None:
         session.reload()
-        for path in list(session.documents)[:1]:
+        for path in session.documents:
             made.check(path)
 
 
