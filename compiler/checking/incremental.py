@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dslc.checking.files import meant, modules_at, sorted_once, wanted
-from dslc.checking.memory import Memory
+from dslc.checking.memory import Memory, bug
 from dslc.errors import Diagnostic, DslcError, SourceText, Span
 from dslc.semantics.library import Files, Rules, load_many
 from dslc.syntax import tree as t
@@ -32,6 +32,8 @@ class Edited(Files):
 
     texts: dict[Path, Pieces] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    #: the files that each one was last loaded with
+    loaded: dict[Path, frozenset[str]] = field(default_factory=dict)
 
     def edit(self, path: Path, text: str) -> Pieces:
         """Gives a file a text; `path` is absolute. Lines end in a newline."""
@@ -41,6 +43,7 @@ class Edited(Files):
     def close(self, path: Path) -> None:
         """Gives a file the text that it has on disk."""
         self.texts.pop(path, None)
+        self.loaded.pop(path, None)
 
     def has(self, path: Path) -> bool:
         return path in self.texts or super().has(path)
@@ -80,6 +83,7 @@ class Edited(Files):
     def look(self, path: Path) -> Look:
         """The findings that need no long check, and the checks that are left: when none is, those of `dslc check`."""
         pieces = self.texts[path]
+        self.loaded.pop(path, None)
         early = pieces.findings or tuple(pieces.placed(finding) for finding in check_names(pieces.file))
         if early:
             return Look(tuple(sorted_once(early)))
@@ -87,13 +91,21 @@ class Edited(Files):
             rules = self.load(path)
         except DslcError as failure:
             return Look(tuple(sorted_once(self.placed(one) for one in failure.diagnostics)))
+        self.loaded[path] = frozenset(module.file.source.path for module in rules.modules)
         recall = self.memory.of(rules)
-        found = meant(rules, modules_at(rules, [path]), remember=recall)
+        try:
+            found = meant(rules, modules_at(rules, [path]), remember=recall)
+        except Exception as failure:  # whoever types goes on after a bug in a check
+            return Look((bug(failure, Span(pieces.file.source, 0, 0)),))
         kept = wanted((self.placed(one) for one in found), [pieces.file])
         if recall.left:
             # a comment ignores nothing only when all is known
             kept = [one for one in kept if one.code != "W0016"]
         return Look(tuple(kept), tuple(recall.left))
+
+    def concerns(self, path: Path, other: Path) -> bool:
+        """Whether what a file says may depend on another one: it imports that, or could not be loaded."""
+        return path not in self.loaded or str(other) in self.loaded[path]
 
     def looks(self, path: Path) -> Iterator[Look]:
         """Looks at a file, with a break after each check; the last one has all findings."""

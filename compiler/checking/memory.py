@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dslc.errors import Diagnostic
+from dslc.errors import Diagnostic, Span
 from dslc.prove.known.digest import bare
 from dslc.semantics.definitions import Checkable, FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
@@ -18,6 +18,12 @@ from dslc.syntax.printer import show
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 #: results that are kept; the oldest go first
 _MOST = 20_000
+
+
+def bug(failure: Exception, span: Span) -> Diagnostic:
+    """E0901 for what no check should raise."""
+    message = f"dslc failed where it should not: {type(failure).__name__}: {failure}"
+    return Diagnostic("E0901", message, span, hint="this is a bug in dslc; please report it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +103,7 @@ class Recall:
         try:
             found = find()
         except Exception as failure:  # a bug of one check takes no other findings away
-            message = f"dslc failed where it should not: {type(failure).__name__}: {failure}"
-            found = [Diagnostic("E0901", message, about[0].span, hint="this is a bug in dslc; please report it")]
+            found = [bug(failure, about[0].span)]
         self.memory.keep(check, digest, about, found)
 
     def _rests_on(self, definition: Checkable) -> tuple[str, tuple[t.Node, ...]]:

@@ -74,8 +74,9 @@ class Server(LanguageServer):
     # ---- diagnostics ---------------------------------------------------------------------------------------------
 
     def check(self, path: Path) -> None:
-        """Begins to look at a document, and then at the open ones that may import it; what is under way for them ends."""
-        for each in [path, *(other for other in self.session.documents if other != path)]:
+        """Begins to look at a document, and then at the open ones that it concerns; what is under way for them ends."""
+        files = self.session.files
+        for each in [path, *(other for other in self.session.documents if other != path and files.concerns(other, path))]:
             running = self._running.pop(each, None)
             if running is not None:
                 running.cancel()
@@ -213,7 +214,8 @@ def _documents(made: Server, answers: Answers) -> None:
 
     @answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def files_changed(_params: lsp.DidChangeWatchedFilesParams) -> None:
-        for path in list(session.documents)[:1]:
+        session.reload()
+        for path in session.documents:
             made.check(path)
 
 
@@ -335,6 +337,10 @@ def _commands(made: Server) -> None:
         result = await run(command, path, name)
         kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
         note = " (of the file as it is saved)" if unsaved else ""
+        made.session.reload()
+        asked = made.client_capabilities.workspace
+        if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
+            made.workspace_code_lens_refresh(None)
         made.window_log_message(lsp.LogMessageParams(kind, result.text))
         made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
         return {"ok": result.ok, "text": result.text}

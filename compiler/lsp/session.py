@@ -119,6 +119,11 @@ class Session:
         rules = known[1] if known is not None else None
         return View(document, pieces, rules, self.module_of(rules, document.path))
 
+    def reload(self) -> None:
+        """Forgets what was loaded: something beside the rule files has changed, such as their locks."""
+        self._loaded.clear()
+        self._world = None
+
     @staticmethod
     def module_of(rules: Rules | None, path: Path) -> Module | None:
         """The module that a file is."""

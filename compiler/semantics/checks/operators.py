@@ -186,19 +186,22 @@ def _packs(op: OperatorDef, param: t.Param, report: Report) -> None:
         )
 
 
-def _ranked(op: OperatorDef, pack: str, apart: t.Param) -> bool:
+def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = frozenset()) -> bool:
+    """Whether something says how many sizes a pack has; `asked` are packs for which that is being found out."""
+    if pack in asked:
+        return False
     for condition in conditions_of(op):
         if isinstance(condition, t.Compare) and condition.ops == ("==",):
             for side in condition.operands:
                 if isinstance(side, t.Name) and side.id == pack:
                     return True
-                asked = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
-                if any(isinstance(arg, t.Name) and arg.id == pack for arg in asked):
+                counted = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
+                if any(isinstance(arg, t.Name) and arg.id == pack for arg in counted):
                     return True
     for param in op.syntax.params:
         if param is not apart and param.type is not None:
             packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
-            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param) for p in packs)):
+            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs)):
                 return True
     return False
 
