@@ -9,8 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
-#: a command that never rests and got less of one processor than that was kept waiting by others
-STARVED = 0.6
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When a command was kept waiting by others.
+
+    Attributes:
+        starved: share of one processor; a command that never rests and got less of it was kept waiting by others.
+    """
+
+    starved: float = 0.6
+
+
+_TUNING = _Tuning()
 
 
 class TimeUp(Exception):
@@ -75,7 +86,7 @@ class Clock:
     @property
     def starved(self) -> bool:
         """Whether the process got much less of a processor than one: others had it, or a limit was set."""
-        return self.processor < STARVED * self.seconds
+        return self.processor < _TUNING.starved * self.seconds
 
     def left(self, keep: float = 0.0) -> float:
         """Seconds until the budget's end, less the share `keep` of the budget; never below 0."""

@@ -21,13 +21,31 @@ if TYPE_CHECKING:
     from dslc.cost.model import CostModel, Small
     from dslc.cost.start import Key
 
-#: rounds over what is measured: over little, and over more
-_TURNS, _FEW, _TURNS_OF_MANY = 5, 60, 3
-#: only a result of more bytes is worth looking at with what reads it (less is in the nearest cache anyway), and only where passing
-#: it on at so many bytes a second is such a share of both groups' time
-_PASSED, _SPEED, _SHARE = 1 << 15, 4e10, 0.05
-#: two groups as one save no more than such a share of what one after the other takes
-_SAVED = 0.7
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How what decides between graphs is measured again.
+
+    Attributes:
+        turns: rounds over what is measured, where that is little.
+        few: groups and pairs up to which that is little.
+        turns_of_many: rounds over more than that.
+        passed: bytes; only a larger result is looked at together with what reads it: less is in the nearest cache anyway.
+        passing: bytes a second at which a result is passed on.
+        passing_share: share of both groups' time that passing a result on must be to be looked at.
+        saved: share of what one group after the other takes that two groups as one save, at most.
+    """
+
+    turns: int = 5
+    few: int = 60
+    turns_of_many: int = 3
+    passed: int = 1 << 15
+    passing: float = 4e10
+    passing_share: float = 0.05
+    saved: float = 0.7
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +75,13 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     runs: list[float] = []
     infos: dict[Key, list[Info]] = {key: [] for key in groups}
     more: dict[Hashable, list[float]] = {key: [] for key in pairs}
-    turns = [f"{occasion}:{k}" for k in range(_TURNS if len(groups) + len(pairs) <= _FEW else _TURNS_OF_MANY)]
+    turns = [
+        f"{occasion}:{k}"
+        for k in range(_TUNING.turns if len(groups) + len(pairs) <= _TUNING.few else _TUNING.turns_of_many)
+    ]
     # one graph is compared with nothing yet: what was measured of it before is as good
     cut = False
-    for turn in turns if len(graphs) > 1 else ["", *turns[: _TURNS_OF_MANY - 1]]:
+    for turn in turns if len(graphs) > 1 else ["", *turns[: _TUNING.turns_of_many - 1]]:
         try:
             run = model.measurer.run_alone(turn)
             now = {key: model.measure(group, turn) for key, group in groups.items()}
@@ -68,7 +89,7 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
             for name, pair in pairs.items():
                 parts = pair.sum(now[model.key(pair.first)], now[model.key(pair.then)])
                 seconds = model.alone(_small(model, pair), turn)[0].seconds
-                passing[name] = max(seconds - parts, -_SAVED * parts) if seconds < inf else 0.0
+                passing[name] = max(seconds - parts, -_TUNING.saved * parts) if seconds < inf else 0.0
         except TimeUp:
             # a round that is not complete compares nothing
             cut = True
@@ -120,9 +141,9 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashabl
     for name in dict.fromkeys(name for count in counts for name in count):
         pair = known[name]
         passed = sum(model.bytes_of(value) for value in pair.first.nodes[-1].values)
-        if passed > _PASSED and len({count[name] for count in counts}) > 1:
+        if passed > _TUNING.passed and len({count[name] for count in counts}) > 1:
             parts = pair.sum(*model.infos([pair.first, pair.then]))
-            if parts < inf and passed > _SHARE * parts * _SPEED:
+            if parts < inf and passed > _TUNING.passing_share * parts * _TUNING.passing:
                 weights[name] = parts
     counts = [Counter({name: number for name, number in count.items() if name in weights}) for count in counts]
     return {name: known[name] for name in deciding(counts, weights.__getitem__)}

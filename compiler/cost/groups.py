@@ -8,9 +8,22 @@ from dataclasses import dataclass
 from dslc.cost.lowered import Arguments, Lowered
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
 
-#: an operator and pointwise ones after it are measured together up to this many
-LONGEST = 8
-AFTER_OTHERS = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many nodes are measured together.
+
+    Attributes:
+        after_one: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
+            itself.
+        after_others: the same after any other operator.
+    """
+
+    after_one: int = 8
+    after_others: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,9 @@ def groups_of(
                 if group is not None and len(arg.node.types) == 1 and uses(arg) == args.count(arg):
                     first = group[0]
                     more = len(group) - len(piece_of.get(first, (first,)))
-                    if more + 1 < (LONGEST if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
+                    if more + 1 < (
+                        _TUNING.after_one if isinstance(first, Call) and pointwise(first) else _TUNING.after_others
+                    ):
                         joined = arg.node
                         break
         if joined is None:

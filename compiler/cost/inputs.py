@@ -15,10 +15,21 @@ from dslc.errors import Diagnostic, DslcError, error
 #: inputs of a user: an `.npz` file or a folder of them, or arrays by the names of inputs, one set or several
 Given: TypeAlias = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
-#: outputs are compared on so many draws
-DRAWS = 3
-#: sizes to try for dimensions that nothing fixes
-SIZES = (8, 64, 224, 1)
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """The inputs that are drawn.
+
+    Attributes:
+        draws: draws on which outputs are compared.
+        sizes: sizes to try for dimensions that nothing fixes.
+    """
+
+    draws: int = 3
+    sizes: tuple[int, ...] = (8, 64, 224, 1)
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,7 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
 
 
 def tried_inputs(
-    model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = DRAWS
+    model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = _TUNING.draws
 ) -> Iterator[Inputs]:
     """Inputs to try in turn until a model runs on them: those that are given, or drawn ones, at one size after the other where nothing
     fixes sizes. The notes name what was assumed.
@@ -112,14 +123,14 @@ def tried_inputs(
     if given is not None:
         yield given_inputs(given, model)
         return
-    for size in SIZES:
+    for size in _TUNING.sizes:
         inputs = drawn_inputs(model, bind, size, draws)
         yield replace(inputs, special=special_inputs(model, bind, size))
         if not inputs.notes:
             return
 
 
-def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = DRAWS) -> Inputs:
+def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = _TUNING.draws) -> Inputs:
     """Seeded random inputs that are valid for the model.
 
     Raises:

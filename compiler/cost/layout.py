@@ -12,12 +12,23 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from dslc.cost.groups import Group
-from dslc.cost.measure import LEAST
+from dslc.cost.measure import TUNING as MEASURE_TUNING
 from dslc.cost.statistics import median
 from dslc.ir.graph import Value
 
-#: chains of groups that keep a layout are followed this far
-_DEEPEST = 150
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of following layouts.
+
+    Attributes:
+        deepest: groups of a chain that keep a layout, as far as they are followed.
+    """
+
+    deepest: int = 150
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Info:
         """The same, of so many seconds alone at most; what cannot be run stays so."""
         if self.body == inf or self.alone <= seconds:
             return self
-        return replace(self, body=max(LEAST, self.body - (self.alone - seconds)))
+        return replace(self, body=max(MEASURE_TUNING.least, self.body - (self.alone - seconds)))
 
 
 def medians(infos: Sequence[Info]) -> Info:
@@ -113,7 +124,7 @@ def reorders(
 
     def joins(k: int, depth: int) -> bool:
         info, port = groups[k]
-        if info.blocked is None or depth >= _DEEPEST:
+        if info.blocked is None or depth >= _TUNING.deepest:
             return False
         known = joined.get(k)
         if known is None:

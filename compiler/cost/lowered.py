@@ -18,8 +18,20 @@ from dslc.syntax import tree as t
 Arguments = Callable[[Node], tuple[Value, ...]]
 #: pairs of operators of which the first one reads the second one's result
 Edges = frozenset[tuple[str, str]]
-#: so many places of one lowering are looked at in a graph
-_PLACES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of finding lowerings.
+
+    Attributes:
+        places: places of one lowering that are looked at in a graph.
+    """
+
+    places: int = 100_000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class Lowerings:
         region = _Region(nodes, args_of)
         found: list[tuple[int, int, CompiledRule, tuple[Node, ...]]] = []
         for rule in rules:
-            for match in find_matches(rule, region.index, limit=_PLACES):
+            for match in find_matches(rule, region.index, limit=_TUNING.places):
                 piece = region.piece(match)
                 if len(piece) > 1 and _closed(piece, args_of, uses):
                     found.append((-len(piece), region.place[piece[-1]], rule, piece))

@@ -13,18 +13,33 @@ from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
 from dslc.cost.machine import Machine
-from dslc.cost.process import FAR, Worker, WorkerFailed
+from dslc.cost.process import TUNING as PROCESS_TUNING
+from dslc.cost.process import Worker, WorkerFailed
 
-#: no single operator is measured longer, in seconds, however busy the machine is
-LONGEST = 0.3
-#: nor so long where it is measured once more
-AGAIN = 0.15
-#: where little time is left a measurement takes such a part of it, but no less than so many seconds
-MANY, SHORTEST = 100, 0.04
-#: what is faster than the run that surrounds it still costs this much, in seconds
-LEAST = 2e-7
-#: nodes of the chain that tells the time of a node from the time of a run
-CHAIN = 32
+
+@dataclass(frozen=True, slots=True)
+class MeasureTuning:
+    """How long one measurement lasts.
+
+    Attributes:
+        longest: seconds that an operator is measured, at most, however busy the machine is.
+        again: seconds that it is measured once more, at most.
+        part: parts of the time left of which a measurement takes one, where little is left.
+        shortest: seconds of a measurement at least.
+        least: seconds that anything costs at least: what is faster than the run that surrounds it.
+        chain: nodes of the chain that tells the time of a node from the time of a run.
+    """
+
+    longest: float = 0.3
+    again: float = 0.15
+    part: int = 100
+    shortest: float = 0.04
+    least: float = 2e-7
+    chain: int = 32
+
+
+TUNING = MeasureTuning()
+
 #: times that were taken in another way are not comparable: part of every key
 METHOD = "sessions"
 
@@ -173,13 +188,13 @@ class Measurer:
         except WorkerFailed as failed:
             self.count += 1
             if failed.late and self._left() > 0 and sample.hopeless < inf:
-                return Measured(FAR * sample.hopeless)
+                return Measured(PROCESS_TUNING.hopeless * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
             return Measured(inf)
         self.count += 1
         entering, leaving, blocked = answer["layout"]
-        return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
+        return Measured(max(TUNING.least, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(
         self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
@@ -188,7 +203,7 @@ class Measurer:
         left = self._left()
         if left <= 0:
             raise TimeUp
-        longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
+        longest = min(TUNING.longest if layout else TUNING.again, max(TUNING.shortest, left / TUNING.part))
         with self._during():
             return self._worker.measure(model, longest, weights, copies, layout, library, like, hopeless)
 
@@ -211,12 +226,12 @@ class Measurer:
         known = self.cache.seconds(self._context, key)
         if known is None:
             try:
-                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
+                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + TUNING.chain))
             except WorkerFailed as failed:
                 if failed.late:
                     raise TimeUp from None
                 raise
-            known = few - min(max(many - few, 0.0) / CHAIN, few)
+            known = few - min(max(many - few, 0.0) / TUNING.chain, few)
             self.cache.put_seconds(self._context, {key: known})
         return known
 

@@ -20,12 +20,14 @@ from dslc.cost.guess import Work
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
 from dslc.cost.machine import farthest_cache
-from dslc.cost.measure import LEAST, Measured, Measurer, Sample
+from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
-from dslc.cost.weights import DRIVEN, LARGE, kind_of, room, spilled
+from dslc.cost.weights import DRIVEN, kind_of, room, spilled
+from dslc.cost.weights import TUNING as WEIGHTS_TUNING
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -49,22 +51,37 @@ from dslc.semantics.library import Rules
 
 #: builds the serialized model that computes outputs from inputs (all types static); None where ONNX cannot say it
 Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
-#: integer constants up to this many elements keep their values in what is measured: indices decide what is touched
-_KEPT = 4096
 
-#: what touches no more bytes than this is measured so many times at once: a run's own time would drown it
-_TINY, _TINY_COPIES = 1 << 16, 8
-#: weights of so many bytes that are read at so many bytes a second are measured as they are in the model: out of the farther
-#: caches, because other weights come between two uses. What lies beyond the farthest cache is not imitated (see `dslc.cost.weights`)
-_WEIGHTS, _STREAMED, _MOST_COPIES = 1 << 15, 4e9, 16
 
-#: a group with its changes of layout takes at least such a share of it for itself
-_REST = 0.1
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is measured of a group in one model, and the least that a price may be.
 
-#: how many times what a guess says a group may take
-_SLACK = 4.0
-#: a graph costs at least such a part of the original
-_LEAST_LEFT = 0.02
+    Attributes:
+        kept: elements; smaller constants of integers keep their values in what is measured: indices decide what is touched.
+        tiny: bytes; what touches no more is measured several times at once: a run's own time would drown it.
+        tiny_copies: how often it is measured at once then.
+        weights: bytes; larger weights that are read fast are measured as they are in the model: out of the farther caches, because
+            other weights come between two uses. What lies beyond the farthest cache is not imitated (see `dslc.cost.weights`).
+        streamed: bytes a second from which on weights are read fast.
+        most_copies: copies of such a group that are measured in one model, at most.
+        own_share: share of a group with its changes of layout that it takes for itself, at least.
+        slack: how many times what a guess says a group may take.
+        least_left: share of the original that a graph costs at least.
+    """
+
+    kept: int = 4096
+    tiny: int = 1 << 16
+    tiny_copies: int = 8
+    weights: int = 1 << 15
+    streamed: float = 4e9
+    most_copies: int = 16
+    own_share: float = 0.1
+    slack: float = 4.0
+    least_left: float = 0.02
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +219,7 @@ class CostModel:
             return seconds
         whole = self.start.seconds
         # noise must not leave nothing of a graph
-        return max(whole + self.share * (seconds - whole), _LEAST_LEFT * whole)
+        return max(whole + self.share * (seconds - whole), _TUNING.least_left * whole)
 
     def _run_alone(self) -> float:
         """Seconds of a run without nodes, where that is known."""
@@ -218,7 +235,7 @@ class CostModel:
         info = self.known(self.key(group))
         if info is not None or self.start is None:
             return inf if info is None else info.alone
-        return _SLACK * self.guess(group)
+        return _TUNING.slack * self.guess(group)
 
     def guess(self, group: Group) -> float:
         """A group's part of what the original takes, by operations and bytes, in seconds; 0 where that is not known."""
@@ -273,7 +290,11 @@ class CostModel:
         """What it may add at most that nodes like one read a weight, in seconds: where caches are full. Nothing where such nodes of the
         original read it."""
         bytes = self.bytes_of(value) if self._near else 0
-        if bytes < LARGE or self.start is None or (value, kind_of(node)) in self.start.evaluation.readers:
+        if (
+            bytes < WEIGHTS_TUNING.large
+            or self.start is None
+            or (value, kind_of(node)) in self.start.evaluation.readers
+        ):
             return 0.0
         return bytes * DRIVEN
 
@@ -398,7 +419,7 @@ class CostModel:
     def timed(self, group: Group, turn: str = "") -> Info:
         """What a group costs, from the cache or measured."""
         if self.is_view(group):
-            return Info(LEAST)
+            return Info(MEASURE_TUNING.least)
         small = self.small(group)
         found, copies = self.alone(small, turn)
         return self._info(small, found, copies, turn)
@@ -420,15 +441,15 @@ class CostModel:
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
         """What a group takes as a graph of its own, and how many copies of it were measured at once."""
         touched = sum(map(_bytes, (*small.inputs, *small.weights, *small.outputs)))
-        copies = _TINY_COPIES if touched <= _TINY else 1
+        copies = _TUNING.tiny_copies if touched <= _TUNING.tiny else 1
         # the first measurement decides how it is measured at every turn
         first = self._measured(small, copies, "")
         once, weights = copies, sum(map(_bytes, small.weights))
-        if weights >= _WEIGHTS and weights > _STREAMED * first.seconds:
+        if weights >= _TUNING.weights and weights > _TUNING.streamed * first.seconds:
             # powers of two, so that models of other sizes find it in the cache; the nearest one: more weights than the model has
             # lie farther away than its own
             times = max(1.0, min(self._footprint, farthest_cache()) / weights)
-            copies = max(copies, min(_MOST_COPIES, 1 << round(log2(times))))
+            copies = max(copies, min(_TUNING.most_copies, 1 << round(log2(times))))
         return first if copies == once and not turn else self._measured(small, copies, turn), copies
 
     def _measured(self, small: Small, copies: int, turn: str, blocked: Sequence[int] = ()) -> Measured:
@@ -459,7 +480,7 @@ class CostModel:
 
         def rest(seconds: float, changes: float) -> float:
             # noise must not leave nothing of a group
-            return max(LEAST, seconds - changes, _REST * seconds)
+            return max(MEASURE_TUNING.least, seconds - changes, _TUNING.own_share * seconds)
 
         body = rest(found.seconds, sum(enters) + leave)
         if not found.blocked:
@@ -478,7 +499,7 @@ class CostModel:
 
         text = f"{'into' if into else 'out of'} blocks"
         seconds = self._by_itself(text, type, lambda shape: reorder_model(shape, into), turn)
-        return seconds if seconds < inf else LEAST
+        return seconds if seconds < inf else MEASURE_TUNING.least
 
     def _pooled(self, type: TensorType, turn: str) -> float:
         """Seconds for what brings inputs into blocks, from plain to plain."""
@@ -489,7 +510,7 @@ class CostModel:
     def _by_itself(self, text: str, type: TensorType, build: Callable[[tuple[int, ...]], bytes], turn: str) -> float:
         """Seconds of what no rule speaks of, from one tensor to one of its size."""
         shape = tuple(size for size in type.shape if isinstance(size, int))
-        copies = _TINY_COPIES if 2 * type.bytes <= _TINY else 1
+        copies = _TUNING.tiny_copies if 2 * type.bytes <= _TUNING.tiny else 1
         return self.measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds
 
     def text(self, small: Small) -> str:
@@ -603,7 +624,7 @@ def _kept_key(arg: Value) -> str:
     """The contents of a constant whose elements decide what is touched: small integers."""
     node = arg.node
     if isinstance(node, Constant) and arg.known and not arg.type.dtype.is_float and arg.type.is_static:
-        return node.data.key if arg.type.elements <= _KEPT else ""
+        return node.data.key if arg.type.elements <= _TUNING.kept else ""
     return ""
 
 

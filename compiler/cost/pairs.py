@@ -13,8 +13,19 @@ from dslc.cost.groups import Group
 from dslc.cost.layout import Info, layout_cost, port_of
 from dslc.ir.graph import Value
 
-#: so many pairs are measured at most: those that decide most
-MOST = 32
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of measuring groups in pairs.
+
+    Attributes:
+        pairs: pairs that are measured, at most: those that decide most.
+    """
+
+    pairs: int = 32
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +68,4 @@ def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashabl
         of = [one.get(key, 0) for one in counts]
         if max(of) > min(of):
             more[key] = max(of) - min(of)
-    return sorted(more, key=lambda key: -more[key] * weight(key))[:MOST]
+    return sorted(more, key=lambda key: -more[key] * weight(key))[: _TUNING.pairs]

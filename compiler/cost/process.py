@@ -20,14 +20,28 @@ from dslc.processes.process import ProcessFailed, ProcessFailure, halted
 
 #: what runs models on ONNX Runtime
 RUNNER = "dslc.cost.worker"
-#: models of so many bytes are worth a file
-LARGE = 1 << 22
-#: a request may take so many seconds longer than is left, since starting a process is part of it
-GRACE = 0.5
-#: seconds of loading what is measured, and by how much longer than hopeless a run may take before it is ended
-LOADING, FAR = 3.0, 20.0
-#: processes that are started ahead: for two models, new ones twice
-SPARES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTuning:
+    """Limits of the processes that run models.
+
+    Attributes:
+        large: bytes of a model that is worth a file.
+        grace: seconds that a request may take longer than is left, since starting a process is part of it.
+        loading: seconds of loading what is measured.
+        hopeless: how many times as long as a hopeless run takes a run may take before it is ended.
+        spares: processes that are started ahead: for two models, new ones twice.
+    """
+
+    large: int = 1 << 22
+    grace: float = 0.5
+    loading: float = 3.0
+    hopeless: float = 20.0
+    spares: int = 4
+
+
+TUNING = ProcessTuning()
 
 
 class WorkerFailed(Exception):
@@ -73,7 +87,7 @@ def on_disk(files: Sequence[ModelFile]) -> Iterator[list[ModelFile]]:
 
 
 def _stored(file: ModelFile, path: Path) -> ModelFile:
-    if isinstance(file.model, str) or len(file.model) < LARGE or _external_bytes(file.model, file.folder):
+    if isinstance(file.model, str) or len(file.model) < TUNING.large or _external_bytes(file.model, file.folder):
         return file
     try:
         path.write_bytes(file.model)
@@ -114,7 +128,7 @@ class Spares:
         self._runner, self._isa = runner, processor().isa
         self._idle: list[Child] = []
 
-    def fill(self, count: int = SPARES) -> None:
+    def fill(self, count: int = TUNING.spares) -> None:
         """Starts as many as are missing to that number; none where there is one processor, on which it would take another's time."""
         if len(allowed_cpus()) > 1:
             self._idle += [started(self._runner, self._isa) for _ in range(count - len(self._idle))]
@@ -197,7 +211,7 @@ class Worker:
         prepared(model, processor=self._processor)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
         request |= {"hopeless": hopeless, "layout": layout, "threads": self.threads, "library": library, "like": like}
-        return self.ask(request, LOADING + FAR * hopeless)
+        return self.ask(request, TUNING.loading + TUNING.hopeless * hopeless)
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it; raises WorkerFailed."""
@@ -213,7 +227,7 @@ class Worker:
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)
         try:
-            answer: dict[str, Any] = self._service.ask(request, time.monotonic() + seconds + GRACE)
+            answer: dict[str, Any] = self._service.ask(request, time.monotonic() + seconds + TUNING.grace)
         except ProcessFailed as problem:
             late = problem.failure is ProcessFailure.LATE
             why = f"it did not end within {seconds:.3g} s" if late else f"the process that runs models died ({problem})"

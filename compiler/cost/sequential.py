@@ -127,8 +127,18 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
     return values[first] - margin if first < len(values) else -inf
 
 
-#: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them
-_BETS = 10
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a bet is spread.
+
+    Attributes:
+        bets: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them.
+    """
+
+    bets: int = 10
+
+
+_TUNING = _Tuning()
 
 
 @lru_cache(1 << 16)
@@ -139,11 +149,11 @@ def capital(wins: int, turns: int, chance: float) -> float:
     win, and (1 - p) / (1 - chance) times by a loss: in the mean no more than it was.
     """
     lost, parts = turns - wins, []
-    for j in range(_BETS):
+    for j in range(_TUNING.bets):
         p = chance + (1 - chance) * 0.5**j
         if p == 1 and lost:
             continue
-        weight = 1 / ((j + 1) * (j + 2)) if j + 1 < _BETS else 1 / _BETS
+        weight = 1 / ((j + 1) * (j + 2)) if j + 1 < _TUNING.bets else 1 / _TUNING.bets
         parts.append(log(weight) + wins * log(p / chance) + (lost * log((1 - p) / (1 - chance)) if lost else 0.0))
     top = max(parts)
     return top + log(sum(exp(part - top) for part in parts))

@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
-from dslc.cost.measure import LEAST
+from dslc.cost.measure import TUNING as MEASURE_TUNING
 
 if TYPE_CHECKING:
     from dslc.cost.evaluation import Evaluation
 
 Key = tuple[int, ...]
-#: a run without nodes is at most such a part of the original
-_MOST_ALONE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How an original graph is compared with its groups.
+
+    Attributes:
+        most_alone: share of the original that a run without nodes takes, at most.
+    """
+
+    most_alone: float = 0.5
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,10 +62,10 @@ class Start:
 
         A group by itself does not find in the caches what another one left there, and two spells of a machine are not alike.
         """
-        if part <= (1 - _MOST_ALONE) * self.seconds:
+        if part <= (1 - _TUNING.most_alone) * self.seconds:
             return 1.0
-        inside = self.seconds - min(alone(), _MOST_ALONE * self.seconds)
-        return min(1.0, inside / max(part, LEAST))
+        inside = self.seconds - min(alone(), _TUNING.most_alone * self.seconds)
+        return min(1.0, inside / max(part, MEASURE_TUNING.least))
 
 
 __all__ = ["Key", "Start"]

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: an interval whose ends are so many times apart is not shown
-_WIDE = 100.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is shown of an interval.
+
+    Attributes:
+        wide: how many times apart the ends of an interval are that is not shown.
+    """
+
+    wide: float = 100.0
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,7 @@ class Interval:
     @property
     def known(self) -> bool:
         """Whether there were enough rounds for an interval that says anything."""
-        return self.low > 0 and self.high < _WIDE * self.low
+        return self.low > 0 and self.high < _TUNING.wide * self.low
 
     def within(self, share: float) -> bool:
         """Whether the ratio is 1 to such a share."""

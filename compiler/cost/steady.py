@@ -8,6 +8,7 @@ beyond 2^53 go through floating-point numbers in some of its kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,19 @@ from dslc.semantics.library import Rules
 #: runs a model on one set of inputs, with the runtime's own optimizations of graphs or (True) without; raises WorkerFailed
 Run = Callable[[Feeds, bool], Reference]
 
-#: how many units in the last place an input is moved
-_PLACES = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How an input is moved.
+
+    Attributes:
+        places: units in the last place by which an input is moved.
+    """
+
+    places: int = 4
+
+
+_TUNING = _Tuning()
 
 
 def steady(
@@ -55,7 +67,7 @@ def nudged(feeds: Feeds, seed: int = 0) -> dict[str, Any]:
     def one(array: Any) -> Any:
         if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
             return array
-        step = float(np.finfo(array.dtype).eps) * _PLACES
+        step = float(np.finfo(array.dtype).eps) * _TUNING.places
         noise = generator.standard_normal(array.shape)
         with np.errstate(all="ignore"):
             return np.asarray(array * (1 + step * noise) + step * (array == 0) * noise).astype(array.dtype)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,30 @@ from dslc.processes.child import Asker
 
 # as the process was started: pinning changes what the system answers later
 CPUS = allowed_cpus()
-#: a sample lasts as long, in seconds, a block of samples as long as a time slice, and a measurement has so many blocks at least
-_SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
-#: runs of a fast model before it is measured
-_WARM = 30
-#: seconds of runs before a block of samples that are compared with another model's
-_WARMING = 2e-3
-#: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each
-_PROFILED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a model is run to be timed.
+
+    Attributes:
+        sample: seconds of a sample.
+        slice: seconds of a block of samples: as long as a time slice.
+        blocks: blocks of a measurement at least.
+        warm_runs: runs of a fast model before it is measured.
+        warming: seconds of runs before a block of samples that are compared with another model's.
+        profiled: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each.
+    """
+
+    sample: float = 2e-4
+    slice: float = 4e-3
+    blocks: int = 6
+    warm_runs: int = 30
+    warming: float = 2e-3
+    profiled: int = 50
+
+
+_TUNING = _Tuning()
 
 
 def _runtime() -> Any:
@@ -182,12 +199,12 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
 def once(call: Callable[[], Any], now: Callable[[], float]) -> float:
     """About what a run takes, in seconds; a slow one runs once."""
     first = clocked(call, 1, 1, now)[0]
-    return first if first > _SLICE else min(clocked(call, _WARM, 1, now))
+    return first if first > _TUNING.slice else min(clocked(call, _TUNING.warm_runs, 1, now))
 
 
 def warmed(call: Callable[[], Any]) -> None:
     """Runs until the caches hold what a run leaves in them, and not what another process left."""
-    until = time.perf_counter() + _WARMING
+    until = time.perf_counter() + _TUNING.warming
     call()
     while time.perf_counter() < until:
         call()
@@ -207,14 +224,14 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
         return once
     if 3 * once < seconds:
         once = min(once, *clocked(call, 2, 1, now))
-    if once < _SAMPLE:
+    if once < _TUNING.sample:
         # the first runs are slower, and a sample of too few runs would be the clock's time
-        once = min(clocked(call, _WARM, 1, now))
-    inner = max(1, min(1000, int(_SAMPLE / max(once, 1e-7))))
-    count = max(2, ceil(_SLICE / max(once * inner, 1e-7)))
+        once = min(clocked(call, _TUNING.warm_runs, 1, now))
+    inner = max(1, min(1000, int(_TUNING.sample / max(once, 1e-7))))
+    count = max(2, ceil(_TUNING.slice / max(once * inner, 1e-7)))
     blocks: list[float] = []
     while not blocks or (
-        time.perf_counter() < deadline and (len(blocks) < _BLOCKS or sorted(blocks)[2] > 1.03 * min(blocks))
+        time.perf_counter() < deadline and (len(blocks) < _TUNING.blocks or sorted(blocks)[2] > 1.03 * min(blocks))
     ):
         blocks.append(min(clocked(call, count, inner, now)))
     return min(blocks)
@@ -299,7 +316,7 @@ class Server:
 def _profile(loaded: Loaded, feeds: Mapping[str, Any], seconds: float) -> list[tuple[str, str, float]]:
     """Name, operator and seconds of each node: the median of some runs without the first, two at least."""
     until, runs = time.perf_counter() + seconds, 0
-    while runs < 3 or (runs < _PROFILED and time.perf_counter() < until):
+    while runs < 3 or (runs < _TUNING.profiled and time.perf_counter() < until):
         loaded.run(feeds)
         runs += 1
     events = json.loads(Path(loaded.session.end_profiling()).read_bytes())

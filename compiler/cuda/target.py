@@ -11,7 +11,7 @@ from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Lowerings
 from dslc.cost.machine import this_machine
-from dslc.cost.measure import LEAST
+from dslc.cost.measure import TUNING as MEASURE_TUNING
 from dslc.cost.model import CostModel
 from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
 from dslc.cuda.code import generable, priced
@@ -59,7 +59,7 @@ class Cuda(Computed):
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
-            return Info(LEAST)
+            return Info(MEASURE_TUNING.least)
         small = costs.small(group)
         weights = {value: input_value(f"w{k}", value.type, constant=True) for k, value in enumerate(small.weights)}
         outputs = replace(small.outputs, dict[Value, Value](weights))
@@ -74,7 +74,7 @@ class Cuda(Computed):
         if all(isinstance(step, KernelStep) for step in found.plan.steps) and all(_pointwise(rules, node) for node in group.nodes):
             # a plan computes it together with what is next to it: no launch is saved where there is one node less
             seconds -= len(found.plan.steps) * self.device.launch
-        return Info(max(LEAST, seconds))
+        return Info(max(MEASURE_TUNING.least, seconds))
 
     def plan(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
         """A plan for a whole model, at the sizes of some inputs.

@@ -23,8 +23,19 @@ from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
 
-#: a rule may match so often at one place that its places are shuffled
-_FEW = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When matches are shuffled.
+
+    Attributes:
+        few: part of a rule's matches; where more of them are at one place, its places are shuffled.
+    """
+
+    few: int = 8
+
+
+_TUNING = _Tuning()
 
 
 class Cap(Enum):
@@ -126,7 +137,9 @@ def matches_of(
     index: Index = view
     try:
         with view.limited(deadline, now, caps.asked):
-            many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
+            many = any(
+                len(rule.outlines[top].fitting(view).calls) > caps.matches // _TUNING.few for top in rule.left.tops
+            )
             with view.shuffled(rule, rng) if many else nullcontext():
                 for match in find_matches(rule, index):
                     if len(found) >= caps.looked:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -19,14 +19,25 @@ from dslc.match.index import Fitting, Memory
 from dslc.match.outline import Outline
 from dslc.match.rule import CompiledRule
 
-#: the clock is asked once for so many calls that are looked at
-_ASK = 1 << 10
-#: so many views before one are asked for what they found
-_BEFORE = 12
-#: outlines that look further are asked anew
-_DEEP = 3
-#: answers about values and calls by themselves are forgotten when there are so many
-_KEPT = 1 << 17
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is remembered of views.
+
+    Attributes:
+        ask: calls that are looked at between two looks at the clock.
+        before: views before one that are asked for what they found.
+        deep: depth beyond which an outline is asked anew.
+        kept: answers about values and calls by themselves; with more, all are forgotten.
+    """
+
+    ask: int = 1 << 10
+    before: int = 12
+    deep: int = 3
+    kept: int = 1 << 17
+
+
+_TUNING = _Tuning()
 
 
 class OutOfTime(Exception):
@@ -55,7 +66,7 @@ class View:
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
         if before is not None and only is None:
-            self._before = (before, *before._before)[:_BEFORE] if before._only is None else ()
+            self._before = (before, *before._before)[: _TUNING.before] if before._only is None else ()
             self.memory.earlier = self._earlier
         self.deadline = inf
         self.now: Callable[[], float] = time.monotonic
@@ -107,7 +118,7 @@ class View:
 
     def _earlier(self, outline: Outline, depth: int) -> tuple[Fitting, Collection[Node]] | None:
         """What an outline let through in the nearest view before that was asked, and the nodes of which that says nothing here."""
-        if depth > _DEEP:
+        if depth > _TUNING.deep:
             # almost every node has a changed one so near
             return None
         for before in self._before:
@@ -153,7 +164,7 @@ class View:
         self._asked += 1
         if self._asked > self._most:
             raise TooFar
-        if self._asked % _ASK == 0 and self.now() > self.deadline:
+        if self._asked % _TUNING.ask == 0 and self.now() > self.deadline:
             raise OutOfTime
 
     def nodes(self, value: Value) -> tuple[Node, ...]:
@@ -287,7 +298,7 @@ class View:
 
 def _carried(before: Memory) -> Memory:
     """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) > _KEPT:
+    if len(before.attributes) + len(before.known) + len(before.built) > _TUNING.kept:
         return Memory()
     return Memory(attributes=before.attributes, number=before.number, known=before.known, built=before.built)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -25,10 +26,24 @@ from dslc.onnx.plain import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few
-SIZES = (1, 3, 8, 17, 64, 33)
-#: elements of a tensor up to which the interpreter is asked, and seconds that all of it may take
-ELEMENTS, SECONDS = 1 << 20, 10.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What a kernel is compared on with the interpreter before it is used.
+
+    Attributes:
+        sizes: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few.
+        elements: elements of a tensor up to which the interpreter is asked.
+        seconds: seconds that all comparisons of one kernel may take.
+    """
+
+    sizes: tuple[int, ...] = (1, 3, 8, 17, 64, 33)
+    elements: int = 1 << 20
+    seconds: float = 10.0
+
+
+_TUNING = _Tuning()
+
 #: arrays for the inputs of a program, and those of its results
 Drawn = tuple[list[Any], tuple[Any, ...]]
 
@@ -41,7 +56,7 @@ def wrong(
     Raises:
         TimeUp: there is no time to find out.
     """
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + _TUNING.seconds
 
     def rest() -> float:
         return min(left(), end - time.monotonic())
@@ -86,16 +101,22 @@ def drawn(rules: Rules, static: Graph, opset: int) -> Drawn | None:
 def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
     """The group at several sizes; as it is where it has none that is unknown, unless it is large."""
     if not text.sizes:
-        if all(type.is_static and type.elements <= ELEMENTS for type in (*text.inputs, *text.outputs)):
+        if all(type.is_static and type.elements <= _TUNING.elements for type in (*text.inputs, *text.outputs)):
             yield group
         return
-    for turn in range(len(SIZES)):
-        sizes = {sym.name: max(SIZES[(turn + k) % len(SIZES)], sym.least or 0) for k, sym in enumerate(text.sizes)}
+    for turn in range(len(_TUNING.sizes)):
+        sizes = {
+            sym.name: max(_TUNING.sizes[(turn + k) % len(_TUNING.sizes)], sym.least or 0)
+            for k, sym in enumerate(text.sizes)
+        }
         try:
             found = bind_graph(group, sizes)
         except (DslcError, Mismatch, EvalError, ValueError):
             continue
-        if all(value.type.is_static and value.type.elements <= ELEMENTS for value in (*found.inputs, *found.outputs)):
+        if all(
+            value.type.is_static and value.type.elements <= _TUNING.elements
+            for value in (*found.inputs, *found.outputs)
+        ):
             yield found
 
 

@@ -23,26 +23,46 @@ from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
 from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
-#: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
-LEAST, SECONDS = 0.1, 5e-7
-#: the share of the price of its nodes that a kernel is hoped to save that a library wrote
-WRITTEN = 0.5
-#: products that fill no runtime's blocks may take that part of what is estimated: how many of them meet is not known before
-LOOSE = 0.5
-#: a price that was only guessed might be so many times as high
-HOPE = 3.0
-#: how often a choice is made and tried, and the kernels of a library
-ROUNDS, KERNELS = 4, 10
+
+@dataclass(frozen=True, slots=True)
+class FusedTuning:
+    """What a kernel must promise to be tried, and the shares of time of finding, pricing and trying kernels.
+
+    Attributes:
+        saved_share: share of the price of its nodes that a kernel must be estimated to save.
+        saved_seconds: seconds that a kernel must be estimated to save.
+        hoped_of_written: share of the price of its nodes that a kernel is hoped to save that a library wrote.
+        loose: factor of the estimated seconds of products that fill no runtime's blocks: how many of them meet is not known before.
+        guessed_too_low: how many times as high a price might be that was only guessed.
+        rounds: how often a choice is made and tried.
+        kernels: kernels of one library, at most.
+        choices: choices of what was measured, each without what the one before it had wrong.
+        clearly_faster: a graph with those kernels only that are so many times faster is a candidate of its own.
+        hurried: seconds; with less time nothing is priced that is not known, and kernels are tried at once.
+        proposing: share of the time until groups are proposed.
+        pricing: share of the time until prices are known.
+        trying: share of the time until kernels are measured.
+    """
+
+    saved_share: float = 0.1
+    saved_seconds: float = 5e-7
+    hoped_of_written: float = 0.5
+    loose: float = 0.5
+    guessed_too_low: float = 3.0
+    rounds: int = 4
+    kernels: int = 10
+    choices: int = 8
+    clearly_faster: float = 1.5
+    hurried: float = 10.0
+    proposing: float = 0.15
+    pricing: float = 0.3
+    trying: float = 0.85
+
+
+TUNING = FusedTuning()
+
 #: what may hold for a group and not for its parts
 SPLIT = (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT, Why.DIFFERS)
-#: choices of what was measured, each without what the one before it had wrong
-CHOICES = 8
-#: a graph with those kernels only that are so many times faster is a candidate of its own
-CLEARLY = 1.5
-#: in less time than so many seconds nothing is priced that is not known: kernels are tried at once
-HURRIED = 10.0
-#: parts of the time: until groups are proposed, until prices are known, and until kernels are measured
-PROPOSING, PRICING, TRYING = 0.15, 0.3, 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +111,7 @@ def fused(
     sizes: dict[str, int] | None = None,
     seconds: float = inf,
     folder: str | Path | None = None,
-    kernels: int = KERNELS,
+    kernels: int = TUNING.kernels,
     templates: Templates | None = None,
     strict: bool = False,
 ) -> Fused:
@@ -122,7 +142,7 @@ class Fusing:
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
         #: whether prices are guessed and nothing is measured but kernels, and whether that is for want of time
-        self.hurried = hurried or self.seconds < HURRIED
+        self.hurried = hurried or self.seconds < TUNING.hurried
         #: whether kernels are tried in one variant only
         self.brief = hurried
         self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
@@ -152,7 +172,7 @@ class Fusing:
 
     def trying(self) -> float:
         """Seconds that are left for trying more: what was found is to be built together after that."""
-        return min(self.left(TRYING), self.left() - self.trials.needed())
+        return min(self.left(TUNING.trying), self.left() - self.trials.needed())
 
     def _speeds(self) -> Speeds:
         """What the target can do; where there is no time to measure that, what an everyday processor can."""
@@ -168,7 +188,7 @@ class Fusing:
         self.brief = False
         if self.hasty:
             self.proposed = self.rounds = 0
-        if self.hurried and self.seconds >= HURRIED:
+        if self.hurried and self.seconds >= TUNING.hurried:
             self.hurried = False
             self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
             self.offers = [self.prices.offer(one.group) for one in self.offers]
@@ -181,7 +201,7 @@ class Fusing:
     def run(self) -> Fused:
         if not self.proposed:
             self._propose()
-        for at in range(self.rounds, ROUNDS):
+        for at in range(self.rounds, TUNING.rounds):
             self.rounds, picked = at, self._priced()
             # the most promising first: time may not suffice for all
             order = sorted(picked, key=self._worth, reverse=True)
@@ -198,15 +218,15 @@ class Fusing:
 
     def _propose(self) -> None:
         rules = self.prices.costs.rules
-        groups = list(proposals(self.graph, rules, self.limits, self.profiles, lambda: self.left(PROPOSING)))
-        self.hasty = self.left(PROPOSING) <= 0
+        groups = list(proposals(self.graph, rules, self.limits, self.profiles, lambda: self.left(TUNING.proposing)))
+        self.hasty = self.left(TUNING.proposing) <= 0
         chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
         groups += [group for chain in chains for group in chain]
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = []
         # the largest come first: where time is short, cuts of them are left out
         for group in dict.fromkeys((*written, *groups)):
-            if self.left(PRICING) <= 0 and self.offers:
+            if self.left(TUNING.pricing) <= 0 and self.offers:
                 self.hasty = True
                 break
             self.offers.append(self.prices.offer(group))
@@ -221,7 +241,7 @@ class Fusing:
     def _kept(self) -> list[Offer]:
         """The best choice of what was measured; parts of a group that the runtime runs faster as a whole must save more than that."""
         picked: list[Offer] = []
-        for _ in range(CHOICES):
+        for _ in range(TUNING.choices):
             picked = chosen(self.graph, self.offers, self.kernels, self._measured)
             wrong = {offer for whole in self._wholes() for offer in self._broken(whole, picked)}
             if not wrong:
@@ -263,7 +283,7 @@ class Fusing:
             now: dict[Offer, Offer] = {}
             try:
                 for offer in sorted(doubtful, key=self._worth, reverse=True):
-                    if self.left(PRICING) <= 0:
+                    if self.left(TUNING.pricing) <= 0:
                         raise TimeUp
                     now[offer] = self.prices.measured(offer)
             except TimeUp:
@@ -300,7 +320,13 @@ class Fusing:
 
     def _price_of(self, offer: Offer) -> float:
         """The price of an offer, as far as is known: a guess is a low one until it was measured."""
-        price = offer.price if offer.measured else max(offer.price, offer.part) if self.hurried else HOPE * offer.price
+        price = (
+            offer.price
+            if offer.measured
+            else max(offer.price, offer.part)
+            if self.hurried
+            else TUNING.guessed_too_low * offer.price
+        )
         return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
 
     def _worth(self, offer: Offer) -> float:
@@ -310,10 +336,10 @@ class Fusing:
         price, seconds = self._price_of(offer), min(offer.seconds, self.least.get(offer, inf))
         if offer.program in self.written:
             # somebody wrote a kernel for just this
-            return max(price - seconds, WRITTEN * price, SECONDS)
+            return max(price - seconds, TUNING.hoped_of_written * price, TUNING.saved_seconds)
         if self._loose(offer):
-            seconds *= LOOSE
-        return price - seconds if price - seconds > max(SECONDS, LEAST * price) else 0.0
+            seconds *= TUNING.loose
+        return price - seconds if price - seconds > max(TUNING.saved_seconds, TUNING.saved_share * price) else 0.0
 
     def _loose(self, offer: Offer) -> bool:
         """Whether a kernel has a product that fills no runtime's blocks."""
@@ -369,7 +395,7 @@ class Fusing:
         if library is None:
             return Fused((), None, story)
         built = [o for o in picked if self._name(o) in library.kernels]
-        clearly = [o for o in built if self._ratio(o) >= CLEARLY]
+        clearly = [o for o in built if self._ratio(o) >= TUNING.clearly_faster]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
         spent = {node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes}
         return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)

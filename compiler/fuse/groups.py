@@ -18,10 +18,21 @@ from dslc.ir.constants import number_of
 from dslc.ir.graph import Graph, Input, Node, Value
 from dslc.semantics.library import Rules
 
-#: nodes outside a set that are looked at for a path back
-_FARTHEST = 2000
-#: nodes behind a product that a runtime takes along with it
-_ALONG = 2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of the search for groups.
+
+    Attributes:
+        farthest: nodes outside a set that are looked at for a path back.
+        along: nodes behind a product that a runtime computes along with it.
+    """
+
+    farthest: int = 2000
+    along: int = 2
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Neighbours:
             if node in seen or self.rank[node] > last:
                 continue
             seen.add(node)
-            if len(seen) > _FARTHEST:
+            if len(seen) > _TUNING.farthest:
                 return False
             stack.extend(self.users[node])
         return True
@@ -251,7 +262,7 @@ def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Lim
             if len(before) < len(piece):
                 yield sorted(before, key=around.rank.__getitem__)
                 yield [each for each in piece if each not in before]
-        for most in range(1, _ALONG + 1):
+        for most in range(1, _TUNING.along + 1):
             heads = _heads(piece, around, profiles, most)
             if heads:
                 yield [node for node in piece if node not in heads]

@@ -16,8 +16,19 @@ from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Node
 
-#: seconds of a node of the runtime that only passes memory on
-_VIEW = 2e-7
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Prices of nodes that compute nothing.
+
+    Attributes:
+        view: seconds of a node of the runtime that only passes memory on.
+    """
+
+    view: float = 2e-7
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +102,7 @@ class Prices:
         """What a node takes by itself, as if it were a kernel."""
         profile = self.profiles.of(node)
         if profile is None or profile.view:
-            return _VIEW
+            return _TUNING.view
         key = self.costs.number(node)
         found = self._alone.get(key)
         if found is None:

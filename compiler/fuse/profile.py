@@ -29,8 +29,22 @@ WEIGHTS = {
 }  # fmt: skip
 
 Numbers = tuple[Number | None, ...]
-#: powers up to which products are cheaper than the function
-_POWERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is read off equations to estimate a kernel.
+
+    Attributes:
+        powers: powers up to which products are cheaper than the function.
+        few_channels: uses of a window's element up to which it has few channels.
+    """
+
+    powers: int = 8
+    few_channels: float = 128.0
+
+
+_TUNING = _Tuning()
 
 #: the size of a symbolic dimension that nobody named, as in the cost model
 UNNAMED = 1
@@ -56,10 +70,6 @@ class Reading:
     reads: float
     distinct: float
     strided: bool
-
-
-#: a window's element is used so often at most where it has few channels
-FEW = 128.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ class _Counting:
     def _weight(self, node: Apply) -> float:
         """One function; a small whole power is a few products, and half of one a root."""
         power = self._number(node.args[1]) if node.name == "^" else None
-        if power is None or abs(power) > _POWERS or 2 * power != int(2 * power):
+        if power is None or abs(power) > _TUNING.powers or 2 * power != int(2 * power):
             return WEIGHTS.get(node.name, 1.0)
         products = max(abs(int(power)) - 1.0, 0.0)
         return products + WEIGHTS["sqrt"] * (power != int(power)) + WEIGHTS["/"] * (power < 0)
@@ -242,7 +252,7 @@ class _Counting:
         if len(factors) > 1:
             self.reuse = max(self.reuse, again)
             mixed = any(len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index)
-            self.loose = self.loose or (mixed and again <= FEW)
+            self.loose = self.loose or (mixed and again <= _TUNING.few_channels)
         else:
             self.window = max(self.window, again)
 

@@ -41,30 +41,48 @@ from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.plain import kernel_model
 from dslc.semantics.library import Rules
 
-#: variants of a kernel that are built at most
-VARIANTS = 8
-#: a kernel that is so many times slower than its nodes in its first variant gets no second one
-HOPELESS = 3.0
-#: and one that is so many times slower in its first run is run once
-LOST = 6.0
-#: one that is so many times faster is measured once
-CLEAR = 2.0
-#: how much faster than its nodes a kernel must be
-MARGIN = 1.05
-#: seconds without which no compiler is called
-ENOUGH = 0.6
-#: generating one kernel may take such a part of the time that is left, and so many seconds
-GENERATING, LONGEST = 0.25, 20.0
-#: of the time that is left after the first variants, the part that is kept for checking them while others are tried
-CHECKED = 0.5
-#: of the time that is left, what the texts of many kernels may take, and what compiling them may
-WRITING, BUILDING = 0.3, 0.5
-#: so many times what the compiler took for each of some kernels is kept for all that are used
-SURE = 2.0
-#: texts that are compiled together: what takes too long is lost together
-BATCH = 4
-#: what touches fewer bytes is measured so many times at once
-_TINY, _COPIES = 1 << 16, 8
+
+@dataclass(frozen=True, slots=True)
+class TrialsTuning:
+    """Shares of time and thresholds of building and measuring kernels.
+
+    Attributes:
+        variants: variants of a kernel that are built, at most.
+        hopeless: a kernel that is so many times slower than its nodes in its first variant gets no second one.
+        lost: a kernel that is so many times slower than its nodes in its first run is run once.
+        measured_once: a kernel that is so many times faster than its nodes is measured once.
+        margin: how many times as fast as its nodes a kernel must be.
+        compiling: seconds without which no compiler is called.
+        generating: share of the time left that generating one kernel may take.
+        generating_seconds: seconds that generating one kernel may take, at most.
+        checked: share of the time left after the first variants that is kept for checking them while others are tried.
+        writing: share of the time left that the texts of many kernels may take.
+        building: share of the time left that compiling many kernels may take.
+        kept_for_building: so many times what the compiler took for each of some kernels is kept for all that are used.
+        batch: texts that are compiled together: what takes too long is lost together.
+        tiny: bytes; what touches fewer is measured several times at once.
+        copies: how often it is measured at once then.
+    """
+
+    variants: int = 8
+    hopeless: float = 3.0
+    lost: float = 6.0
+    measured_once: float = 2.0
+    margin: float = 1.05
+    compiling: float = 0.6
+    generating: float = 0.25
+    generating_seconds: float = 20.0
+    checked: float = 0.5
+    writing: float = 0.3
+    building: float = 0.5
+    kept_for_building: float = 2.0
+    batch: int = 4
+    tiny: int = 1 << 16
+    copies: int = 8
+
+
+TUNING = TrialsTuning()
+
 #: what arguments hold in a few places where kernels are compared with their nodes
 _SPECIAL = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
 #: further measurements of what decides
@@ -190,9 +208,11 @@ class Trials:
         left, first = list(subjects), dict[Subject, Tried]()
         while left:
             # what was measured is checked before anything else is compiled: it is there, whatever the others take
-            batch, left = (left[:BATCH], left[BATCH:]) if brief else (left, [])
+            batch, left = (left[: TUNING.batch], left[TUNING.batch :]) if brief else (left, [])
             first = self._measured(self._all_texts(batch, slice(0, 1), out), out)
-            self._waiting.update((subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS)
+            self._waiting.update(
+                (subject, found) for subject, found in first.items() if found.ratio > 1 / TUNING.hopeless
+            )
             if brief:
                 out.update((subject.program, self._concluded(subject, found)) for subject, found in first.items())
         if not brief:
@@ -205,24 +225,31 @@ class Trials:
 
     def prepare(self, ahead: Ahead) -> None:
         """Has what `others` will try compiled while somebody else uses the time."""
-        self._further = {subject: own for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items() if own}
+        self._further = {
+            subject: own
+            for subject, own in self._all_texts(self._waiting, slice(1, TUNING.variants), {}).items()
+            if own
+        }
         ahead.add(one.text for own in self._further.values() for one in own)
 
     def _better(self) -> dict[Subject, Tried]:
         """Faster variants than those that are known, where others are still to be tried and there is time for it."""
-        if not self._waiting or self.left() * (1 - CHECKED) <= ENOUGH:
+        if not self._waiting or self.left() * (1 - TUNING.checked) <= TUNING.compiling:
             return {}
         best, self._waiting = self._waiting, {}
         known, self._further = self._further, {}
         new = [subject for subject in best if subject not in known]
-        more = {**known, **{subject: own for subject, own in self._all_texts(new, slice(1, VARIANTS), {}).items() if own}}
+        more = {
+            **known,
+            **{subject: own for subject, own in self._all_texts(new, slice(1, TUNING.variants), {}).items() if own},
+        }
         # what is known so far is still to be checked
-        found = self._measured(more, {}, CHECKED * self.left()) if more else {}
+        found = self._measured(more, {}, TUNING.checked * self.left()) if more else {}
         return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
 
     def _concluded(self, subject: Subject, found: Tried) -> Tried | Dropped:
         """A variant that is faster than its nodes and gives the same, or why there is no kernel."""
-        if found.ratio < MARGIN:
+        if found.ratio < TUNING.margin:
             detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
             return Dropped(subject.program, Why.SLOWER, detail, found.nodes)
         checked = self._checked(subject, found)
@@ -232,7 +259,7 @@ class Trials:
 
     def best(self, subjects: Iterable[Subject]) -> dict[Subject, Tried]:
         """The fastest variant of each kernel, whatever its nodes take; without those that are not generated, built or run."""
-        return self._measured(self._all_texts(subjects, slice(0, VARIANTS), {}), {})
+        return self._measured(self._all_texts(subjects, slice(0, TUNING.variants), {}), {})
 
     def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
@@ -244,7 +271,7 @@ class Trials:
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
-        if best is None or best.ratio < MARGIN:
+        if best is None or best.ratio < TUNING.margin:
             return None
         checked = self._checked(subject, best)
         return checked if isinstance(checked, Tried) else None
@@ -274,13 +301,15 @@ class Trials:
 
     def needed(self) -> float:
         """Seconds for one library of what was faster so far, as far as is known what the compiler takes."""
-        return SURE * self._pace * len(self._faster)
+        return TUNING.kept_for_building * self._pace * len(self._faster)
 
     def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
             texts = {one.name: one.text for one in found}
-            return build(texts, self.folder, seconds=min(60.0, max(ENOUGH, seconds)), processor=self.processor)
+            return build(
+                texts, self.folder, seconds=min(60.0, max(TUNING.compiling, seconds)), processor=self.processor
+            )
         except NotBuilt:
             return None
 
@@ -296,7 +325,7 @@ class Trials:
     ) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
-        end = (1 - WRITING) * self.left() if self.left() < inf else -inf
+        end = (1 - TUNING.writing) * self.left() if self.left() < inf else -inf
         for subject in subjects:
             try:
                 if self.left() <= max(0.0, end):
@@ -335,7 +364,9 @@ class Trials:
         """Whether a kernel that a library wrote computes its program; a note says why not."""
         assert self.templates is not None
         try:
-            library = build([one.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())), processor=self.processor)
+            library = build(
+                [one.text], self.folder, seconds=min(60.0, max(TUNING.compiling, self.left())), processor=self.processor
+            )
             problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.left)
         except NotBuilt as reason:
             detail = first_error(reason.detail)
@@ -359,7 +390,7 @@ class Trials:
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            return within(min(LONGEST, GENERATING * self.left()), lambda: generated(group))
+            return within(min(TUNING.generating_seconds, TUNING.generating * self.left()), lambda: generated(group))
         except TooLong as problem:
             raise _Out(Why.LATE, str(problem)) from None
         except NotGenerated as problem:
@@ -388,7 +419,7 @@ class Trials:
         batch: dict[Subject, Sequence[Generated]] = {}
         for subject, own in texts.items():
             batch[subject] = own
-            if sum(map(len, batch.values())) >= BATCH:
+            if sum(map(len, batch.values())) >= TUNING.batch:
                 found.update(self._batch(batch, out, keep))
                 batch = {}
         return {**found, **(self._batch(batch, out, keep) if batch else {})}
@@ -399,8 +430,8 @@ class Trials:
         """The same for those that are compiled together."""
         found: dict[Subject, Tried] = {}
         try:
-            seconds = min(60.0, BUILDING * (self.left() - (keep if keep < inf else 0.0)))
-            if seconds <= ENOUGH:
+            seconds = min(60.0, TUNING.building * (self.left() - (keep if keep < inf else 0.0)))
+            if seconds <= TUNING.compiling:
                 raise TimeUp
             texts = self._fitting(texts, seconds, out)
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
@@ -425,7 +456,7 @@ class Trials:
                     failure = broken[own[0].text.name]
                     raise _Out(Why.LATE if failure.reason is BuildReason.TIMEOUT else Why.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
-                if found[subject].ratio >= MARGIN:
+                if found[subject].ratio >= TUNING.margin:
                     self._faster.add(subject)
             except TimeUp:
                 out[subject.program] = Dropped(subject.program, Why.LATE)
@@ -437,7 +468,7 @@ class Trials:
         self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, Tried | Dropped]
     ) -> Mapping[Subject, Sequence[Generated]]:
         """As many of some texts as compile in a time, as far as is known: fewer variants of each, else fewer kernels."""
-        room = self.compiled_in(seconds / SURE)
+        room = self.compiled_in(seconds / TUNING.kept_for_building)
         if sum(map(len, texts.values())) <= room:
             return texts
         kept = list(texts)[:room]
@@ -447,7 +478,7 @@ class Trials:
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
         nodes = self._nodes(subject, "")
-        times = [self._kernel(subject, one.text, library, "", LOST * nodes) for one in built]
+        times = [self._kernel(subject, one.text, library, "", TUNING.lost * nodes) for one in built]
         fastest = min(range(len(built)), key=times.__getitem__)
         for one, seconds in zip(built, times, strict=True):
             if one.lowering and self.templates is not None and not built[fastest].lowering:
@@ -455,7 +486,7 @@ class Trials:
         kernel = times[fastest]
         for turn in _TURNS:
             # what is clear is not measured again
-            if not kernel / HOPELESS < nodes < CLEAR * kernel:
+            if not kernel / TUNING.hopeless < nodes < TUNING.measured_once * kernel:
                 break
             kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
             nodes = min(nodes, self._nodes(subject, turn))
@@ -488,7 +519,7 @@ class Trials:
             else:
                 library = self._libraries.get(found.text)
                 if library is None:
-                    seconds = min(60.0, max(ENOUGH, self.left()))
+                    seconds = min(60.0, max(TUNING.compiling, self.left()))
                     library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
                 worker = self.measurer.worker
                 names = worker.load(ModelFile(nodes))
@@ -555,7 +586,7 @@ class Trials:
 
     def _copies(self, subject: Subject) -> int:
         touched = (*subject.program.inputs, *subject.program.outputs)
-        return _COPIES if sum(self.sizes.bytes(value.type) for value in touched) <= _TINY else 1
+        return TUNING.copies if sum(self.sizes.bytes(value.type) for value in touched) <= TUNING.tiny else 1
 
     def _weights(self, subject: Subject) -> tuple[str, ...]:
         """Holes that become constants where they are measured."""
@@ -589,4 +620,4 @@ class _Out(Exception):
         self.why, self.detail = why, detail
 
 
-__all__ = ["MARGIN", "Dropped", "Form", "Subject", "Trials", "Tried", "Why"]
+__all__ = ["TUNING", "Dropped", "Form", "Subject", "Trials", "TrialsTuning", "Tried", "Why"]

@@ -23,7 +23,8 @@ from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
-from dslc.fuse.trials import MARGIN, Dropped, Form, Subject, Trials, Tried, Why
+from dslc.fuse.trials import TUNING as TRIALS_TUNING
+from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
@@ -81,7 +82,7 @@ class Derivations:
     #: the share of a model that equal nodes must take together
     share: float = SHARE
     #: how many times as fast as the nodes a program must be
-    margin: float = MARGIN
+    margin: float = TRIALS_TUNING.margin
     #: programs of one expression that are built
     built: int = BUILT
     #: seconds for building what promises to be faster, where that may take longer than looking for it

@@ -10,7 +10,7 @@ from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
 from dslc.cost.targets import OwnKernels
-from dslc.fuse.fused import KERNELS as MOST
+from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
@@ -50,8 +50,8 @@ class Fusions:
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
-                base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None, MOST, self.templates,
-                self.strict, hurried,
+                base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None,
+                FUSED_TUNING.kernels, self.templates, self.strict, hurried,
             )  # fmt: skip
             found = begun.run()
         else:

@@ -21,6 +21,7 @@ from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
 from dslc.processes.process import Command
 from tests.pressed import press
+from tests.tuned import tuned
 
 #: a class by name -> its nodes: what they cost, and the classes that they read
 Classes = dict[str, list[tuple[float, str]]]
@@ -192,9 +193,11 @@ def test_a_sum_in_any_order_is_proved_to_take_its_leaves_and_one_sum_less() -> N
     assert found.optimal and found.cost == 9
 
 
-@pytest.mark.parametrize("part", ["reduced._ROUNDS", "cuts._ROUNDS", "cuts._LAZY"])
-def test_what_is_left_out_of_integer_programming_changes_only_its_time(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    monkeypatch.setattr(f"dslc.egraph.extract.{part}", 0)
+@pytest.mark.parametrize(("part", "number"), [("reduced", "rounds"), ("cuts", "rounds"), ("cuts", "lazy")])
+def test_what_is_left_out_of_integer_programming_changes_only_its_time(
+    monkeypatch: pytest.MonkeyPatch, part: str, number: str
+) -> None:
+    tuned(monkeypatch, f"egraph.extract.{part}", **{number: 0})
     for seed in range(20):
         problem = problem_of(random_classes(random.Random(seed)), "c7", "c6")
         if problem.roots is not None:
@@ -269,7 +272,7 @@ def test_an_interrupt_prints_what_was_found(
 def test_a_solver_in_another_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(random_classes(random.Random(5)), "c7", "c6")
     here = EXTRACTORS["ilp"](problem)
-    monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
+    tuned(monkeypatch, "egraph.extract.solver", here=0)
     there = EXTRACTORS["ilp"](problem, time.monotonic() + 30)
     assert here is not None and there is not None and there.optimal
     assert there.cost == pytest.approx(here.cost)
@@ -279,7 +282,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     """Whatever it does with its time, the program to begin with is there, and nothing is claimed of others."""
     problem = nasty("mixed", 300, seed=1).problem()
     first = found_by("joint", problem)
-    monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
+    tuned(monkeypatch, "egraph.extract.solver", here=0)
     monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", Command(("sleep", "60")))
     began = time.monotonic()
     found = EXTRACTORS["ilp"](problem, began + 1, time.monotonic, first)
@@ -290,7 +293,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
 def test_large_sets_are_summed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = nasty("shared", 120, seed=3).problem()
     plain = found_by("shared", problem)
-    monkeypatch.setattr("dslc.egraph.extract.shared._LONG", 0)
+    tuned(monkeypatch, "egraph.extract.shared", long=0)
     assert found_by("shared", problem).cost == pytest.approx(plain.cost)
 
 
@@ -347,11 +350,11 @@ def test_names_are_any_text_and_what_else_is_in_a_file_is_not_looked_at(
 
 
 def test_too_many_nodes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.egraph.extract.file.MOST_NODES", 2)
+    tuned(monkeypatch, "egraph.extract.file", most_nodes=2)
     with pytest.raises(DslcError) as failure:
         read(file_of(tmp_path, GOOD))
     assert failure.value.diagnostics[0].code == "E1105"
-    monkeypatch.setattr("dslc.egraph.extract.file.MOST_BYTES", 10)
+    tuned(monkeypatch, "egraph.extract.file", most_bytes=10)
     with pytest.raises(DslcError, match="MiB"):
         read(file_of(tmp_path, GOOD))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch: pytest
 
 
 def test_large_models_are_sent_once_by_way_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LARGE", 30_000)
+    monkeypatch.setattr(process, "TUNING", replace(process.TUNING, large=30_000))
     small, large = products(1), ModelFile(products(1).model, "somewhere")
     with process.on_disk([small, large, ModelFile(b"tiny")]) as stored:
         paths = [Path(str(one.model)) for one in stored[:2]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -21,22 +22,42 @@ from dslc.egraph.view import components
 if TYPE_CHECKING:
     import highspy
 
-#: a cut has to be broken by so much
-_BROKEN = 0.01
-#: cuts of one round, and rounds on the relaxation
-_CUTS, _ROUNDS = 400, 200
-#: classes for which a narrow way is looked for in a round, and how often what stands for a column is another one
-_TARGETS, _SWITCHES = 30, 20
-#: the relaxation ends when so many rounds gained less than this share of what is between it and the known program
-_IDLE, _GAIN = 8, 0.002
-#: of the time, the relaxation's share
-_RELAXED = 0.5
-#: solutions with circles that are cut, before an order of the classes is asked for
-_LAZY = 15
-#: what is not zero, and what is the same cost
-_SOME, _SAME = 1e-6, 1e-9
-#: what the solver is wrong by in costs
-_WRONG = 1e-4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits and tolerances of solving integer programs by cuts.
+
+    Attributes:
+        broken: by how much a cut has to be broken.
+        cuts: cuts of one round.
+        rounds: rounds on the relaxation.
+        targets: classes for which a narrow way is looked for in a round.
+        switches: how often what stands for a column is another one.
+        idle: rounds with little gain after which the relaxation ends.
+        gain: share of what is between the relaxation and the known program that is little gain.
+        relaxed: share of the time for the relaxation.
+        lazy: solutions with circles that are cut, before an order of the classes is asked for.
+        some: what is not zero.
+        same: what is the same cost.
+        wrong: what the solver is wrong by in costs.
+    """
+
+    broken: float = 0.01
+    cuts: int = 400
+    rounds: int = 200
+    targets: int = 30
+    switches: int = 20
+    idle: int = 8
+    gain: float = 0.002
+    relaxed: float = 0.5
+    lazy: int = 15
+    some: float = 1e-6
+    same: float = 1e-9
+    wrong: float = 1e-4
+
+
+_TUNING = _Tuning()
+
 _INF = 1e30
 
 
@@ -48,7 +69,7 @@ def solve(program: Program, seconds: float, relaxed: bool) -> Solved:
 class _Solving:
     def __init__(self, program: Program, seconds: float, relaxed: bool) -> None:
         self.program = program
-        self.rounds = _ROUNDS if relaxed else 0
+        self.rounds = _TUNING.rounds if relaxed else 0
         self.end = time.monotonic() + seconds
         self.began, self.seconds = time.monotonic(), seconds
         self.own: list[list[int]] = [[] for _ in range(program.classes)]
@@ -68,7 +89,7 @@ class _Solving:
             for number in members:
                 self.part[number] = k
         #: what is less by no more than this is no program
-        self.apart = max(0.0, program.step - _WRONG)
+        self.apart = max(0.0, program.step - _TUNING.wrong)
         self.turn = 0
         self.known: set[tuple[int, tuple[int, ...]]] = set()
         self.solver = self._begin(below)
@@ -103,8 +124,8 @@ class _Solving:
         lp.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(rows.factors)
         solver = quiet_solver()
-        solver.setOptionValue("mip_rel_gap", _SAME)
-        solver.setOptionValue("mip_abs_gap", max(_SOME, self.apart))
+        solver.setOptionValue("mip_rel_gap", _TUNING.same)
+        solver.setOptionValue("mip_abs_gap", max(_TUNING.some, self.apart))
         solver.passModel(lp)
         self.rows = len(rows.lower)
         return solver
@@ -139,13 +160,13 @@ class _Solving:
 
     @property
     def _done(self) -> bool:
-        return self.cost - self.bound <= max(_SOME, self.apart)
+        return self.cost - self.bound <= max(_TUNING.some, self.apart)
 
     def _relaxed(self) -> bool:
         """Cuts on the relaxation, as long as they lift it; False where that already says all, or time is over."""
         idle = 0
         for _ in range(self.rounds):
-            if not self._run(_RELAXED):
+            if not self._run(_TUNING.relaxed):
                 # not even this was solved: its time is over
                 return self._left > 0
             before = self.bound
@@ -154,8 +175,8 @@ class _Solving:
             self._guided(values)
             if self._done:
                 return False
-            idle = idle + 1 if self.bound - before <= _GAIN * (self.cost - before) else 0
-            if idle >= _IDLE or not self._cut(values):
+            idle = idle + 1 if self.bound - before <= _TUNING.gain * (self.cost - before) else 0
+            if idle >= _TUNING.idle or not self._cut(values):
                 break
         if self.rounds:
             self._fix()
@@ -173,13 +194,16 @@ class _Solving:
         if not self._run():
             return
         dual = np.array(self.solver.getSolution().col_dual[:columns])
-        dear = np.flatnonzero(dual > self.cost - self.apart - self.bound + _WRONG).astype(np.int32)
+        dear = np.flatnonzero(dual > self.cost - self.apart - self.bound + _TUNING.wrong).astype(np.int32)
         keep = set(self.best)
         dear = np.array([column for column in dear.tolist() if column not in keep], dtype=np.int32)
         if len(dear):
             self.solver.changeColsBounds(len(dear), dear, np.zeros(len(dear)), np.zeros(len(dear)))
         # cuts that do not hold this solution back are only in the way
-        loose = np.flatnonzero(np.array(self.solver.getSolution().row_value)[self.rows :] > _SOME).astype(np.int32) + self.rows
+        loose = (
+            np.flatnonzero(np.array(self.solver.getSolution().row_value)[self.rows :] > _TUNING.some).astype(np.int32)
+            + self.rows
+        )
         if len(loose):
             self.solver.deleteRows(len(loose), loose)
             self.known.clear()
@@ -193,9 +217,9 @@ class _Solving:
         every = np.arange(columns, dtype=np.int32)
         self.solver.changeColsIntegrality(columns, every, np.array([highspy.HighsVarType.kInteger] * columns))
         for turn in range(1 << 30):
-            if turn == _LAZY:
+            if turn == _TUNING.lazy:
                 self._order()
-            self._start(turn >= _LAZY)
+            self._start(turn >= _TUNING.lazy)
             done = self._run()
             info = self.solver.getInfo()
             if isfinite(info.mip_dual_bound):
@@ -284,12 +308,12 @@ class _Solving:
             outside = [c for n in loop for c in self.own[n] if inside.isdisjoint(program.kids[c])]
             worth = sum(values[column] for column in outside)
             for number in loop:
-                if values[columns + number] > worth + _BROKEN:
+                if values[columns + number] > worth + _TUNING.broken:
                     key = (number, tuple(sorted(loop)))
                     if key not in self.known:
                         self.known.add(key)
                         rows.add([(columns + number, -1.0), *((column, 1.0) for column in outside)], 0.0, _INF)
-            if len(rows.lower) >= _CUTS or self._left <= 0:
+            if len(rows.lower) >= _TUNING.cuts or self._left <= 0:
                 break
         if rows.lower:
             self._add(rows)
@@ -301,7 +325,7 @@ class _Solving:
         reads: dict[int, dict[int, float]] = {}
         for column, number in enumerate(program.owner):
             value = values[column]
-            if value > _SOME and part[number] >= 0:
+            if value > _TUNING.some and part[number] >= 0:
                 for kid in program.kids[column]:
                     if part[kid] == part[number]:
                         row = reads.setdefault(number, {})
@@ -316,11 +340,11 @@ class _Solving:
             yield from (loop for loop in components(strong) if len(loop) > 1)
         covered: set[int] = set()
         for number in sorted(edges, key=lambda n: -values[columns + n]):
-            if values[columns + number] <= _BROKEN:
+            if values[columns + number] <= _TUNING.broken:
                 return
             if number in covered:
                 continue
-            loop = _circle(edges, number, values[columns + number] - _BROKEN)
+            loop = _circle(edges, number, values[columns + number] - _TUNING.broken)
             if loop is not None:
                 covered.update(loop)
                 yield loop
@@ -331,7 +355,7 @@ class _Solving:
         Of what a column reads one class stands for all, the one that is had the least; another one where the narrowest way shows it.
         """
         columns, program = len(self.program.costs), self.program
-        some = [column for column in range(columns) if values[column] > _SOME]
+        some = [column for column in range(columns) if values[column] > _TUNING.some]
         # how much of each class is had by one way
         had: dict[int, float] = {}
         missing = {column: len(program.kids[column]) for column in some}
@@ -354,16 +378,16 @@ class _Solving:
         stands = {column: min(program.kids[column], key=lambda kid: had.get(kid, 0.0), default=-1) for column in some}
         wanted = sorted({program.owner[column] for column in some}, key=lambda n: -values[columns + n])
         wanted = [n for n in wanted if values[columns + n] > 0.05]
-        first = wanted[:_TARGETS]
-        rest = wanted[_TARGETS:]
+        first = wanted[: _TUNING.targets]
+        rest = wanted[_TUNING.targets :]
         self.turn += 1
-        begin = self.turn * _TARGETS % max(1, len(rest))
-        for target in [*first, *rest[begin : begin + _TARGETS]]:
+        begin = self.turn * _TUNING.targets % max(1, len(rest))
+        for target in [*first, *rest[begin : begin + _TUNING.targets]]:
             if self._left <= 0:
                 return
             stand = dict(stands)
-            for _ in range(_SWITCHES):
-                inside = _narrowest(program, values, some, stand, target, values[columns + target] - _BROKEN)
+            for _ in range(_TUNING.switches):
+                inside = _narrowest(program, values, some, stand, target, values[columns + target] - _TUNING.broken)
                 if inside is None:
                     break
                 switched = False
@@ -385,10 +409,15 @@ class _Solving:
         """The program of the cheapest trees, where what a solution chose costs little, if that is the best so far."""
         costs = self.program.costs
         for share in (1.0, 0.9):
-            found = self._cheapest([cost * max(0.0, 1.0 - share * value) + _SOME for cost, value in zip(costs, values, strict=False)])
+            found = self._cheapest(
+                [
+                    cost * max(0.0, 1.0 - share * value) + _TUNING.some
+                    for cost, value in zip(costs, values, strict=False)
+                ]
+            )
             if found is not None:
                 cost = sum(costs[column] for column in found)
-                if cost < self.cost - _SAME:
+                if cost < self.cost - _TUNING.same:
                     self.best, self.cost = found, cost
 
     def _cheapest(self, costs: Sequence[float]) -> list[int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from dslc.egraph.extract.joint import joint_of, switched
 from dslc.egraph.extract.shared import Shared, shared_of
@@ -10,10 +11,21 @@ from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Pr
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
-#: joint switches tried after one change
-_SWITCHES = 60
-#: and at first
-_FIRST = 500
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for joint switches.
+
+    Attributes:
+        switches: joint switches tried after one change.
+        first: joint switches tried at first.
+    """
+
+    switches: int = 60
+    first: int = 500
+
+
+_TUNING = _Tuning()
 
 
 class Growing:
@@ -79,7 +91,7 @@ class Growing:
         if self._joint:
             # what changed, and at first everything
             near: Iterable[int] = map(egraph.find, changed) if self._begun else (*egraph.members, *egraph.units)
-            most = _SWITCHES if self._begun else _FIRST
+            most = _TUNING.switches if self._begun else _TUNING.first
             program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=most)
             self._begun = True
         self._over = over

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import gcd, inf
 
@@ -13,16 +14,33 @@ from dslc.egraph.extract.reduced import Reduced
 from dslc.egraph.extract.solver import Program, solved
 from dslc.egraph.extract.table import Extraction, Problem, Walked, walk
 
-#: larger problems are not handed to the solver: it would not look at the clock for long
-_MOST_COLUMNS = 300_000
-#: the solver sees what the first program may save as this, whatever the unit: its tolerances are absolute
-_SCALE = 1e3
-#: rounding makes sums differ by this share, and what the solver says of a saving by that one
-_ROUNDED, _SAME, _SOLVED = 1e-14, 1e-9, 1e-7
-#: places behind the point of costs that are multiples of something, and the smallest such part of what may be saved that says anything
-_PLACES, _COARSE = 6, 1e-5
-#: choices that are tried one by one, where the solver may have been wrong by a little
-_TRIED = 2_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits and tolerances of what is handed to the solver.
+
+    Attributes:
+        most_columns: columns; larger problems are not handed to the solver: it would not look at the clock for long.
+        scale: what the first program may save, as the solver sees it, whatever the unit: its tolerances are absolute.
+        rounded: share by which rounding makes sums differ.
+        same: share by which two sums of the same numbers differ.
+        solved: share by which the solver's word on a saving is wrong.
+        places: places behind the point of costs that are multiples of something.
+        coarse: share of what may be saved below which such a step says nothing.
+        tried: choices that are tried one by one, where the solver may have been wrong by a little.
+    """
+
+    most_columns: int = 300_000
+    scale: float = 1e3
+    rounded: float = 1e-14
+    same: float = 1e-9
+    solved: float = 1e-7
+    places: int = 6
+    coarse: float = 1e-5
+    tried: int = 2_000
+
+
+_TUNING = _Tuning()
 
 
 def ilp_of(
@@ -34,23 +52,23 @@ def ilp_of(
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
     left = Reduced(problem, first, deadline, now)
     save = first.cost - left.base
-    if save <= _ROUNDED * first.cost:
+    if save <= _TUNING.rounded * first.cost:
         return Extraction(first.cost, first.choice, first.cost, first.cost)
     first = Extraction(first.cost, first.choice, first.cost, left.base)
-    if len(left) > _MOST_COLUMNS or now() > deadline:
+    if len(left) > _TUNING.most_columns or now() > deadline:
         return first
     step = _step([choice.cost for row in problem.rows for choice in row])
-    step = step if step > _COARSE * save else 0.0
-    program = _program(left, first, _SCALE / save, step)
+    step = step if step > _TUNING.coarse * save else 0.0
+    program = _program(left, first, _TUNING.scale / save, step)
     answer = solved(program, deadline - now())
     if answer is None:
         return first
-    over = max(0.0, answer.bound * save / _SCALE)
+    over = max(0.0, answer.bound * save / _TUNING.scale)
     if step:
         # programs cost what one costs, or less by whole steps
-        over = max(over, save - step * ((save - over + _SOLVED * save) // step))
+        over = max(over, save - step * ((save - over + _TUNING.solved * save) // step))
     else:
-        over = max(0.0, over - _SAME * save)
+        over = max(0.0, over - _TUNING.same * save)
     bound = left.base + over
     columns = [column for row in left.rows.values() for column in row]
     numbers = list(left.rows)
@@ -70,7 +88,7 @@ def _polished(problem: Problem, found: Extraction, deadline: float, now: Callabl
         spare[number] = choice
     best = Walked(found.cost, dict(found.choice))
     tried = ((number, choice) for number in found.choice for choice in problem.rows[number])
-    for number, choice in islice(tried, _TRIED):
+    for number, choice in islice(tried, _TUNING.tried):
         if now() > deadline:
             break
         before = spare[number]
@@ -86,11 +104,11 @@ def _polished(problem: Problem, found: Extraction, deadline: float, now: Callabl
 def _step(costs: Sequence[float]) -> float:
     """What all costs are multiples of, rounding aside; 0 where that is no decimal number with few places."""
     distinct = list(dict.fromkeys(costs))
-    for places in range(_PLACES + 1):
+    for places in range(_TUNING.places + 1):
         unit = 10.0**places
         scaled = [cost * unit for cost in distinct]
         whole = [round(one) for one in scaled]
-        if all(abs(one - near) <= _SAME * one for one, near in zip(scaled, whole, strict=True)):
+        if all(abs(one - near) <= _TUNING.same * one for one, near in zip(scaled, whole, strict=True)):
             return gcd(*whole) / unit
     return 0.0
 

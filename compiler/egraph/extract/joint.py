@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from dslc.egraph.extract.shared import shared_of
 from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
 
-#: what is read by choices of more classes of the program than this is not tried
-_MOST = 12
-#: rounds over everything, as long as one finds something
-_ROUNDS = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of switching choices together.
+
+    Attributes:
+        most_classes: classes of a program with another choice that reads one; where more do, that is not tried.
+        rounds: rounds over everything, as long as one finds something.
+    """
+
+    most_classes: int = 12
+    rounds: int = 8
+
+
+_TUNING = _Tuning()
 
 
 def switched(
@@ -53,7 +65,7 @@ def switched(
 
 
 def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
-    """The classes of a program that have another choice, which reads `number`: at most `_MOST`, else none."""
+    """The classes of a program that have another choice, which reads `number`: none where they are too many."""
     out: dict[int, Choice] = {}
     for above, choice in table.uses(number):
         if above in out:
@@ -61,7 +73,7 @@ def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
         current = program.choice.get(above)
         if current is not None and number not in current.kids:
             out[above] = choice
-            if len(out) > _MOST:
+            if len(out) > _TUNING.most_classes:
                 return {}
     return out
 
@@ -80,7 +92,7 @@ def joint_of(
     spare = [row[0] for row in problem.tree]
     for number, choice in found.choice.items():
         spare[number] = choice
-    for _ in range(_ROUNDS):
+    for _ in range(_TUNING.rounds):
         before = program.cost
         program, over = switched(problem, problem.roots, spare.__getitem__, program, several, deadline, now)
         for number, choice in over.items():

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf
 
 from dslc.egraph.extract.table import Choice, Extraction, Problem, walk
 
-#: rounds over all classes, as long as one finds something cheaper
-_ROUNDS = 30
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for the cheapest expression.
+
+    Attributes:
+        rounds: rounds over all classes, as long as one finds something cheaper.
+    """
+
+    rounds: int = 30
+
+
+_TUNING = _Tuning()
 
 
 def printed_of(
@@ -24,7 +36,7 @@ def printed_of(
     if problem.roots is None:
         return None
     best: dict[int, tuple[float, Mapping[int, float], Choice]] = {}
-    for _ in range(_ROUNDS):
+    for _ in range(_TUNING.rounds):
         changed = False
         for number, row in enumerate(problem.rows):
             for choice in row:

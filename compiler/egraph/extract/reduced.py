@@ -15,21 +15,33 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from dslc.egraph.extract.table import Choice, Extraction, Problem
 
-#: pairs of nodes of all classes that are compared with each other, in one round
-_COMPARED = 2_000_000
-#: rounds, as long as something goes
-_ROUNDS = 6
-#: a node that takes others into itself reads so many classes at most
-_WIDE = 8
-#: bits of what all classes need together, beyond which that is not looked at
-_BITS = 1 << 31
-#: rounding never makes a node too dear
-_LESS = 1e-9
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of making an e-graph smaller before it is solved.
+
+    Attributes:
+        compared: pairs of nodes of all classes that are compared with each other, in one round.
+        rounds: rounds, as long as something goes.
+        wide: classes that a node reads at most which takes others into itself.
+        bits: bits of what all classes need together, beyond which that is not looked at.
+        less: share by which a node may be too dear and stays: rounding decides nothing.
+    """
+
+    compared: int = 2_000_000
+    rounds: int = 6
+    wide: int = 8
+    bits: int = 1 << 31
+    less: float = 1e-9
+
+
+_TUNING = _Tuning()
 
 
 class Column(NamedTuple):
@@ -61,7 +73,7 @@ class Reduced:
         if self._late():
             return
         self._reach()
-        for _ in range(_ROUNDS):
+        for _ in range(_TUNING.rounds):
             before = len(self)
             for part in (self._pay, self._enclose, self._above, self._need, self._compare, self._pay):
                 if self._late():
@@ -99,7 +111,7 @@ class Reduced:
         """What each column needs, where there is room and time to say; what needs itself goes."""
         self._place = {number: k for k, number in enumerate(self.rows)}
         self._needs = None
-        if len(self.rows) ** 2 > _BITS:
+        if len(self.rows) ** 2 > _TUNING.bits:
             return
         self._needs = needs = needed({n: [c.kids for c in row] for n, row in self.rows.items()}, self._place, self._late)
         if needs is None:
@@ -111,7 +123,7 @@ class Reduced:
                 self.rows[number] = kept
 
     def _compare(self) -> None:
-        left = _COMPARED
+        left = _TUNING.compared
         for number, row in self.rows.items():
             if len(row) < 2:
                 continue
@@ -153,7 +165,7 @@ class Reduced:
         gone = {
             n: one
             for n, one in single.items()
-            if n in free or (readers.get(n, -1) >= 0 and readers[n] not in free and len(one.kids) <= _WIDE)
+            if n in free or (readers.get(n, -1) >= 0 and readers[n] not in free and len(one.kids) <= _TUNING.wide)
         }
         if not gone:
             return
@@ -201,7 +213,7 @@ class Reduced:
                 rows[number] = [column._replace(cost=column.cost - low) for column in row]
             elif low > 0:
                 least[number] = low
-        room = (self._known.cost - self.base) + _LESS * self._known.cost
+        room = (self._known.cost - self.base) + _TUNING.less * self._known.cost
         least_of, above = _dearest(rows), _nearest(rows, self.roots)
         for number, row in rows.items():
             kept = []

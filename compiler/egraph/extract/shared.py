@@ -9,22 +9,37 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
 
-#: a choice has to be better by this share, so that rounding never decides
-_LESS = 1e-9
-#: a class is looked at again so often at most, on average
-_AGAIN = 60
-#: bytes of all sets of needed classes together, beyond which no more are kept
-_BYTES = 1 << 30
-#: the clock and the memory are asked once for so many classes, and for so many bits of what classes need
-_ASK, _ASK_BITS = 1 << 8, 1 << 22
-#: sets of more classes are summed by their bytes: taking bit by bit out of a long number takes time by its square
-_LONG = 256
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for a program with shared classes.
+
+    Attributes:
+        less: share by which a choice has to be better, so that rounding never decides.
+        looks: how often a class is looked at, at most, on average.
+        bytes: bytes of all sets of needed classes together, beyond which no more are kept.
+        ask: classes after which the clock and the memory are asked.
+        ask_bits: bits of what classes need after which they are asked, too.
+        long: classes of a set that is summed by its bytes: taking bit by bit out of a long number takes time by its square.
+    """
+
+    less: float = 1e-9
+    looks: int = 60
+    bytes: int = 1 << 30
+    ask: int = 1 << 8
+    ask_bits: int = 1 << 22
+    long: int = 256
+
+
+_TUNING = _Tuning()
+
 #: the places of the bits of every byte
 _BITS = tuple([tuple([k for k in range(8) if byte >> k & 1]) for byte in range(256)])
 
@@ -76,14 +91,16 @@ class Shared:
             if leader not in waiting:
                 waiting.add(leader)
                 queue.append(leader)
-        looked, most, held, bits = 0, _AGAIN * (len(best) + len(queue)), 0, 0
+        looked, most, held, bits = 0, _TUNING.looks * (len(best) + len(queue)), 0, 0
         while queue:
             number = queue.popleft()
             waiting.discard(number)
             looked += 1
-            if (looked % _ASK == 0 or bits > _ASK_BITS) and (looked > most or held > _BYTES or now() > deadline):
+            if (looked % _TUNING.ask == 0 or bits > _TUNING.ask_bits) and (
+                looked > most or held > _TUNING.bytes or now() > deadline
+            ):
                 return False
-            if bits > _ASK_BITS:
+            if bits > _TUNING.ask_bits:
                 bits = 0
             old = best.get(number)
             choices = self.table.choices(number)
@@ -92,7 +109,7 @@ class Shared:
                 continue
             # a choice is no more, or by now reads what needs this very class
             gone = old is not None and not stays
-            if old is not None and not gone and not found.cost < old.cost - _LESS * abs(old.cost):
+            if old is not None and not gone and not found.cost < old.cost - _TUNING.less * abs(old.cost):
                 continue
             best[number] = found
             own[number] = found.choice.cost
@@ -152,7 +169,7 @@ class Shared:
 
 def _sum(bits: int, own: dict[int, float]) -> float:
     total = 0.0
-    if bits.bit_count() > _LONG:
+    if bits.bit_count() > _TUNING.long:
         get = own.get
         for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) >> 3, "little")):
             if byte:

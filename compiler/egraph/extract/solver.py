@@ -14,12 +14,26 @@ from math import isfinite
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed
 
-#: programs with more columns are solved in another process
-_HERE = 4_000
-#: and smaller ones that take longer than so many seconds: an interrupt waits until the solver is back
-_QUICK = 1.0
-#: seconds that a process may be late, and what it takes to start one
-_GRACE, _START = 0.5, 0.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Where a program is solved, and for how long.
+
+    Attributes:
+        here: columns; larger programs are solved in another process.
+        quick: seconds after which smaller programs are solved there, too: an interrupt waits until the solver is back.
+        grace: seconds that a process may be late.
+        start: seconds that starting a process takes.
+    """
+
+    here: int = 4_000
+    quick: float = 1.0
+    grace: float = 0.5
+    start: float = 0.5
+
+
+_TUNING = _Tuning()
+
 #: what is started
 _COMMAND = module("dslc.egraph.extract.solving")
 
@@ -61,16 +75,16 @@ def solved(program: Program, seconds: float) -> Solved | None:
     if not isfinite(seconds):
         return solve(program, seconds, relaxed=False)
     first: Solved | None = None
-    if len(program.costs) <= _HERE:
+    if len(program.costs) <= _TUNING.here:
         began = time.monotonic()
-        first = solve(program, min(seconds, _QUICK), relaxed=False)
+        first = solve(program, min(seconds, _TUNING.quick), relaxed=False)
         seconds -= time.monotonic() - began
         if first.optimal:
             return first
         program = replace(program, first=first.chosen)
-    if seconds <= _START + _GRACE:
+    if seconds <= _TUNING.start + _TUNING.grace:
         return first
-    found = [*([first] if first is not None else []), *_elsewhere(program, time.monotonic() + seconds - _GRACE)]
+    found = [*([first] if first is not None else []), *_elsewhere(program, time.monotonic() + seconds - _TUNING.grace)]
     if not found:
         return None
     cost = {id(one): sum(program.costs[column] for column in one.chosen) for one in found}
@@ -81,7 +95,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
 def _elsewhere(program: Program, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
-    late = end + _GRACE
+    late = end + _TUNING.grace
     with contextlib.ExitStack() as stack:
         children: list[Child] = []
         for relaxed in (False, True):

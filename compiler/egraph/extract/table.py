@@ -14,10 +14,22 @@ from typing import NamedTuple, Protocol
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Node, Value
 
-#: prices are forgotten when so many nodes were asked for
-_KEPT = 1 << 17
-#: what a solver cannot tell apart, as a share
-_SAME = 2e-9
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is remembered of prices.
+
+    Attributes:
+        kept: nodes whose prices are remembered; with more, all are forgotten.
+        same: share by which two costs differ that a solver cannot tell apart.
+    """
+
+    kept: int = 1 << 17
+    same: float = 2e-9
+
+
+_TUNING = _Tuning()
+
 #: what a node costs in seconds
 Price = Callable[[Node], float]
 #: what it costs in seconds that nodes like one read a weight, whatever their number
@@ -63,7 +75,7 @@ class Extraction:
 
     @property
     def optimal(self) -> bool:
-        return self.cost <= self.bound + _SAME * abs(self.bound)
+        return self.cost <= self.bound + _TUNING.same * abs(self.bound)
 
 
 class Walked(NamedTuple):
@@ -122,7 +134,7 @@ class EGraphTable:
     def over(self, egraph: EGraph) -> EGraphTable:
         """The table of a clone; what nodes cost is asked once for both."""
         new = EGraphTable(egraph, self.price, self._weigh)
-        if len(self._known) > _KEPT:
+        if len(self._known) > _TUNING.kept:
             self._known.clear()
         new._known = self._known
         return new
