@@ -203,8 +203,8 @@ class SmallShapes:
 def check(
     rules: Rules, sub: SubstitutionDef, most: int, way: Way, seconds: float = math.inf, seed: int = 0, enough: float = math.inf
 ) -> Tally:
-    """A law (as `law_substitutions` gives it) on all shapes up to `most`; with a limit of time, or where it is `enough` to show it on so
-    many shapes, in random order, until that is reached."""
+    """A law (as `law_substitutions` gives it) on all shapes up to `most`; with a limit of time, or where so many shapes are `enough`,
+    in random order, until that is reached."""
     tally = Tally(sub.name, way)
     shapes = SmallShapes(rules, sub, most)
     rng = np.random.default_rng(seed)

@@ -42,7 +42,7 @@ def test_a_property_of_convolutions_is_proved_for_all_sizes(name: str) -> None:
 def test_a_property_is_an_identity_of_polynomials_on_small_shapes(name: str) -> None:
     tally = check(RULES, LAWS[name], 2, "polynomials", enough=ENOUGH)
     assert not tally.wrong
-    assert tally.shown == ENOUGH or 0 < tally.shown and tally.tried == tally.choices
+    assert tally.shown == ENOUGH or (tally.shown > 0 and tally.tried == tally.choices)
     assert tally.tried == tally.shown + tally.excluded
 
 
@@ -50,7 +50,7 @@ def test_a_property_is_an_identity_of_polynomials_on_small_shapes(name: str) -> 
 def test_a_property_holds_modulo_a_prime_on_larger_shapes(name: str) -> None:
     tally = check(RULES, LAWS[name], 3, "field", enough=ENOUGH, seed=1)
     assert not tally.wrong
-    assert tally.shown == ENOUGH or 0 < tally.shown and tally.tried == tally.choices
+    assert tally.shown == ENOUGH or (tally.shown > 0 and tally.tried == tally.choices)
     assert tally.tried == tally.shown + tally.excluded
     assert tally.error_bound < 1e-5
 
