@@ -291,17 +291,18 @@ def _all_generated(
     file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None, processor: Processor | None
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
-    from dslc.codegen.limited import EVERY, SECONDS, TooLong, within
+    from dslc.codegen.limited import TUNING as LIMITED_TUNING
+    from dslc.codegen.limited import TooLong, within
     from dslc.semantics.library import standard
 
-    named, missing, end = dict(given), list[Missing](), time.monotonic() + EVERY
+    named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_TUNING.all_seconds
     for name, function in sorted(file.functions.items()):
         if name in named:
             continue
         # libraries are no part of what takes long
         work = partial(_generated, file, name, function, rules or standard(), generator, processor)
         try:
-            made = within(min(SECONDS, end - time.monotonic()), work)
+            made = within(min(LIMITED_TUNING.seconds, end - time.monotonic()), work)
         except TooLong as late:
             # trying again takes as long again
             made = Missing(name, Why.TIME, str(late))
