@@ -257,7 +257,7 @@ def called_as(
 
 def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
-    from dslc.derivation.steps import ITERATORS
+    from dslc.derivation.steps import TUNING as STEPS_TUNING
     from dslc.errors import DslcError, SourceText, Span, error
     from dslc.inspection.bounds import check_operator
 
@@ -268,11 +268,15 @@ def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     if found:
         raise DslcError(found)
     rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
-    if rank > ITERATORS:
-        large = [name for name, value in zip(called.names, called.graph.inputs, strict=True) if len(value.type.shape) > ITERATORS]
+    if rank > STEPS_TUNING.iterators:
+        large = [
+            name
+            for name, value in zip(called.names, called.graph.inputs, strict=True)
+            if len(value.type.shape) > STEPS_TUNING.iterators
+        ]
         # a type of so many sizes is not shown: the place where it begins is
         start = max(0, call.find(large[0])) if large else 0
-        message = f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most"
+        message = f"a tensor has {rank} dimensions: derivations take {STEPS_TUNING.iterators} iterators at most"
         raise error("E0911", message, Span(SourceText("call", call), start, start))
 
 

@@ -269,8 +269,7 @@ def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types)
 
 def _on_cover(
     rules: Rules, covered: Cover, seconds: float, together: Deadline,
-    most_open: int = _TUNING.open, both_ways: bool = False,
-    bounds: bool = True,
+    most_open: int = _TUNING.open, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
