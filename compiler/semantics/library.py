@@ -42,10 +42,21 @@ from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
-# a file's `library` line and imports stand within so many characters
-_HEAD = 20_000
-#: trees that a process keeps
-_TREES = 256
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How libraries are read and kept.
+
+    Attributes:
+        head: characters within which a file's `library` line and imports stand.
+        trees: trees that a process keeps.
+    """
+
+    head: int = 20_000
+    trees: int = 256
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,7 +223,7 @@ def _parsed(path: Path) -> t.File:
     return _tree(source.path, source.text)
 
 
-@functools.lru_cache(_TREES)
+@functools.lru_cache(_TUNING.trees)
 def _tree(path: str, text: str) -> t.File:
     """A file's tree, one object for one text: libraries share those of what they import."""
     return parse_kept(SourceText(path, text))
@@ -223,7 +234,7 @@ _SIBLING = re.compile(r"import\s+\.(\w+)")
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file's head without comments."""
-    text = path.read_text(encoding="utf-8", errors="replace")[:_HEAD]
+    text = path.read_text(encoding="utf-8", errors="replace")[: _TUNING.head]
     return [line.split("#")[0].strip() for line in text.splitlines()]
 
 
