@@ -30,8 +30,23 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym
 
-#: characters that a template may make, and what rendering it may take in seconds and bytes
-MOST, SECONDS, MEMORY = 1 << 20, 10.0, 1 << 30
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of rendering a template.
+
+    Attributes:
+        characters: characters that a template may make.
+        seconds: seconds that rendering it may take.
+        memory: bytes that rendering it may take.
+    """
+
+    characters: int = 1 << 20
+    seconds: float = 10.0
+    memory: int = 1 << 30
+
+
+_TUNING = _Tuning()
 
 
 class NotRendered(Exception):
@@ -132,11 +147,13 @@ def custom_kernel(filling: Filling) -> KernelText:
     return KernelText(name, signature.inputs, signature.outputs, tuple(syms), preamble() + body)
 
 
-def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY) -> str:
+def rendered(
+    source: str, values: Mapping[str, Any], seconds: float = _TUNING.seconds, memory: int = _TUNING.memory
+) -> str:
     """A template of a library, filled in: in a sandbox, and in a process that takes no more time and memory. Raises NotRendered."""
     with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
         given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
-        given.write_text(json.dumps({"source": source, "values": values, "most": MOST}), "utf-8")
+        given.write_text(json.dumps({"source": source, "values": values, "most": _TUNING.characters}), "utf-8")
         try:
             command = (sys.executable, "-m", "dslc.codegen.sandboxed", str(given), str(answered))
             code, said = limited(command, Path(folder), seconds, memory)
@@ -180,4 +197,4 @@ def _plain(signature: Signature, value: Any) -> Any:
     raise NotRendered(f"{value} is nothing that a template can be given")
 
 
-__all__ = ["MOST", "Filling", "Named", "NotRendered", "custom_kernel", "rendered"]
+__all__ = ["Filling", "Named", "NotRendered", "custom_kernel", "rendered"]

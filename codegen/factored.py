@@ -35,10 +35,21 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
 
-#: how many times as many products the matrices may have as the windows
-_MORE = 1.5
-#: terms of the inner sum, with fewer of which it is no product of matrices
-_TERMS = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When a sum over windows becomes a product of matrices.
+
+    Attributes:
+        more: how many times as many products the matrices may have as the windows.
+        terms: terms of the inner sum, with fewer of which it is no product of matrices.
+    """
+
+    more: float = 1.5
+    terms: int = 8
+
+
+_TUNING = _Tuning()
 
 
 def factored(parts: Parts) -> Parts:
@@ -193,7 +204,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     if node.where is not None and any(it in node.where.free for it in summed):
         return None
     extents = dict(zip(node.iters, node.extents, strict=True))
-    if len(summed) == len(node.iters) or not summed or _count([extents[it] for it in summed]) < _TERMS:
+    if len(summed) == len(node.iters) or not summed or _count([extents[it] for it in summed]) < _TUNING.terms:
         return None
     sides = [_side(each, summed) for each in reads]
     batch = tuple(it for it in scope.iters if any(it in each.index[axis].free for each, side in zip(reads, sides, strict=True)
@@ -202,7 +213,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     own = dict(zip(scope.iters, scope.extents, strict=True))
     products = _count([own[it] for it in batch]) * _count(sizes[0]) * _count(sizes[1])
     windows = _count(scope.extents) * _count([extents[it] for it in node.iters if it not in summed])
-    if products > _MORE * windows:
+    if products > _TUNING.more * windows:
         return None
     # the longer side is contiguous
     order = sorted(range(2), key=lambda k: _count(sizes[k]))

@@ -40,10 +40,21 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import inline, scope_of, substitute
 
-#: terms of the product, with fewer of which the transforms take longer than it
-_TERMS = 8
-#: numbers of a tile, beyond which a transform is not written out
-_TILE = 128
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When minimal filtering (Winograd's) is written.
+
+    Attributes:
+        terms: terms of the product, with fewer of which the transforms take longer than it.
+        tile: numbers of a tile, beyond which a transform is not written out.
+    """
+
+    terms: int = 8
+    tile: int = 128
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +229,7 @@ def _whole(
     types = {product.scope.dtype, operand.scope.dtype, *product.dtypes, *operand.dtypes}
     if types != {DType.F32} or not {channel} <= left & right or len(columns) != 1 or not points:
         return None
-    if isinstance(terms, Num) and int(terms.value) < _TERMS:
+    if isinstance(terms, Num) and int(terms.value) < _TUNING.terms:
         return None
     (column,) = columns
     # the operand, in the iterators of the product
@@ -331,7 +342,7 @@ def _checked(found: Transform) -> Transform | None:
     for axis in found.made:
         made *= found.sizes[axis]
     used = {axis for factor in found.factors for axis in factor.axes}
-    return found if 0 < max(tile, made) <= _TILE and used.issuperset(found.made) else None
+    return found if 0 < max(tile, made) <= _TUNING.tile and used.issuperset(found.made) else None
 
 
 def _number(size: Dim) -> int:

@@ -19,8 +19,19 @@ from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Sym
 
-#: bytes of the points of some rows, before and behind the product: what a second-level cache holds beside the weights
-_NEAR = 640 * 1024
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many rows are taken at a time.
+
+    Attributes:
+        near: bytes of the points of some rows, before and behind the product: what a second-level cache holds beside the weights.
+    """
+
+    near: int = 640 * 1024
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True)
@@ -88,11 +99,11 @@ def filtered_code(filter: Filter, memory: Memory, names: dict[Sym, str], variant
     code = FilteredCode(
         weights.pointer, operand.pointer, result.pointer, tuple((name, text(size)) for name, size in rows), text(count), text(source),
         text(target), tuple((name, text(step)) for name, step in steps.values()), text(channels), text(terms), text(panels), points,
-        before, after, _NEAR, variant.block, variant.vectors, width, variant.panel,
+        before, after, _TUNING.near, variant.block, variant.vectors, width, variant.panel,
     )  # fmt: skip
     # a task is worth it: the template divides rows and panels
     points_of_row = f"{points} * (({text(channels)}) + {variant.panel})"
-    blocks = f"k_blocks({text(count)}, {points_of_row}, {_NEAR})"
+    blocks = f"k_blocks({text(count)}, {points_of_row}, {_TUNING.near})"
     whole = StageCode(f"{blocks} * k_shares({blocks}, {text(panels)})", "(int64_t)1 << 20", "1", Block())
     whole.filtered = code
     pointers = [memory.pointers[value] for value in (*part.args, part.value)]

@@ -27,10 +27,24 @@ from dslc.semantics.library import Rules
 _HEAVY = frozenset(
     "exp log log1p sqrt rsqrt tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh ^ / // %".split()
 )
-#: nodes of one group, and nodes of one expression: beyond, compiling takes longer than it brings
-_NODES, _TERMS = 2000, 4000
-#: constants of up to this many elements are written into the code
-_TABLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what becomes one kernel: beyond, compiling takes longer than it brings.
+
+    Attributes:
+        nodes: nodes of one group.
+        terms: nodes of one expression.
+        table: elements of a constant that is written into the code.
+    """
+
+    nodes: int = 2000
+    terms: int = 4000
+    table: int = 64
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
     except (Mismatch, EvalError, DslcError) as problem:
         raise NotGenerated(Reason.MEANING, str(problem)) from problem
     nodes = topological(value.node for value in outputs)
-    if len(nodes) > _NODES:
+    if len(nodes) > _TUNING.nodes:
         raise NotGenerated(Reason.TOO_LARGE, f"{len(nodes)} nodes")
     users: Counter[Value] = Counter(arg for node in nodes for arg in set(node.args))
     users.update(set(outputs))
@@ -91,7 +105,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
     parts: list[Part] = []
     for node in topological(value.node for value in found):
         if isinstance(node, ScopeNode):
-            if sum(1 for _ in walk(node.scope.body)) > _TERMS:
+            if sum(1 for _ in walk(node.scope.body)) > _TUNING.terms:
                 raise NotGenerated(Reason.TOO_LARGE, "an expression")
             parts.append(Part(Value(node), _shortened(node), node.args))
     return Parts(group.inputs, tuple(parts), found)
@@ -122,7 +136,7 @@ def _constant(value: Value, index: tuple[Scalar, ...]) -> Scalar:
     number = number_of(value)
     if number is not None:
         return num(number)
-    if not value.type.is_static or value.type.elements > _TABLE:
+    if not value.type.is_static or value.type.elements > _TUNING.table:
         raise NotGenerated(Reason.WEIGHT, str(value.type))
     return table(_nested(node.data.load().tolist()), index)
 

@@ -14,8 +14,19 @@ from dslc.codegen.variant import Variant
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
 
-#: elements of work that are worth a task
-GRAIN = 8192
+
+@dataclass(frozen=True, slots=True)
+class LanesTuning:
+    """How work is divided into tasks.
+
+    Attributes:
+        grain: elements of work that are worth a task.
+    """
+
+    grain: int = 8192
+
+
+TUNING = LanesTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +239,7 @@ class Layout:
         for placed in self.stage.placed:
             if placed.part.alone:
                 # a piece of a long reduction is a task
-                total += GRAIN
+                total += TUNING.grain
                 continue
             volume = 1.0
             for k in placed.inner:
@@ -254,4 +265,4 @@ def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
     return total
 
 
-__all__ = ["GRAIN", "Layout", "Memory", "Pointer", "dot"]
+__all__ = ["TUNING", "LanesTuning", "Layout", "Memory", "Pointer", "dot"]

@@ -5,13 +5,28 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-#: seconds for reading the function of one kernel and generating it, and for all kernels of a file
-SECONDS, EVERY = 20.0, 60.0
-#: seconds after which work that still runs is ended again
-_AGAIN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedTuning:
+    """Time for what a file asks for.
+
+    Attributes:
+        seconds: seconds for reading the function of one kernel and generating it.
+        all_seconds: seconds for all kernels of a file.
+        again: seconds after which work that still runs is ended again.
+    """
+
+    seconds: float = 20.0
+    all_seconds: float = 60.0
+    again: float = 0.5
+
+
+TUNING = LimitedTuning()
 
 
 class TooLong(Exception):
@@ -48,7 +63,7 @@ class _Work(threading.Thread, Generic[T]):
         threading.Thread(target=self._end, name="dslc ends work", daemon=True).start()
 
     def _end(self) -> None:
-        wait = _AGAIN
+        wait = TUNING.again
         while self.is_alive() and self.ident is not None and not self.ended:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
             self.join(wait)
@@ -79,4 +94,4 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     return thread.result[0]
 
 
-__all__ = ["EVERY", "SECONDS", "TooLong", "within"]
+__all__ = ["TUNING", "LimitedTuning", "TooLong", "within"]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.numeric import Interval, Unknown, interval, value
@@ -32,10 +33,23 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import scope_of
 
-#: how often an element must be read, and how many times as large the copy may be
-_USED, _LARGER = 4, 2
-#: what an unknown size is taken to be
-_USUAL = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When an operand is written out with what is around it.
+
+    Attributes:
+        used: how often an element must be read.
+        larger: how many times as large the copy may be.
+        usual: what an unknown size is taken to be.
+    """
+
+    used: int = 4
+    larger: int = 2
+    usual: int = 64
+
+
+_TUNING = _Tuning()
 
 
 def padded(parts: Parts) -> Parts:
@@ -82,7 +96,9 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     if inside or not isinstance(each.other, Num):
         return None
     times, copied = prod(numbers.values()), prod(map(_number, counts))
-    if times < _USED * copied or copied > _LARGER * max(1, prod(_number(as_scalar(size)) for size in shape)):
+    if times < _TUNING.used * copied or copied > _TUNING.larger * max(
+        1, prod(_number(as_scalar(size)) for size in shape)
+    ):
         return None
     # along the last loop that moves it an operand is read side by side
     moved = [(axis, factor_of(index, it)) for it in sizes for axis, index in enumerate(each.index) if it in index.free]
@@ -119,7 +135,7 @@ def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
 
 def _number(size: Scalar) -> int:
     """A size, unknown ones taken to be of some usual size; raises Unknown where it depends on more than sizes."""
-    return int(value(size, {node: _USUAL for node in walk(size) if isinstance(node, Sym)}))
+    return int(value(size, {node: _TUNING.usual for node in walk(size) if isinstance(node, Sym)}))
 
 
 def _holds(name: str, a: Scalar, b: Scalar) -> bool:

@@ -32,8 +32,21 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import substitute
 
-#: positions that share a factor, and terms of a sum: with fewer a panel takes longer than it brings
-_SHARED, _TERMS = 8, 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When an operand is packed in panels: with less a panel takes longer than it brings.
+
+    Attributes:
+        shared: positions that share a factor.
+        terms: terms of a sum.
+    """
+
+    shared: int = 8
+    terms: int = 8
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
     for node in outermost(scope.body):
         if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
             continue
-        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < _TERMS:
+        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < _TUNING.terms:
             continue
         for lane in reversed(scope.iters):
             own = [each for each in node.body.args if lane in each.free and not each.free.isdisjoint(node.iters)]
@@ -80,7 +93,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
             (factor,) = own
             outer = tuple(it for it in scope.iters if it in factor.free and it is not lane)
             sharing = [it for it in scope.iters if it not in factor.free and it in node.free]
-            if _least([sizes[it] for it in sharing]) < _SHARED or _least([sizes[lane]]) < _SHARED:
+            if _least([sizes[it] for it in sharing]) < _TUNING.shared or _least([sizes[lane]]) < _TUNING.shared:
                 continue
             yield Packed(node, factor, lane, outer, tuple(it for it in node.iters if it in factor.free))
 

@@ -9,7 +9,8 @@ from typing import Any
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import GRAIN, Layout, Memory, Pointer, dot
+from dslc.codegen.lanes import TUNING as LANES_TUNING
+from dslc.codegen.lanes import Layout, Memory, Pointer, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
 from dslc.codegen.pieces import Notes
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
@@ -20,8 +21,21 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
-#: lanes that one task takes of a long loop, and branches of one loop
-_CHUNK, _LEAVES = 8192, 12
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a stage's loops are written.
+
+    Attributes:
+        chunk: lanes that one task takes of a long loop.
+        leaves: branches of one loop.
+    """
+
+    chunk: int = 8192
+    leaves: int = 12
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True)
@@ -73,7 +87,11 @@ class StageWriter(Layout):
         if lane is not None:
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = _CHUNK if self.shared(lane) else max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
+            small = (
+                _TUNING.chunk
+                if self.shared(lane)
+                else max(self.variant.width * 4, _TUNING.chunk // max(1, int(volume)))
+            )
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         packed = lane is not None and self.packed(lane)
         if packed:
@@ -115,7 +133,7 @@ class StageWriter(Layout):
         if lane is not None and not chunk:
             # no rows where the lanes' loop is empty
             count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
-        code = StageCode(count, work, str(GRAIN), emitter.root)
+        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root)
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
@@ -457,12 +475,12 @@ class StageWriter(Layout):
     ) -> None:
         """As `pieces`, for any body."""
         emitter = self.emitter
-        notes = Notes([], {}, _LEAVES)
+        notes = Notes([], {}, _TUNING.leaves)
         while True:
             body = Block()
             notes.conditions.clear()
             notes.branches.clear()
-            notes.leaves = _LEAVES
+            notes.leaves = _TUNING.leaves
             emitter.frozen = dict(notes.frozen)
             try:
                 with emitter.level(body):

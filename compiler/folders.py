@@ -8,10 +8,22 @@ import hashlib
 import os
 import stat
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-#: bytes that must fit into a folder that is written
-_ROOM = 1 << 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When a folder is full.
+
+    Attributes:
+        room: bytes that must fit into a folder that is written.
+    """
+
+    room: int = 1 << 16
+
+
+_TUNING = _Tuning()
 
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
@@ -50,7 +62,7 @@ def unwritable(folder: Path) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            probe.write_bytes(bytes(_ROOM))
+            probe.write_bytes(bytes(_TUNING.room))
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink()

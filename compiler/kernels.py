@@ -36,10 +36,23 @@ if TYPE_CHECKING:
     Generator: TypeAlias = Callable[[Rules, Graph, str], KernelText]
     Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
-#: a file with more kernels, or a function of more nodes, is not dslc's work
-_KERNELS, _NODES = 4096, 512
-#: threads for each processor that a file may ask for
-_CROWDED = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of kernels in files.
+
+    Attributes:
+        kernels: kernels of a file; with more it is not dslc's work.
+        nodes: nodes of a function; with more it is not dslc's work.
+        crowded: threads for each processor that a file may ask for.
+    """
+
+    kernels: int = 4096
+    nodes: int = 512
+    crowded: int = 4
+
+
+_TUNING = _Tuning()
 
 
 class Why(Enum):
@@ -92,7 +105,7 @@ class Said:
     def threads(self) -> int | None:
         """The threads that the file was timed with, unless this machine would drown in them."""
         text = self.metadata.get(THREADS, "")
-        most = _CROWDED * (os.cpu_count() or 1)
+        most = _TUNING.crowded * (os.cpu_count() or 1)
         return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= most and len(text) <= 6 else None
 
     @property
@@ -134,7 +147,7 @@ def said(model: Model) -> Said:
     assert isinstance(proto, ModelProto)
     whole = [function for function in proto.functions if are_text(function_texts(function))]
     own = {function.name: function for function in whole if function.domain == DOMAIN and not function.overload}
-    return Said(own if len(own) <= _KERNELS else {}, metadata(proto))
+    return Said(own if len(own) <= _TUNING.kernels else {}, metadata(proto))
 
 
 def _without_graph(model: Any) -> bytes:
@@ -291,17 +304,18 @@ def _all_generated(
     file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None, processor: Processor | None
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
-    from dslc.codegen.limited import EVERY, SECONDS, TooLong, within
+    from dslc.codegen.limited import TUNING as LIMITED_TUNING
+    from dslc.codegen.limited import TooLong, within
     from dslc.semantics.library import standard
 
-    named, missing, end = dict(given), list[Missing](), time.monotonic() + EVERY
+    named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_TUNING.all_seconds
     for name, function in sorted(file.functions.items()):
         if name in named:
             continue
         # libraries are no part of what takes long
         work = partial(_generated, file, name, function, rules or standard(), generator, processor)
         try:
-            made = within(min(SECONDS, end - time.monotonic()), work)
+            made = within(min(LIMITED_TUNING.seconds, end - time.monotonic()), work)
         except TooLong as late:
             # trying again takes as long again
             made = Missing(name, Why.TIME, str(late))
@@ -323,7 +337,7 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
         return Missing(name, Why.DEFINITION)
     if name_of(function, types) != name:
         return Missing(name, Why.NAME)
-    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= _NODES else None
+    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= _TUNING.nodes else None
     return Missing(name, Why.FUNCTION) if group is None else group
 
 

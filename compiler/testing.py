@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,20 @@ if TYPE_CHECKING:
 
 #: the first statement of a rule file, behind comments: other programs have files of this suffix, too (udev, for one)
 _HEADER = re.compile(r"\A\ufeff?(?:\s|#[^\n]*)*dslc\b")
-#: characters in which the header is looked for
-_HEAD = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How files are told apart.
+
+    Attributes:
+        head: characters in which the header is looked for.
+    """
+
+    head: int = 65536
+
+
+_TUNING = _Tuning()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +59,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RuleFile |
             return None
         try:
             with file_path.open(encoding="utf-8", errors="replace") as file:
-                if _HEADER.match(file.read(_HEAD)) is None:
+                if _HEADER.match(file.read(_TUNING.head)) is None:
                     return None
         except OSError:
             return None

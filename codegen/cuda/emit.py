@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import c_type, neutral, store_type
@@ -14,8 +15,19 @@ from dslc.codegen.values import Env, Tensor, Val, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Sym
 
-#: a loop with fewer steps than that is not spread over threads where a longer one is beside it
-_FEW = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When loops are spread over threads.
+
+    Attributes:
+        few: steps of a loop; with fewer it is not spread over threads where a longer one is beside it.
+    """
+
+    few: int = 64
+
+
+_TUNING = _Tuning()
 
 
 class CudaEmitter(Emitter):
@@ -73,10 +85,10 @@ class CudaEmitter(Emitter):
         free = not any(_depends(node) for node, _ in places)
         at = len(vars) - 1
         last = extents[at].number
-        if free and last is not None and last < _FEW:
-            at = max(range(len(vars)), key=lambda k: (extents[k].number or _FEW, k))
+        if free and last is not None and last < _TUNING.few:
+            at = max(range(len(vars)), key=lambda k: (extents[k].number or _TUNING.few, k))
         uneven = any(ragged(node.body, node.iters) for node, _ in places) or not free
-        narrow = uneven or (extents[at].number or _FEW) < 2 * self.width
+        narrow = uneven or (extents[at].number or _TUNING.few) < 2 * self.width
         order = [*(k for k in range(len(vars)) if k != at), at]
         vars, extents = [vars[k] for k in order], [extents[k] for k in order]
         return self._one_by_one(places, dtypes, vars, extents) if narrow else self._in_vectors(places, dtypes, vars, extents)

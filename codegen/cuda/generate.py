@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
@@ -28,10 +28,24 @@ from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
 from dslc.semantics.library import Rules
 
-#: elements from which on a reduction is cut in pieces, for at most so many results
-_LONG, _FEW = 1 << 16, 16
-#: results of reductions whose sums are cut for `split`
-_MANY = 1 << 20
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When reductions are cut in pieces.
+
+    Attributes:
+        long: elements from which on a reduction is cut in pieces.
+        few: results for which it is, at most.
+        many: results of reductions whose sums are cut for `split`, at most.
+    """
+
+    long: int = 1 << 16
+    few: int = 16
+    many: int = 1 << 20
+
+
+_TUNING = _Tuning()
+
 _PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
 
 
@@ -54,10 +68,10 @@ class _Kernels:
     def __init__(self, parts: Parts, variant: CudaVariant) -> None:
         self.variant = variant
         self.products: dict[Value, Product] = {}
-        cut = separated(parts, Cutting(variant.pieces, _LONG, _FEW))
+        cut = separated(parts, Cutting(variant.pieces, _TUNING.long, _TUNING.few))
         if variant.split > 1:
             # for few tiles, or few columns: their sums are left to several blocks each
-            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _MANY, lambda _: True))
+            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _TUNING.many, lambda _: True))
         self.parts = self._products(with_copies(cut))
         if any(extent == 0 for part in self.parts.parts for extent in part.scope.extents):
             raise NotGenerated(Reason.FORM, "a part that has no elements")

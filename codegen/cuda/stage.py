@@ -21,14 +21,28 @@ from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
 
-#: bytes of shared memory that rows of one block may take, steps of a row that are a warp's work, and blocks of a launch
-_SHARED, _WARP, _GRID = 32 << 10, 512, 1 << 16
 
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a stage is laid out over threads and blocks.
+
+    Attributes:
+        shared: bytes of shared memory that rows of one block may take.
+        warp_steps: steps of a row that are a warp's work, at most.
+        grid: blocks of a launch, at most.
+        threads: threads that a multiprocessor is to hold, at least.
+    """
+
+    shared: int = 32 << 10
+    warp_steps: int = 512
+    grid: int = 1 << 16
+    threads: int = 512
+
+
+_TUNING = _Tuning()
 
 #: single numbers that are fetched from memory at a time
 SECTOR = 8
-#: threads that a multiprocessor is to hold, at least
-_THREADS = 512
 
 
 @dataclass(slots=True)
@@ -162,7 +176,7 @@ class CudaStage(StageWriter):
         if self.cuda.team is not None:
             return self.cuda.team
         rows = product(self.extents).number
-        if steps is None or steps > _WARP:
+        if steps is None or steps > _TUNING.warp_steps:
             return 256 if rows is None or rows >= 64 or (steps or 0) < 1 << 14 else 1024
         return 32
 
@@ -219,7 +233,7 @@ class CudaStage(StageWriter):
             row_texts[number] = f"(({row_texts[number]} + {blocked.size - 1}) / {blocked.size})"
             row_sizes[number] = above(row_sizes[number], blocked.size)
         emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_texts), body))
-        grid = least(above(times(*row_sizes), self.threads // self.team), _GRID)
+        grid = least(above(times(*row_sizes), self.threads // self.team), _TUNING.grid)
         return self.code("points" if self.team == 1 else "rows", grid)
 
     def code(self, form: str, grid: Dim) -> LaunchCode:
@@ -228,7 +242,7 @@ class CudaStage(StageWriter):
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
-        blocks = 1 if form in {"products", "units"} else max(1, _THREADS // self.threads)
+        blocks = 1 if form in {"products", "units"} else max(1, _TUNING.threads // self.threads)
         apart = self.spacing(self.lanes, SECTOR) if form in {"points", "rows"} else 1.0
         steps = self._steps() if form == "rows" else None
         busy = 1.0 if steps is None else min(1.0, -(-steps // self.variant.width) / self.team)
@@ -280,7 +294,7 @@ class CudaStage(StageWriter):
         row = product(extents[k] for k in placed.inner).number
         teams = self.threads // self.team
         used = sum(each.bytes for each in self.shared_memory)
-        if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= _SHARED:
+        if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= _TUNING.shared:
             name = self.emitter.name("row")
             self.shared_memory.append(Shared(store_type(dtype), name, row, teams, row * teams * dtype.bytes))
             strides, total = self._strides(extents, placed.inner)

@@ -23,13 +23,32 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
 
-#: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors stay aligned
-_APART = 4
-#: what an unknown size counts, where one of two loops is chosen; steps, and results along a side, from which on tiles are worth it
-_UNKNOWN, _STEPS, _SIDE = 1024, 8, 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When products are computed in tiles, and how they are laid out.
+
+    Attributes:
+        apart: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors
+            stay aligned.
+        unknown: what an unknown size is taken to be, where one of two loops is chosen.
+        steps: steps from which on tiles are worth it.
+        side: results along a side from which on tiles are worth it.
+        grid: blocks of a launch, at most.
+        shared: bytes of shared memory that tiles may take.
+    """
+
+    apart: int = 4
+    unknown: int = 1024
+    steps: int = 8
+    side: int = 16
+    grid: int = 1 << 16
+    shared: int = 40 << 10
+
+
+_TUNING = _Tuning()
+
 _CONDITIONS = COMPARISONS | {"and", "or", "not"}
-#: blocks of a launch, and bytes of shared memory that tiles may take
-_GRID, _SHARED = 1 << 16, 40 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +78,15 @@ def product_of(part: Part) -> Product | None:
         steps = known(of_scalar(extent, lambda each: None, Ranges({})) for extent in node.extents)
     except NotPolynomial:
         return None
-    if steps is not None and steps < _STEPS:
+    if steps is not None and steps < _TUNING.steps:
         return None
     classes: dict[frozenset[int], list[int]] = {}
     for k, it in enumerate(scope.iters):
         users = frozenset(at for at, each in enumerate(reads) if it in each.free)
         if extents[k].number != 1 and users and len(users) < len(reads):
             classes.setdefault(users, []).append(k)
-    lengths = {users: product(extents[k] for k in found).number or _UNKNOWN for users, found in classes.items()}
-    pairs = [(a, b) for a, b in combinations(classes, 2) if not a & b and min(lengths[a], lengths[b]) >= _SIDE]
+    lengths = {users: product(extents[k] for k in found).number or _TUNING.unknown for users, found in classes.items()}
+    pairs = [(a, b) for a, b in combinations(classes, 2) if not a & b and min(lengths[a], lengths[b]) >= _TUNING.side]
     if not pairs:
         return None
     first, second = max(pairs, key=lambda pair: min(lengths[pair[0]], lengths[pair[1]]))
@@ -119,11 +138,11 @@ def _has_table(node: Scalar) -> bool:
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:
     """Whether what a tile needs has room in shared memory."""
-    elements = [tile.rows + _APART, tile.columns + _APART]
+    elements = [tile.rows + _TUNING.apart, tile.columns + _TUNING.apart]
     total = 0
     for count, nodes in zip(elements, found.shared, strict=True):
         total += sum(count * tile.depth * _kind(node, part.dtypes).bytes for node in nodes)
-    return total <= _SHARED
+    return total <= _TUNING.shared
 
 
 def _kind(node: Scalar, dtypes: tuple[DType, ...]) -> DType:
@@ -173,7 +192,7 @@ class ProductStage(CudaStage):
         texts.extend(f"(({emitter.text(side)} + {size - 1}) / {size})" for side, size in sides)
         emitter.root.statements.append(Rows((*(var.name for var in vars), below.name, beside.name), tuple(texts), body))
         grid = times(*(dim_of(extents[k]) for k in batch), *(above(dim_of(side), size) for side, size in sides))
-        return self.code(self.form, least(grid, _GRID))
+        return self.code(self.form, least(grid, _TUNING.grid))
 
     # ---- one tile ------------------------------------------------------------------------------------------------------------
 
@@ -278,7 +297,7 @@ class ProductStage(CudaStage):
     # ---- shared memory -------------------------------------------------------------------------------------------------------
 
     def _stride(self, side: int) -> int:
-        return (self.tile.columns if side else self.tile.rows) + _APART
+        return (self.tile.columns if side else self.tile.rows) + _TUNING.apart
 
     def _shared(self, side: int, first: Var, at: Var, length: Poly) -> list[tuple[Scalar, Shared, DType]]:
         """Loads what one side of the tile needs: neighbouring threads load neighbours in memory. What lies outside is not written."""

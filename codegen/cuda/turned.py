@@ -20,10 +20,27 @@ from dslc.ir.element import element_type
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
 
-#: positions along a side of a square, threads of a block, operands that are turned, and blocks of a launch
-_SIDE, _THREADS, _MOST, _GRID = 32, 256, 4, 1 << 16
-#: shorter loops are not worth a square
-_LEAST = 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When operands are transposed through shared memory, and how.
+
+    Attributes:
+        side: positions along a side of a square.
+        threads: threads of a block.
+        operands: operands that are turned, at most.
+        grid: blocks of a launch, at most.
+        shortest: steps of a loop; shorter ones are not worth a square.
+    """
+
+    side: int = 32
+    threads: int = 256
+    operands: int = 4
+    grid: int = 1 << 16
+    shortest: int = 16
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +59,7 @@ class TurnedStage(CudaStage):
         super().__init__(stage, memory, names, variant, room)
         self.turn = self._turn()
         if self.turn is not None:
-            self.team = self.threads = _THREADS
+            self.team = self.threads = _TUNING.threads
             self.emitter = self.own = CudaEmitter(names, 1, 1)
 
     def launch(self) -> LaunchCode:
@@ -60,12 +77,12 @@ class TurnedStage(CudaStage):
             self._compute(turn, vars, squares, tiles)
             body.statements.append(self._meet())
         texts = [emitter.text(self.extents[k]) for k in others]
-        texts.extend(f"(({emitter.text(self.extents[k])} + {_SIDE - 1}) / {_SIDE})" for k in squares)
+        texts.extend(f"(({emitter.text(self.extents[k])} + {_TUNING.side - 1}) / {_TUNING.side})" for k in squares)
         rows = (*(vars[k].name for k in others), *(var.name for var in squares.values()))
         emitter.root.statements.append(Rows(rows, tuple(texts), body))
         counts = [dim_of(self.extents[k]) for k in others]
-        counts.extend(above(dim_of(self.extents[k]), _SIDE) for k in squares)
-        return self.code("turned", least(times(*counts), _GRID))
+        counts.extend(above(dim_of(self.extents[k]), _TUNING.side) for k in squares)
+        return self.code("turned", least(times(*counts), _TUNING.grid))
 
     # ---- what is turned ------------------------------------------------------------------------------------------------------
 
@@ -95,7 +112,11 @@ class TurnedStage(CudaStage):
                     assert isinstance(node, Read)
                     found.setdefault(below, []).append((number, node))
         best = max(found, key=lambda k: len(found[k]), default=None)
-        if best is None or any((self.extents[k].number or _LEAST) < _LEAST for k in (beside, best)) or len(found[best]) > _MOST:
+        if (
+            best is None
+            or any((self.extents[k].number or _TUNING.shortest) < _TUNING.shortest for k in (beside, best))
+            or len(found[best]) > _TUNING.operands
+        ):
             return None
         return Turn(beside, best, tuple(found[best]))
 
@@ -133,21 +154,23 @@ class TurnedStage(CudaStage):
         each, loop, then = Var(emitter.name("e")), Block(), Block()
         names: dict[int, tuple[str, str]] = {}
         for k in (turn.below, turn.beside):
-            own = f"{each.name} % {_SIDE}" if k == fast else f"{each.name} / {_SIDE}"
+            own = f"{each.name} % {_TUNING.side}" if k == fast else f"{each.name} / {_TUNING.side}"
             names[k] = (emitter.name("q"), emitter.name("p"))
             loop.statements.append(Let("int64_t", names[k][0], own))
-            loop.statements.append(Let("int64_t", names[k][1], f"{squares[k].name} * {_SIDE} + {names[k][0]}"))
+            loop.statements.append(Let("int64_t", names[k][1], f"{squares[k].name} * {_TUNING.side} + {names[k][0]}"))
         spot = [*vars]
         for k, (_, name) in names.items():
             spot[k] = Var(name)
             emitter.ranges.extents[spot[k]] = self.extents[k]
         inside = " && ".join(f"{name} < {emitter.text(self.extents[k])}" for k, (_, name) in names.items())
         at = places(self.stage.extents, self.groups, spot, emitter.ranges)
-        place = f"{names[turn.beside][0]}*{_SIDE + 1} + {names[turn.below][0]}"
+        place = f"{names[turn.beside][0]}*{_TUNING.side + 1} + {names[turn.below][0]}"
         with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
             yield at, place
         loop.statements.append(Branch(inside, then, Block()))
-        emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(_SIDE * _SIDE), _THREADS, loop))
+        emitter.levels[-1].block.statements.append(
+            Loop(each.name, "k_rank", str(_TUNING.side * _TUNING.side), _TUNING.threads, loop)
+        )
 
     def _load(self, turn: Turn, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
         emitter = self.emitter
@@ -156,7 +179,7 @@ class TurnedStage(CudaStage):
             for number, node in turn.reads:
                 placed = self.stage.placed[number]
                 dtype = computed(element_type(node, placed.part.dtypes) or DType.F32)
-                count = _SIDE * (_SIDE + 1)
+                count = _TUNING.side * (_TUNING.side + 1)
                 shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
                 self.shared_memory.append(shared)
                 env = self._env(placed, at, {}, {})

@@ -6,6 +6,8 @@ are of single precision, as everywhere.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dslc.codegen.cuda.stage import Room
 from dslc.codegen.cuda.tiles import Product, ProductStage
 from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
@@ -22,8 +24,22 @@ from dslc.ir.scalar import Apply, Read, Scalar, Sym
 
 #: results of a piece, and the two neighbours of them that a thread has
 _ROWS, _COLUMNS, _BESIDE = 16, 8, 2
-#: bytes by which a row of shared memory is longer than it must be, and what tiles may take
-_APART, _SHARED = 16, 40 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How tiles for tensor cores are laid out in shared memory.
+
+    Attributes:
+        apart: bytes by which a row of shared memory is longer than it must be.
+        shared: bytes of shared memory that tiles may take.
+    """
+
+    apart: int = 16
+    shared: int = 40 << 10
+
+
+_TUNING = _Tuning()
 
 
 def takes(part: Part, found: Product, units: Units) -> bool:
@@ -41,11 +57,11 @@ def takes(part: Part, found: Product, units: Units) -> bool:
         return False
     (type,) = types
     assert type is not None
-    return _bytes(units, type) <= _SHARED
+    return _bytes(units, type) <= _TUNING.shared
 
 
 def _bytes(units: Units, type: DType) -> int:
-    return (units.rows + units.columns) * (units.depth * type.bytes + _APART)
+    return (units.rows + units.columns) * (units.depth * type.bytes + _TUNING.apart)
 
 
 class UnitStage(ProductStage):
@@ -60,7 +76,7 @@ class UnitStage(ProductStage):
         self.units = units
         self.team = self.threads = units.threads
         kind = self.kept(found.shared[0][0])
-        self.stored, self.apart = store_type(kind), units.depth + _APART // kind.bytes
+        self.stored, self.apart = store_type(kind), units.depth + _TUNING.apart // kind.bytes
 
     @staticmethod
     def sides(tile: Tile | Units) -> Tile:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from dslc.codegen.host.compiler import MEMORY, SECONDS, Compiler, NotBuilt, compiler
+from dslc.codegen.host.compiler import TUNING as COMPILER_TUNING
+from dslc.codegen.host.compiler import Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText
@@ -24,7 +25,14 @@ class _Told(Compiler):
 
     started: Callable[[Job], None] = lambda _: None
 
-    def start(self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = MEMORY) -> Job:
+    def start(
+        self,
+        source: Path,
+        target: Path,
+        *more: str,
+        seconds: float = COMPILER_TUNING.seconds,
+        memory: int = COMPILER_TUNING.memory,
+    ) -> Job:
         running = Compiler.start(self, source, target, *more, seconds=seconds, memory=memory)
         self.started(running)
         return running

@@ -20,7 +20,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dslc.codegen.host.compiler import MEMORY, SECONDS, SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
+from dslc.codegen.host.compiler import SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
+from dslc.codegen.host.compiler import TUNING as COMPILER_TUNING
 from dslc.codegen.host.objects import objects, sweep
 from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
@@ -34,10 +35,27 @@ ABI, HOST = 17, 4
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel
 TENSORS, RANK, SIZES = 64, 16, 64
-#: what touches fewer bytes is not worth a second thread; parts that a stage is divided into, at most
-PARALLEL_BYTES, PARTS = 1 << 16, 64
-#: of the time, what compiling may take at least where most of it is left for linking; seconds that each of both gets at least
-LINKING, LEAST_SECONDS = 0.6, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a library is built, and when its stages run in parallel.
+
+    Attributes:
+        parallel_bytes: bytes; what touches fewer is not worth a second thread.
+        parts: parts that a stage is divided into, at most.
+        compiling: share of the time that compiling may take at least, where most of it is left for linking.
+        least_seconds: seconds that compiling and linking each get at least.
+    """
+
+    parallel_bytes: int = 1 << 16
+    parts: int = 64
+    compiling: float = 0.6
+    least_seconds: float = 1.0
+
+
+_TUNING = _Tuning()
+
 #: the object of what is around kernels, which is the same for all libraries
 _AROUND = "around"
 #: what the texts of kernels need: standard headers of C++ would take a third of a kernel's time
@@ -155,8 +173,8 @@ def build(
     texts: Sequence[KernelText] | Mapping[str, KernelText],
     folder: str | Path | None = None,
     *,
-    seconds: float = SECONDS,
-    memory: int = MEMORY,
+    seconds: float = COMPILER_TUNING.seconds,
+    memory: int = COMPILER_TUNING.memory,
     processor: Processor | None = None,
 ) -> Library:
     """One library of all kernels, from the cache or compiled; a kernel that does not compile is left out.
@@ -211,7 +229,7 @@ def _compiled(
     kept = temporary.parent / "objects"
     sweep(kept)
     # what takes little of the time is left for linking
-    share = max(LEAST_SECONDS, seconds - LEAST_SECONDS, LINKING * seconds)
+    share = max(_TUNING.least_seconds, seconds - _TUNING.least_seconds, _TUNING.compiling * seconds)
     ready, problems = objects(used, texts, partial(_digest, used), kept, temporary, share, memory)
     good = {op: text for op, text in named.items() if text.name in ready}
     failed = tuple(_failure(op, problems[text.name]) for op, text in named.items() if text.name in problems)
@@ -222,7 +240,7 @@ def _compiled(
         raise problems[_AROUND]
     code = temporary / "kernels.cpp"
     code.write_text(_source(good, [], False), encoding="utf-8")
-    seconds = max(LEAST_SECONDS, end - time.monotonic())
+    seconds = max(_TUNING.least_seconds, end - time.monotonic())
     linked = dict.fromkeys(str(ready[name]) for name in [*(text.name for text in good.values()), _AROUND])
     with used.start(code, made, *linked, seconds=seconds, memory=memory) as one:
         used.check(one, made)
@@ -232,7 +250,8 @@ def _compiled(
 def object_kept(used: Compiler, text: KernelText, place: Path, temporary: Path) -> None:
     """Compiles a kernel to an object that is kept beside the libraries of a folder, where it is not there yet."""
     key = partial(_digest, used)
-    objects(used, {text.name: _alone(text)}, key, place / "objects", temporary, SECONDS, MEMORY)
+    limits = COMPILER_TUNING
+    objects(used, {text.name: _alone(text)}, key, place / "objects", temporary, limits.seconds, limits.memory)
 
 
 def _alone(text: KernelText) -> str:
@@ -293,7 +312,7 @@ def _source(named: Mapping[str, KernelText], texts: Sequence[KernelText], host: 
     return str(
         _template().render(
             kernels=kernels, texts=texts, host=host, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS,
-            max_sizes=SIZES, parallel_bytes=PARALLEL_BYTES, parts=PARTS,
+            max_sizes=SIZES, parallel_bytes=_TUNING.parallel_bytes, parts=_TUNING.parts,
         )
     )  # fmt: skip
 

@@ -12,15 +12,27 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.codegen.host.compiler import BuildReason, Compiler, NotBuilt
 from dslc.processes.process import Job
 
-#: object files that are kept; the oldest go first
-MOST = 2000
-#: seconds between looks at compilers that run
-_LOOK = 0.004
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How object files are kept, and their compilers looked at.
+
+    Attributes:
+        kept: object files that are kept; the oldest go first.
+        look: seconds between looks at compilers that run.
+    """
+
+    kept: int = 2000
+    look: float = 0.004
+
+
+_TUNING = _Tuning()
 
 
 def objects(
@@ -66,7 +78,7 @@ def objects(
                         made[name] = folder / f"{name}.o"
                         _keep(kept, key(texts[name]), made[name])
             if running:
-                time.sleep(_LOOK)
+                time.sleep(_TUNING.look)
     finally:
         for one in running.values():
             one.end()
@@ -108,7 +120,7 @@ def sweep(kept: Path) -> None:
     """Deletes the oldest objects where there are too many."""
     with contextlib.suppress(OSError):
         found = list(kept.iterdir())
-        for path in sorted(found, key=lambda path: path.stat().st_mtime)[: max(0, len(found) - MOST)]:
+        for path in sorted(found, key=lambda path: path.stat().st_mtime)[: max(0, len(found) - _TUNING.kept)]:
             path.unlink(missing_ok=True)
 
 

@@ -12,7 +12,19 @@ from dslc.analysis.reads import Access, Loop, accesses, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
 
-_MOST_POINTS = 1 << 20
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking at positions.
+
+    Attributes:
+        most_points: positions that are looked at one by one.
+    """
+
+    most_points: int = 1 << 20
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,7 @@ def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[Loop, 
         if not (isinstance(loop.extent, Num) and isinstance(loop.extent.value, int)):
             raise Unknown(str(loop.extent))
         sizes.append(loop.extent.value)
-    if extent * int(np.prod(sizes, dtype=np.int64)) > _MOST_POINTS:
+    if extent * int(np.prod(sizes, dtype=np.int64)) > _TUNING.most_points:
         raise Unknown("too many positions")
     grid = np.ogrid[tuple(slice(0, size) for size in (extent, *sizes))]
     at: dict[Scalar, object] = dict(zip([iterator, *(loop.iterator for loop in others)], grid, strict=True))

@@ -8,8 +8,19 @@ from itertools import product
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.ir.scalar import Apply, Num, Scalar, apply
 
-#: more alternatives than this are given up: the condition is then not used, which is sound
-MOST_CASES = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of conditions.
+
+    Attributes:
+        most_cases: alternatives of a condition; one with more is not used, which is sound.
+    """
+
+    most_cases: int = 64
+
+
+_TUNING = _Tuning()
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -53,7 +64,7 @@ def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     """The conjunction; a part that would make too many alternatives is left out."""
     out: tuple[Case, ...] = TRUE
     for part in parts:
-        if len(out) * len(part) > MOST_CASES:
+        if len(out) * len(part) > _TUNING.most_cases:
             continue
         out = tuple(a & b for a, b in product(out, part))
     return out
@@ -61,7 +72,7 @@ def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
 
 def either(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     out = tuple(dict.fromkeys(case for part in parts for case in part))
-    return out if len(out) <= MOST_CASES else TRUE
+    return out if len(out) <= _TUNING.most_cases else TRUE
 
 
 def _comparison(name: str, left: Scalar, right: Scalar) -> tuple[Case, ...]:

@@ -12,8 +12,19 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-# what a proof may take (about a second); beyond it, it counts as not proved
-_MOST_OPERATIONS = 1_000_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of isl.
+
+    Attributes:
+        most_operations: operations that a proof may take (about a second); beyond, it counts as not proved.
+    """
+
+    most_operations: int = 1_000_000
+
+
+_TUNING = _Tuning()
 
 
 class GivenUp(Exception):
@@ -84,7 +95,7 @@ def _context() -> Any:
     import islpy
 
     context = islpy.Context()
-    context.set_max_operations(_MOST_OPERATIONS)
+    context.set_max_operations(_TUNING.most_operations)
     return context
 
 

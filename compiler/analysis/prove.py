@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 
 from dslc.analysis import isl
@@ -16,10 +17,23 @@ from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomi
 from dslc.analysis.reads import Loop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, rebuild, walk
 
-#: how often interval rules may branch before a proof is left to isl
-_STEPS = 400
-_SPLITS = 8
-_PRODUCTS = 300
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proving by intervals.
+
+    Attributes:
+        steps: how often interval rules may branch before a proof is left to isl.
+        splits: cases that a proof may be split into, one in the other.
+        products: products of facts that are added to them.
+    """
+
+    steps: int = 400
+    splits: int = 8
+    products: int = 300
+
+
+_TUNING = _Tuning()
 
 
 def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
@@ -30,7 +44,9 @@ def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
         with suppress(NotIntegral):
             ranges.append(polynomial(loop.extent) - atom(loop.iterator) - 1)
     try:
-        return _by_cases(polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _SPLITS)
+        return _by_cases(
+            polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _TUNING.splits
+        )
     except NotIntegral:
         return False
 
@@ -50,9 +66,9 @@ def _refuted_case(sizes: Case, case: Case) -> bool:
     """Whether nothing satisfies a case: one of its conditions is never met where the others are."""
     for k, poly in enumerate(case.nonneg):
         others = Case((*case.nonneg[:k], *case.nonneg[k + 1 :]), case.zero)
-        if _by_cases(-poly - 1, sizes & others, (), _SPLITS):
+        if _by_cases(-poly - 1, sizes & others, (), _TUNING.splits):
             return True
-    return any(_by_cases(poly * sign - 1, sizes & case, (), _SPLITS) for poly in case.zero for sign in (1, -1))
+    return any(_by_cases(poly * sign - 1, sizes & case, (), _TUNING.splits) for poly in case.zero for sign in (1, -1))
 
 
 def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int) -> bool:
@@ -125,7 +141,7 @@ class _Prover:
         self._nonneg = _with_factors(facts)
         self._zero = facts.zero
         self._bounds = _bounds(iterators, self._nonneg)
-        self._steps = _STEPS
+        self._steps = _TUNING.steps
         self._positive: dict[Scalar, bool] = {}
         self._linear: dict[Poly, bool] = {}
 
@@ -350,7 +366,7 @@ def _products(nonneg: list[Poly]) -> list[Poly]:
             product = left * right
             if all(len(m) < 2 or m in present for m, _ in product.terms):
                 out.append(product)
-                if len(out) >= _PRODUCTS:
+                if len(out) >= _TUNING.products:
                     return out
     return out
 

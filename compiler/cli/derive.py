@@ -23,12 +23,24 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-#: programs that are shown
-MOST = 10
-#: of the budget the share for searching, the rest being for proofs; seconds of one proof at most
-SEARCHING, PROOF = 0.6, 5.0
-#: seconds that proofs may take longer, where a search has taken all
-OVER = 8.0
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is shown, and how the budget is divided.
+
+    Attributes:
+        most: programs that are shown.
+        searching: share of the budget for searching, the rest being for proofs.
+        proof: seconds of one proof, at most.
+        over: seconds that proofs may take longer, where a search has taken all.
+    """
+
+    most: int = 10
+    searching: float = 0.6
+    proof: float = 5.0
+    over: float = 8.0
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +209,9 @@ def derivations_of(
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
-    limits = Limits(max_depth=max_depth, seconds=SEARCHING * budget, intensity=intensity, max_states=max_states or inf)
+    limits = Limits(
+        max_depth=max_depth, seconds=_TUNING.searching * budget, intensity=intensity, max_states=max_states or inf
+    )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = Search(rules, derivations, limits, aims)
     with rare_collections():
@@ -206,7 +220,7 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else MOST)
+    shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else _TUNING.most)
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
         tuple(_program(rules, each, called, lowered) for each in shown), len(programs), derived.states, derived.applications,
@@ -257,7 +271,7 @@ def called_as(
 
 def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
-    from dslc.derivation.steps import ITERATORS
+    from dslc.derivation.steps import TUNING as STEPS_TUNING
     from dslc.errors import DslcError, SourceText, Span, error
     from dslc.inspection.bounds import check_operator
 
@@ -268,11 +282,15 @@ def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     if found:
         raise DslcError(found)
     rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
-    if rank > ITERATORS:
-        large = [name for name, value in zip(called.names, called.graph.inputs, strict=True) if len(value.type.shape) > ITERATORS]
+    if rank > STEPS_TUNING.iterators:
+        large = [
+            name
+            for name, value in zip(called.names, called.graph.inputs, strict=True)
+            if len(value.type.shape) > STEPS_TUNING.iterators
+        ]
         # a type of so many sizes is not shown: the place where it begins is
         start = max(0, call.find(large[0])) if large else 0
-        message = f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most"
+        message = f"a tensor has {rank} dimensions: derivations take {STEPS_TUNING.iterators} iterators at most"
         raise error("E0911", message, Span(SourceText("call", call), start, start))
 
 
@@ -366,10 +384,10 @@ def _all_proved(
     cut = False
     for each in programs:
         left = until - time.monotonic()
-        if len(found) == most or left <= -OVER:
+        if len(found) == most or left <= -_TUNING.over:
             cut = len(found) != most
             break
-        if _proved(rules, each, called, min(PROOF, max(3.0, left))):
+        if _proved(rules, each, called, min(_TUNING.proof, max(3.0, left))):
             found.append(each)
     return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
 

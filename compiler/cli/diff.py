@@ -25,12 +25,25 @@ if TYPE_CHECKING:
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
-# boxes that are listed one by one
-_LISTED = 20
-# instances that are looked at for one whose sides differ in part, and for how many seconds
-_LOOKED, _SECONDS = 24, 5.0
-# draws after which nothing that is given fits
-_ATTEMPTS = 2000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is listed, and how instances are looked for.
+
+    Attributes:
+        listed: boxes that are listed one by one.
+        looked: instances that are looked at for one whose sides differ in part.
+        seconds: seconds for that.
+        attempts: draws after which nothing that is given fits.
+    """
+
+    listed: int = 20
+    looked: int = 24
+    seconds: float = 5.0
+    attempts: int = 2000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +354,8 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 
     first: Instance | None = None
     reasons: list[str] = []
-    looked, until = 0, time.monotonic() + _SECONDS
-    for instance in instances(rules, rule, seed, given, attempts=_ATTEMPTS):
+    looked, until = 0, time.monotonic() + _TUNING.seconds
+    for instance in instances(rules, rule, seed, given, attempts=_TUNING.attempts):
         if isinstance(instance, Rejected):
             reasons.append(str(instance))
             if first is not None and len(reasons) > 400:
@@ -356,7 +369,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
                 return instance
         except NotCompared:
             pass
-        if looked == _LOOKED or time.monotonic() > until or not rule.syntax.partial:
+        if looked == _TUNING.looked or time.monotonic() > until or not rule.syntax.partial:
             break
     if first is None:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
@@ -397,9 +410,9 @@ def _lines(name: str, found: Difference, limit: float | None) -> list[str]:
     out = [_title(name, found)]
     if limit is not None and found.share > limit:
         out.append(f"  more than the rule's limit of {percent(limit)}")
-    out += [f"  {box}" for box in found.boxes[:_LISTED]]
-    if len(found.boxes) > _LISTED:
-        out.append(f"  and {len(found.boxes) - _LISTED} more boxes")
+    out += [f"  {box}" for box in found.boxes[: _TUNING.listed]]
+    if len(found.boxes) > _TUNING.listed:
+        out.append(f"  and {len(found.boxes) - _TUNING.listed} more boxes")
     where = "outside of it" if count else "everywhere"
     said = f"{'proved' if found.proved else 'not proved'} equal {where} for all inputs"
     out.append(f"  {said if count < total or not total else 'equal nowhere'}; {found.seconds:.2f} s")

@@ -8,8 +8,19 @@ from pathlib import Path
 
 import click
 
-#: seconds that a driver has to answer
-_PATIENCE = 10
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How long answers are waited for.
+
+    Attributes:
+        patience: seconds that a driver has to answer.
+    """
+
+    patience: int = 10
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +151,7 @@ def devices() -> list[str]:
     try:
         done = subprocess.run(
             [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
-            capture_output=True, text=True, check=False, timeout=_PATIENCE,
+            capture_output=True, text=True, check=False, timeout=_TUNING.patience,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []

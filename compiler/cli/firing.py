@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,10 +19,25 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_MATCHES = 3
-_REDRAWS = 8
-# a few elements may agree by chance, so small results are compared more often
-_FEW, _DRAWS = 24, 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How matches are compared.
+
+    Attributes:
+        matches: matches that are compared and shown.
+        redraws: draws of inputs for which the sides are not defined.
+        few: elements of a result; a smaller one may agree by chance, and is compared more often.
+        draws: draws for such a result.
+    """
+
+    matches: int = 3
+    redraws: int = 8
+    few: int = 24
+    draws: int = 4
+
+
+_TUNING = _Tuning()
 
 
 def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
@@ -41,7 +57,7 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
         if results and statement.silent:
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
-            checked = [] if sub.syntax.partial else results[:_MATCHES]
+            checked = [] if sub.syntax.partial else results[: _TUNING.matches]
             return [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
     if statement.silent:
         return []
@@ -55,7 +71,7 @@ def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> 
     found: str | None = None
     domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
     for domain in domains:
-        count = 1 if sum(value.type.elements for value in before.outputs) > _FEW else _DRAWS
+        count = 1 if sum(value.type.elements for value in before.outputs) > _TUNING.few else _TUNING.draws
         draws = (_difference_over(rules, before, after, domain, rng) for _ in range(count))
         found = next((difference for difference in draws if difference is not None), None)
         if found is None:
@@ -66,7 +82,7 @@ def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> 
 
 def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, rng: np.random.Generator) -> str | None:
     outputs = (*before.outputs, *after.outputs)
-    for attempt in range(_REDRAWS):
+    for attempt in range(_TUNING.redraws):
         feeds = {value: draw(value.type, domain, rng, attempt) for value in before.inputs}
         try:
             results = run(rules, outputs, feeds, domain)
@@ -103,7 +119,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
         return []
     if not made:
         return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
-    shown = "; or ".join(_shown(value) for value in made[:_MATCHES])
+    shown = "; or ".join(_shown(value) for value in made[: _TUNING.matches])
     return [Diagnostic("E0505", f"`{rule.name}` does not make this of it", statement.span, hint=f"it makes {shown}")]
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
@@ -22,8 +23,21 @@ if TYPE_CHECKING:
     from dslc.foreign.importing import Import, Outcome, Progress
 
 _FORMS = ("taso", "tensat", "flexflow")
-# how many rules of one outcome are listed one by one; all are in the file, and in the JSON report
-_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is listed.
+
+    Attributes:
+        listed: rules of one outcome that are listed one by one; all are in the file, and in the JSON report.
+    """
+
+    listed: int = 10
+
+
+_TUNING = _Tuning()
+
 _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
 
@@ -226,10 +240,12 @@ def _summary(found: Import) -> None:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
     for outcome in (each for each in OUTCOMES if each in _LISTING):
         rules = [rule for rule in found.rules if rule.outcome == outcome]
-        for rule in rules[:_LISTED]:
+        for rule in rules[: _TUNING.listed]:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
-        if len(rules) > _LISTED:
-            click.echo(f"... and {len(rules) - _LISTED} more that are {outcome} (--output-format json lists all)")
+        if len(rules) > _TUNING.listed:
+            click.echo(
+                f"... and {len(rules) - _TUNING.listed} more that are {outcome} (--output-format json lists all)"
+            )
 
 
 class _Bar:

@@ -15,10 +15,23 @@ if TYPE_CHECKING:
     from dslc.match import CompiledRule, Match
     from dslc.semantics.library import Rules
 
-# places that are looked at, and runs of either side that are timed
-_PLACES, _RUNS = 2, 15
-# what times of one thing differ by
-_CLOSE = 1.03
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How places are timed.
+
+    Attributes:
+        places: places that are looked at.
+        runs: runs of either side that are timed.
+        close: ratio of two times of one thing, by chance.
+    """
+
+    places: int = 2
+    runs: int = 15
+    close: float = 1.03
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest
         where = "Elsewhere" if count else "Alone"
         out += _forms(rules, list(new.values()), graph, opset, newest) or _price(rules, match, new, opset, where)
         count += 1
-        if count == _PLACES:
+        if count == _TUNING.places:
             break
     return list(dict.fromkeys(out))
 
@@ -111,14 +124,14 @@ def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int, wher
     except DslcError as problem:
         return [f"Not used: ONNX Runtime cannot run the result: {problem.diagnostics[0].message}."]
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(_RUNS):
+    for _ in range(_TUNING.runs):
         for side, found in zip(sides, times, strict=True):
             began = time.perf_counter()
             side.session.run(None, side.feeds)
             found.append(time.perf_counter() - began)
     before, after = (1e3 * median(found) for found in times)
     how = ", with a generated kernel" if any(one.kernels for one in sides) else ""
-    slower = ", slower" if after > before * _CLOSE else ""
+    slower = ", slower" if after > before * _TUNING.close else ""
     return [f"{where}{how}: {before:.3g} -> {after:.3g} ms ({before / after:.2g}x{slower})."]
 
 

@@ -17,12 +17,26 @@ if TYPE_CHECKING:
     from dslc.cost.clock import Clock
     from dslc.search.settings import Progress
 
-#: seconds between two lines where there is no terminal, and between two looks of the bar at the clock
-LINES, LOOKS = 10.0, 0.2
+
+@dataclass(frozen=True, slots=True)
+class ProgressTuning:
+    """When progress is shown.
+
+    Attributes:
+        lines: seconds between two lines where there is no terminal.
+        looks: seconds between two looks of the bar at the clock.
+        full: share of a bar that is shown, at most: a full one would stop its clock.
+    """
+
+    lines: float = 10.0
+    looks: float = 0.2
+    full: float = 0.999
+
+
+TUNING = ProgressTuning()
+
 #: seconds until a Ctrl-C that was lost is tried again
 LOST = 0.02
-#: a bar that is full would stop its clock
-_FULL = 0.999
 
 
 class Shown:
@@ -164,7 +178,7 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
             yield Progress(phase=shown.phase, best=shown.found)
         return
     shown = Shown(clock, _say if verbose else _silent)
-    with _every(LINES, lambda: _say(shown.line)):
+    with _every(TUNING.lines, lambda: _say(shown.line)):
         yield Progress(phase=shown.phase, best=shown.found)
 
 
@@ -193,10 +207,10 @@ def _bar(clock: Clock, verbose: bool) -> Iterator[Shown]:
 
         def look() -> None:
             seconds = clock.seconds
-            done = 0.0 if total is None else min(seconds, _FULL * total)
+            done = 0.0 if total is None else min(seconds, TUNING.full * total)
             bar.update(task, description=shown.what, best=shown.best, seconds=seconds, completed=done)
 
-        with _every(LOOKS, look):
+        with _every(TUNING.looks, look):
             yield shown
 
 

@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
-# for the search of guards of one refuted rule
-_GUARD_SECONDS = 10.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Time for guards.
+
+    Attributes:
+        guard_seconds: seconds for the search of guards of one refuted rule.
+    """
+
+    guard_seconds: float = 10.0
+
+
+_TUNING = _Tuning()
 
 
 @click.command("verify")
@@ -290,7 +301,7 @@ def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = Tru
         return ()
     if not guarded or found.hint or not isinstance(definition, _Substitution) or definition.syntax.partial:
         return (found,)
-    guards = find_guards(rules, definition, seed, exact_verdict, seconds=_GUARD_SECONDS)
+    guards = find_guards(rules, definition, seed, exact_verdict, seconds=_TUNING.guard_seconds)
     return (found, *guard_diagnostics(definition, guards))
 
 

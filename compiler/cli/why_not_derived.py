@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -63,10 +64,15 @@ def _nearest(rules: Rules, search: Search, name: str) -> tuple[Missed, Scope | N
     found: Missed | None = None
     scope: Scope | None = None
     sums = [
-        node for state in search.seen[:_ASKED] for node in topological([state.node])
+        node for state in search.seen[: _TUNING.asked] for node in topological([state.node])
         if isinstance(node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(node.scope.body))
     ]  # fmt: skip
-    scopes = sums or [node for state in search.seen[:_ASKED] for node in topological([state.node]) if isinstance(node, ScopeNode)]
+    scopes = sums or [
+        node
+        for state in search.seen[: _TUNING.asked]
+        for node in topological([state.node])
+        if isinstance(node, ScopeNode)
+    ]
     for node in dict.fromkeys(scopes):
         why = missed(rules, node.values[0], name) or Missed(Miss.INTENSITY)
         if found is None or nearer(found, why) is not found:
@@ -74,8 +80,17 @@ def _nearest(rules: Rules, search: Search, name: str) -> tuple[Missed, Scope | N
     return found or Missed(Miss.NO_PRODUCT), scope
 
 
-#: expressions that are asked why they are no call
-_ASKED = 200
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is asked.
 
+    Attributes:
+        asked: expressions that are asked why they are no call.
+    """
+
+    asked: int = 200
+
+
+_TUNING = _Tuning()
 
 __all__ = ["tell"]

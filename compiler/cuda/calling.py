@@ -22,8 +22,21 @@ from dslc.syntax import tree as t
 
 #: the library with the lowerings of all targets, and the device of this one there
 _LIBRARY, _ON = "targets", "cuda"
-#: weights of which several layouts are tried
-_LAYOUTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How calls of a vendor's library are tried.
+
+    Attributes:
+        layouts: weights of which several layouts are tried.
+    """
+
+    layouts: int = 2
+
+
+_TUNING = _Tuning()
+
 #: the buffer of a result in a call that has none yet; the argument k has `RESULT - 1 - k`
 RESULT = -1
 
@@ -122,7 +135,7 @@ class Calls:
         (type,) = kernel.types
         assert type is not None
         result = plain(RESULT, type.dtype, shape_of(type))
-        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:_LAYOUTS]
+        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][: _TUNING.layouts]
         choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
             operands = list(views)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dslc.cuda.devices import MEMORY, OWN, Device
+from dslc.cuda.devices import TUNING as DEVICES_TUNING
+from dslc.cuda.devices import Device
 from dslc.cuda.planning import Generable, Wants
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
@@ -16,8 +18,19 @@ if TYPE_CHECKING:
     from dslc.codegen.cuda.choose import Hardware
     from dslc.cuda.written import CudaTemplates, Taken
 
-#: how much longer than by its bytes and operations a kernel may take, before there is something to look for
-_NEAR = 1.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When other variants of a kernel are tried.
+
+    Attributes:
+        near: how many times as long as by its bytes and operations a kernel may take, before there is something to look for.
+    """
+
+    near: float = 1.5
+
+
+_TUNING = _Tuning()
 
 
 def texts(rules: Rules, device: Device | None = None, templates: CudaTemplates | None = None) -> Callable[[Graph], Any]:
@@ -80,7 +93,13 @@ def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
     wide = any(type.dtype is DType.F64 for type in types)
     plain, units = device.plain[DType.F64 if wide else DType.F32], device.tensor[DType.F16]
     return Hardware(
-        device.processors, MEMORY * device.bandwidth, device.reach, OWN * plain, OWN * units, device.launch, held=device.cache // 2
+        device.processors,
+        DEVICES_TUNING.memory * device.bandwidth,
+        device.reach,
+        DEVICES_TUNING.own * plain,
+        DEVICES_TUNING.own * units,
+        device.launch,
+        held=device.cache // 2,
     )
 
 
@@ -119,7 +138,7 @@ def priced(rules: Rules, device: Device, templates: CudaTemplates | None = None)
         except NotGenerated:
             return None
         took = seconds(made, own)
-        if took > _NEAR * least(made, own) or any(launch.form == "products" for launch in made.launches):
+        if took > _TUNING.near * least(made, own) or any(launch.form == "products" for launch in made.launches):
             return best(program)
         return Wants((), took)
 

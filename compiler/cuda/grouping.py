@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dslc.cuda.calling import Calls, shape_of
@@ -16,8 +17,19 @@ from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
 from dslc.semantics.library import Rules
 
-#: nodes behind a product that may be computed with it
-_EPILOGUE = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Sizes of groups.
+
+    Attributes:
+        epilogue: nodes behind a product that may be computed with it.
+    """
+
+    epilogue: int = 3
+
+
+_TUNING = _Tuning()
 
 
 def grouped(
@@ -94,7 +106,12 @@ class _Grouping:
                     if self._taken(kernel, given, turnable(self.rules, around, last)):
                         best = group
                 users = around.users[chain[-1]]
-                if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
+                if (
+                    len(chain) > _TUNING.epilogue
+                    or last in around.final
+                    or len(set(users)) != 1
+                    or len(users[0].types) != 1
+                ):
                     break
                 if users[0] in taken or isinstance(users[0], Opaque):
                     break

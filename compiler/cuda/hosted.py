@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,20 @@ from dslc.semantics.library import Rules
 
 #: a model that computes values from others, as ONNX Runtime loads it; None: no nodes of ONNX express it
 Hosted = Callable[[Sequence[Value], Sequence[Value]], "bytes | None"]
-#: models with more bytes are not run with all values as outputs
-_LARGEST = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of running parts on the CPU.
+
+    Attributes:
+        largest: bytes of a model that is run with all values as outputs.
+    """
+
+    largest: int = 1 << 30
+
+
+_TUNING = _Tuning()
 
 
 def hosted(rules: Rules, opset: int, opsets: Mapping[str, int], ir_version: int) -> Hosted:
@@ -65,7 +78,7 @@ def at_feeds(source: str | os.PathLike[str] | ModelProto, rules: Rules, imported
 
 def _shaped(model: ModelProto, feeds: Mapping[str, Any]) -> ModelProto | None:
     """A copy in which every value has the type and the sizes that a run shows; None where it cannot be run so."""
-    if model.ByteSize() > _LARGEST:
+    if model.ByteSize() > _TUNING.largest:
         return None
     out = ModelProto()
     out.CopyFrom(model)

@@ -23,8 +23,20 @@ from dslc.semantics.env import Asked, Env, Mismatch, Unbound, fail
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.syntax import tree as t
 
-#: so many calls are made at most where the strides of a batch are not those of one
-_CALLS = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of matching calls.
+
+    Attributes:
+        calls: calls that are made where the strides of a batch are not those of one, at most.
+    """
+
+    calls: int = 64
+
+
+_TUNING = _Tuning()
+
 #: what an argument of a call may be
 Argument = int | float | str | tuple[int, ...] | View
 
@@ -116,7 +128,7 @@ class _Attempt:
             self.outside = whole[:count]
             if pack:
                 self.axes[pack] = whole[count:]
-            if prod(axis.extent for axis in self.outside) > _CALLS:
+            if prod(axis.extent for axis in self.outside) > _TUNING.calls:
                 return None
             try:
                 found = self._call(self._environment(self.numbers))

@@ -7,8 +7,20 @@ from dataclasses import dataclass
 
 #: what begins in the shared memory begins at a multiple of so many bytes
 ALIGNED = 256
-#: more streams gain nothing
-_STREAMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How much runs side by side.
+
+    Attributes:
+        streams: streams; more gain nothing.
+    """
+
+    streams: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[Turn, ...]:
         free = [s for s, step in enumerate(last) if step in need]
         if free:
             stream = max(free, key=lambda s: last[s])
-        elif len(last) < _STREAMS:
+        elif len(last) < _TUNING.streams:
             stream = len(last)
             last.append(-1)
         else:

@@ -19,8 +19,24 @@ from dslc.ir.dtype import DTYPES
 
 #: of the format; another one is not read
 VERSION = 1
-#: longer texts, deeper or larger ones are not read
-_LONGEST, _MANY, _LARGEST = 1 << 24, 1 << 16, 1 << 48
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of plans that are read.
+
+    Attributes:
+        longest: characters of a text.
+        many: entries of a list.
+        largest: number, in size.
+    """
+
+    longest: int = 1 << 24
+    many: int = 1 << 16
+    largest: int = 1 << 48
+
+
+_TUNING = _Tuning()
 
 
 class Place(Enum):
@@ -179,7 +195,7 @@ def plan_of(text: str) -> Plan:
     Raises:
         BadPlan: for any other text, and for plans that leave their buffers or wait for what comes later.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _TUNING.longest:
         raise BadPlan(Unfit.TEXT)
     try:
         found = json.loads(text, parse_constant=_refused)
@@ -257,7 +273,7 @@ class _Reader:
 
     def _list(self, of: Any, key: str | int) -> list[Any]:
         value = self._get(of, key)
-        if not isinstance(value, list) or len(value) > _MANY:
+        if not isinstance(value, list) or len(value) > _TUNING.many:
             raise BadPlan(Unfit.FIELD, str(key))
         return value
 
@@ -274,7 +290,7 @@ class _Reader:
         value = self._get(of, key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadPlan(Unfit.FIELD, str(key))
-        if not least <= value <= _LARGEST:
+        if not least <= value <= _TUNING.largest:
             raise BadPlan(Unfit.RANGE, str(key))
         return value
 
@@ -292,7 +308,7 @@ class _Reader:
         dtype = DTYPES.get(self._str(value, 1))
         if dtype is None:
             raise BadPlan(Unfit.FIELD, "element type")
-        shape, strides = self._ints(value, 2), self._ints(value, 3, -_LARGEST)
+        shape, strides = self._ints(value, 2), self._ints(value, 3, -_TUNING.largest)
         if len(shape) != len(strides):
             raise BadPlan(Unfit.FIELD, "strides")
         return View(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
@@ -324,8 +340,8 @@ class _Reader:
     def _one_argument(self, value: Any) -> tuple[str, Argument]:
         name, kind, given = self._str(value, 0), self._str(value, 1), self._get(value, 2)
         reads: dict[str, Callable[[], Argument]] = {
-            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -_LARGEST),
-            "int": lambda: self._int(value, 2, -_LARGEST), "str": lambda: self._str(value, 2),
+            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -_TUNING.largest),
+            "int": lambda: self._int(value, 2, -_TUNING.largest), "str": lambda: self._str(value, 2),
         }  # fmt: skip
         if kind == "float" and isinstance(given, float) and isfinite(given):
             return name, given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dslc.cuda.views import View, looked_at
 from dslc.errors import DslcError
@@ -30,8 +31,19 @@ from dslc.semantics.elaborate import expand, expand_node
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-#: scopes that are put into each other at most
-_DEEPEST = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of programs.
+
+    Attributes:
+        deepest: scopes that are put into each other at most.
+    """
+
+    deepest: int = 64
+
+
+_TUNING = _Tuning()
 
 OneScope = tuple[Scope, tuple[Value, ...]]
 
@@ -69,7 +81,7 @@ def _one_scope(rules: Rules, program: Graph) -> OneScope | None:
         (value,) = expand(rules, program.outputs)
     except (Mismatch, DslcError):
         return None
-    for _ in range(_DEEPEST):
+    for _ in range(_TUNING.deepest):
         if not isinstance(value.node, ScopeNode):
             return None
         value = _with_numbers(value)

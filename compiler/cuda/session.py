@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,19 @@ from dslc.semantics.library import Rules, standard
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: plans that are kept, by the shapes of inputs
-_KEPT = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What a session keeps.
+
+    Attributes:
+        kept: plans that are kept, by the shapes of inputs.
+    """
+
+    kept: int = 8
+
+
+_TUNING = _Tuning()
 
 
 class Session:
@@ -130,7 +142,7 @@ class Session:
         shapes = tuple(np.shape(feeds[name]) for name in self.inputs)
         found = self._runners.get(shapes)
         if found is None:
-            while len(self._runners) >= _KEPT:
+            while len(self._runners) >= _TUNING.kept:
                 self._runners.pop(next(iter(self._runners))).close()
             found = self._runners[shapes] = self._planned(shapes, feeds)
         return found

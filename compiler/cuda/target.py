@@ -30,8 +30,20 @@ from dslc.semantics.library import Rules
 
 #: version of the format of models for one node
 _IR = 8
-#: steps of a plan that a report lists
-_SHOWN = 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What a report lists.
+
+    Attributes:
+        shown: steps of a plan.
+    """
+
+    shown: int = 24
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +129,11 @@ class Sheeted:
         """Its calls and kernels with the rules that they come from, memory, and seconds."""
         plan = self.plan
         lines = []
-        for step in plan.steps[:_SHOWN]:
+        for step in plan.steps[: _TUNING.shown]:
             kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
             lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
-        if len(plan.steps) > _SHOWN:
-            lines.append(f"and {len(plan.steps) - _SHOWN} more")
+        if len(plan.steps) > _TUNING.shown:
+            lines.append(f"and {len(plan.steps) - _TUNING.shown} more")
         counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
         steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
         lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")

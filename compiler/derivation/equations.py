@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 
 from dslc.analysis.iterators import coefficient_of
@@ -13,8 +14,19 @@ from dslc.derivation.pieces import Unfit
 from dslc.derivation.tables import unknowns_in
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num
 
-#: attributes beyond which nothing is looked for
-_MOST = 1 << 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of solving equations.
+
+    Attributes:
+        most: attributes beyond which nothing is looked for.
+    """
+
+    most: int = 1 << 16
+
+
+_TUNING = _Tuning()
 
 
 def scalar_of(poly: Poly) -> Scalar:
@@ -95,7 +107,7 @@ def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Sc
 
     try:
         low, high = 0, 1
-        while at(high) < right.value and high < _MOST:
+        while at(high) < right.value and high < _TUNING.most:
             low, high = high, 2 * high
         if at(0) >= right.value:
             low = high = 0

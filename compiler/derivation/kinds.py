@@ -22,8 +22,19 @@ from dslc.ir.scopes import each_of
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
-#: of the programs that are shown those that are there for their price alone, at most
-_CHEAPEST = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Which programs are shown.
+
+    Attributes:
+        cheapest: programs that are shown for their price alone, at most.
+    """
+
+    cheapest: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ class Kinds:
         number in turn.
         """
         every = list(programs)
-        count = max(1, min(2 * len(self.forms) - 1, _CHEAPEST))
+        count = max(1, min(2 * len(self.forms) - 1, _TUNING.cheapest))
         yield from every[:count]
         left = every[count:]
         if len(self.forms) < 2:

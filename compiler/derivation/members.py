@@ -12,10 +12,25 @@ from dslc.ir.holes import abstracted, instantiated
 from dslc.ir.scalar import Read
 from dslc.ir.scopes import each_of
 
-#: programs of one member, and of all together, that are put together
-_EACH, _TOGETHER = 12, 96
-#: states of one member that are looked at beside those of others, and of all together
-_STATES, _JOINED = 12, 144
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How programs of members are put together.
+
+    Attributes:
+        each: programs of one member that are put together.
+        together: programs of all members together that are put together.
+        states: states of one member that are looked at beside those of others.
+        joined: states of all members together that are looked at.
+    """
+
+    each: int = 12
+    together: int = 96
+    states: int = 12
+    joined: int = 144
+
+
+_TUNING = _Tuning()
 
 T = TypeVar("T")
 
@@ -72,16 +87,16 @@ class Choice(Generic[T]):
 
 def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[Choice[T]]:
     """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
-    few = [own[: _EACH if len(found) < 4 else 3] for own in found]
+    few = [own[: _TUNING.each if len(found) < 4 else 3] for own in found]
     every = [Choice(sum(price for price, _ in chosen), tuple(each for _, each in chosen)) for chosen in islice(product(*few), 4096)]
-    yield from islice(sorted(every, key=lambda choice: choice.price), _TOGETHER)
+    yield from islice(sorted(every, key=lambda choice: choice.price), _TUNING.together)
 
 
 def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
     """One of the states of each member: the first of all first."""
-    few = [own[: _STATES if len(states) < 3 else 4] for own in states]
+    few = [own[: _TUNING.states if len(states) < 3 else 4] for own in states]
     places = sorted(islice(product(*(range(len(own)) for own in few)), 4096), key=lambda place: (sum(place), place))
-    for place in islice(places, _JOINED):
+    for place in islice(places, _TUNING.joined):
         yield tuple(own[k] for own, k in zip(few, place, strict=True))
 
 

@@ -12,8 +12,25 @@ from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 from dslc.ir.scopes import each_of
 from dslc.semantics.library import Rules
 
-#: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
-OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """An estimate of a machine, where none is measured.
+
+    Attributes:
+        operations: operations a second of products.
+        scalar: operations a second of anything else.
+        bytes: bytes a second.
+        launch: seconds that a call takes.
+    """
+
+    operations: float = 2e11
+    scalar: float = 2e10
+    bytes: float = 3e10
+    launch: float = 2e-6
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +64,12 @@ def estimated(rules: Rules) -> Price:
         sizes = sum(elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
         if isinstance(node, ScopeNode):
             per = _operations(node.scope.body)
-            return LAUNCH / 2 + max(per * elements(node.values[0]) / SCALAR, sizes / BYTES)
+            return _TUNING.launch / 2 + max(per * elements(node.values[0]) / _TUNING.scalar, sizes / _TUNING.bytes)
         if isinstance(node, Call):
             if node not in products:
                 products[node] = 2.0 * elements(node.values[0]) * summed(rules, node)
-            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
-        return LAUNCH
+            return _TUNING.launch + max(products[node] / _TUNING.operations, sizes / _TUNING.bytes)
+        return _TUNING.launch
 
     return price
 

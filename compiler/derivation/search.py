@@ -26,17 +26,31 @@ from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
-#: ways to write an expression by operators that are looked at
-_WAYS = 16
-#: of the time the share for an expression of several products as a whole, of the rest that for each by itself, and of the rest that
-#: for making one of two
-_WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
-#: programs of one call at its sizes, with other layouts before and behind it, that are made
-_LAYOUTS = 2
-#: a beam is this part of the whole at first
-_WIDENING = (3, 1)
-#: expressions that are asked why they are not an operator
-_ASKED = 200
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What a search for derivations looks at, and how it divides its time.
+
+    Attributes:
+        ways: ways to write an expression by operators that are looked at.
+        whole: share of the time for an expression of several products as a whole.
+        members: share of the rest for each product by itself.
+        joining: share of the rest for making one product of two.
+        layouts: programs of one call at its sizes, with other layouts before and behind it, that are made.
+        widening: parts of the whole that a beam is, one after the other.
+        asked: expressions that are asked why they are not an operator.
+    """
+
+    ways: int = 16
+    whole: float = 0.25
+    members: float = 0.5
+    joining: float = 0.7
+    layouts: int = 2
+    widening: tuple[int, ...] = (3, 1)
+    asked: int = 200
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
@@ -145,14 +159,14 @@ class Search:
         products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
         self.units, self._alone = products == 0, products == 1
         until = began + self.limits.seconds
-        complete = self._explored(start, began + _WHOLE * self.limits.seconds if members else until)
+        complete = self._explored(start, began + _TUNING.whole * self.limits.seconds if members else until)
         applications = 0
         if members:
             inner = self._of_members(members, until)
             applications = sum(each.steps.applications for each in inner.values())
             complete = complete and all(each.complete for each in inner.values())
             now = time.monotonic()
-            self._joined(start, members, inner, now + _JOINING * (until - now))
+            self._joined(start, members, inner, now + _TUNING.joining * (until - now))
             self._put_together(start, members, inner, until)
             self.states = len(self.paths)
             self.seen = tuple(self.paths)
@@ -173,7 +187,7 @@ class Search:
         best = {start: self._programs(start, ())}
         complete = True
         # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
-        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _WIDENING):
+        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _TUNING.widening):
             complete = self._layers(start, beam, best, late)
             if complete or late() or len(paths) >= self.limits.max_states:
                 break
@@ -226,7 +240,7 @@ class Search:
         found: dict[Graph, Search] = {}
         different = list(dict.fromkeys(each.alone for each in members))
         # of what is left some is for putting them together
-        left = (until - time.monotonic()) * _MEMBERS / len(different)
+        left = (until - time.monotonic()) * _TUNING.members / len(different)
         for alone in different:
             own = replaced(self.limits, seconds=max(0.0, left))
             found[alone] = Search(self.rules, self.steps.rules, own, self.targets, self.price)
@@ -282,7 +296,7 @@ class Search:
     def missed(self, target: str) -> Missed:
         """Why no expression that was looked at is an operator, by the one that came nearest to it."""
         found: Missed | None = None
-        for state in self.seen[:_ASKED]:
+        for state in self.seen[: _TUNING.asked]:
             for node in topological([state.node]):
                 if isinstance(node, ScopeNode):
                     why = missed(self.rules, node.values[0], target)
@@ -382,12 +396,14 @@ class Search:
                 if ways:
                     # what is computed of a product need not go with it
                     alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
-                    found.append((value, ways if alone else (*ways[: _WAYS - 1], None)))
+                    found.append((value, ways if alone else (*ways[: _TUNING.ways - 1], None)))
         if not found:
             return
         # of each operator the first way first
-        sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
-        for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
+        sizes = [range(min(len(ways), _TUNING.ways)) for _, ways in found]
+        for chosen in sorted(islice(product(*sizes), _TUNING.ways**2), key=lambda choice: (sum(choice), choice))[
+            : _TUNING.ways
+        ]:
             whole, names = state, list[str]()
             for (value, own), k in zip(found, chosen, strict=True):
                 way = own[k]
@@ -410,7 +426,7 @@ class Search:
                 nonlocal least
                 known = self._sizes.get(size, ())
                 least = min(least, *known, inf)
-                return len(known) >= _LAYOUTS
+                return len(known) >= _TUNING.layouts
 
             made = list(instances(self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None))
             if least < inf:

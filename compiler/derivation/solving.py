@@ -28,8 +28,21 @@ from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: ways to match one pattern, and one window of it, that are looked at
-_WAYS, _SLOPES = 24, 2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of matching patterns.
+
+    Attributes:
+        ways: ways to match one pattern that are looked at.
+        slopes: ways to match one window of it.
+    """
+
+    ways: int = 24
+    slopes: int = 2
+
+
+_TUNING = _Tuning()
 
 
 class Miss(Enum):
@@ -202,7 +215,7 @@ class Matching:
     # ---- iterators ---------------------------------------------------------------------------------------------
 
     def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[_Way | Missed]:
-        ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _WAYS))
+        ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _TUNING.ways))
         if not ways:
             yield self._no_window()
         for way in ways if whole else ways[-1:]:
@@ -257,7 +270,7 @@ class Matching:
                 slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
                 found.append((abs(unit), slopes, (given, known, unit)))
         found.sort(key=lambda each: each[:2], reverse=True)
-        return [each for _, _, each in found[:_SLOPES]]
+        return [each for _, _, each in found[: _TUNING.slopes]]
 
     def _coefficients(
         self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar

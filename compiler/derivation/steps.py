@@ -23,10 +23,21 @@ from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: instances of one rule at one place that are looked at
-_INSTANCES = 400
-#: iterators of a scope beyond which no rule is applied to it
-ITERATORS = 24
+
+@dataclass(frozen=True, slots=True)
+class StepsTuning:
+    """Limits of applying rules.
+
+    Attributes:
+        instances: instances of one rule at one place that are looked at.
+        iterators: iterators of a scope beyond which no rule is applied to it.
+    """
+
+    instances: int = 400
+    iterators: int = 24
+
+
+TUNING = StepsTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +71,13 @@ def rewritten(
     `views`: scopes that were taken apart before, and get what is.
     """
     operands = Operands(views={} if views is None else views)
-    if any(len(value.type.shape) > ITERATORS for value in values):
+    if any(len(value.type.shape) > TUNING.iterators for value in values):
         return
     count = 0
     for match in Left(rule, left, operands).match(values):
         for found in Unknowns(rule, operands).every(match):
             count += 1
-            if count > _INSTANCES:
+            if count > TUNING.instances:
                 return
             try:
                 results = Right(rule, found, operands, values[0].type.dtype).build(right)

@@ -6,6 +6,7 @@ Which iterators stand where decides, and no name; `tables` has what follows from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.counts import known_flops
@@ -24,8 +25,19 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: scopes over a reduction that are computed with it at most
-_ABOVE = 6
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is computed together.
+
+    Attributes:
+        above: scopes over a reduction that are computed with it at most.
+    """
+
+    above: int = 6
+
+
+_TUNING = _Tuning()
 
 
 def products_of(rules: Rules) -> tuple[str, ...]:
@@ -96,7 +108,7 @@ def missed(rules: Rules, value: Value, target: str) -> Missed | None:
 
 def _with_what_it_reads(value: Value, operands: Operands) -> View | None:
     """What is computed of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
-    for _ in range(_ABOVE):
+    for _ in range(_TUNING.above):
         node = value.node
         assert isinstance(node, ScopeNode)
         below = [k for k, arg in enumerate(node.args) if isinstance(arg.node, ScopeNode)]

@@ -19,8 +19,19 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
 
-#: extents up to which every part is a size to split by
-_SHORT = 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Which sizes are split.
+
+    Attributes:
+        short: extents up to which every part is a size to split by.
+    """
+
+    short: int = 16
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +375,7 @@ def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
 
 def _short(extent: Scalar) -> tuple[int, ...]:
     """Sizes of parts of a short extent, a window's say: all that are at most its half, rounded up."""
-    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > _SHORT:
+    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > _TUNING.short:
         return ()
     return tuple(range(2, (extent.value + 1) // 2 + 1))
 

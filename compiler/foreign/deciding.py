@@ -24,13 +24,25 @@ from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 
-_INSTANCES = 200
-# numbers of a rule above which arrays are large
-_LARGE = 64
-# readings that no prover decides, each of which may take the whole limit
-_MOST_OPEN = 4
-# how often a run with a time limit looks at the clock, in seconds
-_LOOK = 0.05
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How rules of other systems are decided.
+
+    Attributes:
+        instances: instances that are tried.
+        large: number of a rule above which its arrays are large.
+        most_open: readings that no prover decides, each of which may take the whole limit.
+        look: seconds between looks at the clock in a run with a time limit.
+    """
+
+    instances: int = 200
+    large: int = 64
+    most_open: int = 4
+    look: float = 0.05
+
+
+_TUNING = _Tuning()
 
 _EXACT_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "exact"), ("axioms",))
 _LAWS_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "axioms"), ("exact",))
@@ -104,7 +116,7 @@ class Deciding:
         while self._running:
             self._hear(wait=self._ends is None or not self._workers.parallel)
             if self._ends is not None and self._workers.parallel:
-                time.sleep(_LOOK)
+                time.sleep(_TUNING.look)
             yield from self._taken()
             if self._late():
                 return
@@ -156,10 +168,10 @@ class Deciding:
                 return found(reading, verdict)
             first = first or verdict
             unknown += verdict.status != "refuted"
-            if unknown == _MOST_OPEN:
+            if unknown == _TUNING.most_open:
                 break
         assert first is not None
-        if first.status == "refuted" and self._guards and unknown < _MOST_OPEN and not _large(one.readings[0]):
+        if first.status == "refuted" and self._guards and unknown < _TUNING.most_open and not _large(one.readings[0]):
             for reading in (yield from self._guarded(one.readings[0])):
                 verdict = yield from self._proved(reading)
                 if verdict.status in RELIABLE:
@@ -220,13 +232,13 @@ def _large(reading: Translation) -> bool:
     """Whether it names sizes whose arrays fill the memory, or take minutes."""
     head, *lines = reading.text.splitlines()
     text = "\n".join([head, *(line for line in lines if '"""' not in line)])
-    return any(len(number) > 3 or int(number) > _LARGE for number in re.findall(r"\b\d+\b", text))
+    return any(len(number) > 3 or int(number) > _TUNING.large for number in re.findall(r"\b\d+\b", text))
 
 
 def _computes(sub: SubstitutionDef) -> bool:
     """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
     rng = np.random.default_rng(0)
-    for _ in range(_INSTANCES):
+    for _ in range(_TUNING.instances):
         try:
             instance = instantiate(operators(), sub, rng)
         except Rejected:

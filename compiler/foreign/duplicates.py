@@ -12,8 +12,20 @@ from dslc.foreign.translate import Translation
 
 # TASO's element-wise sum and product: `taso` has the laws, and a rule matches both orders of their operands
 _COMMUTE = frozenset({"ew_add", "ew_mul"})
-# so many inputs are renamed in every way
-_MOST_INPUTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of comparing rules.
+
+    Attributes:
+        most_inputs: inputs that are renamed in every way.
+    """
+
+    most_inputs: int = 5
+
+
+_TUNING = _Tuning()
 
 
 @dataclass
@@ -42,7 +54,7 @@ class Seen:
     def form(self, rule: ForeignRule) -> tuple[object, ...]:
         """What it says up to names and order of operands: the smallest form over all numberings of the inputs."""
         inputs = rule.inputs()
-        many = len(inputs) > _MOST_INPUTS
+        many = len(inputs) > _TUNING.most_inputs
         inputs = tuple(sorted(inputs)) if many else inputs
         orders = [tuple(range(len(inputs)))] if many else itertools.permutations(range(len(inputs)))
         return ("graph", min(self._form(rule, dict(zip(inputs, order, strict=True))) for order in orders))

@@ -36,9 +36,23 @@ _BY_NAME |= {
 }  # fmt: skip
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
-_DRAWS = 4
-# a rule with more inputs is not compared with its reverse in every way
-_MOST_INPUTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How exported rules are checked.
+
+    Attributes:
+        draws: draws of instances on which a reading is checked.
+        most_inputs: inputs; a rule with more is not compared with its reverse in every way.
+    """
+
+    draws: int = 4
+    most_inputs: int = 5
+
+
+_TUNING = _Tuning()
+
 # the ranks of results that no operand tells
 _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
           "batchnorm": 4, "broadcast_add": 4, "fuse_conv_batchnorm_alpha_var": 4, "fuse_conv_batchnorm_bias": 1,
@@ -100,7 +114,7 @@ def directions_of(sub: SubstitutionDef, form: str) -> list[tuple[ForeignRule, di
 def is_own_reverse(rule: ForeignRule) -> bool:
     """Whether it says the same from right to left, up to the names of its inputs."""
     inputs = rule.inputs()
-    orders = itertools.permutations(inputs) if len(inputs) <= _MOST_INPUTS else iter([inputs])
+    orders = itertools.permutations(inputs) if len(inputs) <= _TUNING.most_inputs else iter([inputs])
     return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
 
 
@@ -126,7 +140,7 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     same = next((at for at, each in enumerate(readings) if untagged(each) == untagged(own)), None)
     if same is not None:
         # a few draws of sizes, as one may have a single group
-        verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_DRAWS))
+        verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_TUNING.draws))
         return same > 0 and any(verdict.status == "refuted" for verdict in verdicts)
     if verify_rule(rules, readings[0]).status not in RELIABLE:
         raise Inexpressible("it is not proved without its guards and types, which the format has no place for")

@@ -8,18 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dslc.errors import error
-from dslc.foreign.rule import (
-    MOST_BYTES,
-    MOST_OPERATORS,
-    MOST_RULES,
-    ForeignRule,
-    Operator,
-    Output,
-    Parameter,
-    Tensor,
-    checked,
-    damaged,
-)
+from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, Tensor, checked, damaged
 
 #: what distributes a tensor
 PARALLEL = frozenset({"replicate", "reduce", "partition", "combine", "pipeline", "fused_parallel"})
@@ -102,9 +92,11 @@ def _parameter(value: Any) -> tuple[str, Parameter]:
 
 def _operator(value: Any) -> Operator:
     part = _object(value, "Operator", _OPERATOR)
-    inputs = tuple(_tensor(each) for each in _list(part["input"], MOST_OPERATORS))
+    inputs = tuple(_tensor(each) for each in _list(part["input"], RULE_TUNING.most_operators))
     return Operator(
-        _lower(part["type"], "OP_"), inputs, tuple(_parameter(each) for each in _list(part["para"], MOST_OPERATORS))
+        _lower(part["type"], "OP_"),
+        inputs,
+        tuple(_parameter(each) for each in _list(part["para"], RULE_TUNING.most_operators)),
     )
 
 
@@ -122,9 +114,11 @@ def _rule(value: Any) -> ForeignRule:
     part = _object(value, "Rule", _RULE | {"name"})
     if not isinstance(part["name"], str):
         raise _Wrong(f"{_short(part['name'])} stands where a name should")
-    source, target = (tuple(_operator(op) for op in _list(part[key], MOST_OPERATORS)) for key in ("srcOp", "dstOp"))
+    source, target = (
+        tuple(_operator(op) for op in _list(part[key], RULE_TUNING.most_operators)) for key in ("srcOp", "dstOp")
+    )
     return ForeignRule(
-        part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], MOST_OPERATORS))
+        part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], RULE_TUNING.most_operators))
     )
 
 
@@ -134,12 +128,12 @@ def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:
     Raises:
         DslcError: E1001 for text that is no JSON or not of this schema, and beyond the limits.
     """
-    if len(data) > MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {MOST_BYTES} that are read")
+    if len(data) > RULE_TUNING.most_bytes:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
     rules: list[ForeignRule] = []
     try:
         tree = json.loads(data)
-        for value in _list(_object(tree, "RuleCollection", frozenset({"rule"}))["rule"], MOST_RULES):
+        for value in _list(_object(tree, "RuleCollection", frozenset({"rule"}))["rule"], RULE_TUNING.most_rules):
             rules.append(_rule(value))
     except _Wrong as problem:
         raise damaged(path, f"not a file of FlexFlow's rules: after {len(rules)} rules, {problem}") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.foreign import flexflow, taso, tensat
-from dslc.foreign.rule import MOST_BYTES, ForeignRule, damaged
+from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import ForeignRule, damaged
 
 FORMATS = ("taso", "tensat", "flexflow")
 
@@ -25,8 +26,10 @@ def read_rules(
         DslcError: E0902 for a file that cannot be read, E1001 for one that is damaged or of another format.
     """
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise damaged(str(path), f"{path.stat().st_size} bytes are more than the {MOST_BYTES} that are read")
+        if path.stat().st_size > RULE_TUNING.most_bytes:
+            raise damaged(
+                str(path), f"{path.stat().st_size} bytes are more than the {RULE_TUNING.most_bytes} that are read"
+            )
         data = path.read_bytes()
     except OSError as failure:
         raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
@@ -48,12 +51,25 @@ def read_rules(
 
 _WHOSE = {"taso": "TASO's protobuf", "tensat": "TENSAT's text", "flexflow": "FlexFlow's JSON"}
 _OF_DSLC = "it is a rule file of dslc already, which `dslc check` and `dslc optimize --rules` read"
-_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What tells a format.
+
+    Attributes:
+        head: bytes that are looked at.
+    """
+
+    head: int = 4096
+
+
+_TUNING = _Tuning()
 
 
 def looks_like(data: bytes) -> str:
     """The format of which a file's beginning is, `dslc` for the language's own, else nothing."""
-    head = data[:_HEAD].removeprefix(b"\xef\xbb\xbf")
+    head = data[: _TUNING.head].removeprefix(b"\xef\xbb\xbf")
     text = head.strip()
     if text[:1] in (b"{", b"["):
         return "flexflow"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.foreign.counterparts import KNOWN
@@ -23,8 +24,19 @@ from dslc.foreign.shapes import Clash, Unbound
 from dslc.foreign.translate import tensor_names, translations
 from dslc.foreign.typing import Unknown
 
-# of a line of documentation
-_WIDTH = 110
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How imported rules are written.
+
+    Attributes:
+        width: characters of a line of documentation.
+    """
+
+    width: int = 110
+
+
+_TUNING = _Tuning()
 
 #: told of what is done: how many rules are decided, how many there are, and how many have which outcome
 Progress = Callable[[int, int, Counter[Outcome]], None]
@@ -130,7 +142,7 @@ class _Reader:
             doc += f"; {left_out} operators that distribute tensors are left out."
         else:
             what = f": {described(rule)}"
-            doc += what if len(doc + what) <= _WIDTH else "."
+            doc += what if len(doc + what) <= _TUNING.width else "."
         try:
             readings = tuple(translations(rule, name, doc))
         except Unbound as problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dslc.foreign.attributes import Inexpressible
 from dslc.foreign.define import definition, operators
@@ -23,8 +23,20 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
 _ARROW, _BOTH = "\n  =>\n", "\n  <=>\n"
-# a rule with more inputs is joined only with a reverse that calls them alike
-_MOST_INPUTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of merging rules.
+
+    Attributes:
+        most_inputs: inputs; a rule with more is joined only with a reverse that calls them alike.
+    """
+
+    most_inputs: int = 5
+
+
+_TUNING = _Tuning()
 
 
 def merged(found: Sequence[Imported], rules: Sequence[ForeignRule], form: str) -> list[Imported]:
@@ -94,7 +106,7 @@ def _orders(inputs: Mapping[str, int], others: Mapping[str, int]) -> Iterator[tu
         return
     same = tuple(range(len(inputs)))
     yield same
-    if len(inputs) <= _MOST_INPUTS:
+    if len(inputs) <= _TUNING.most_inputs:
         yield from (order for order in itertools.permutations(same) if order != same)
 
 

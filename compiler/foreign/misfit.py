@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dslc.foreign.rule import ForeignRule, Output
 from dslc.foreign.shapes import Clash, Dim, Number, Product, Shape, Size, Sum, Unifier, Windows, value_of
 from dslc.foreign.typing import Mode, Typing, rank_of_products
 
-# different sizes get different numbers; windows are odd
-_NUMBERS = (2, 4, 6, 10, 14, 22, 26, 34, 38, 46)
-_WINDOW = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """The numbers that stand for sizes.
+
+    Attributes:
+        numbers: what different sizes are, in turn.
+        window: what a window's size is: windows are odd.
+    """
+
+    numbers: tuple[int, ...] = (2, 4, 6, 10, 14, 22, 26, 34, 38, 46)
+    window: int = 3
+
+
+_TUNING = _Tuning()
 
 
 def misfit(rule: ForeignRule, names: dict[int, str]) -> str | None:
@@ -45,8 +57,8 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
     def number(dim: Dim) -> Dim:
         match typing.unifier.dim(dim):
             case Size() as size:
-                few = _NUMBERS[len(chosen) % len(_NUMBERS)]
-                return chosen.setdefault(size, Number(_WINDOW if size.hint in ("R", "S") else few))
+                few = _TUNING.numbers[len(chosen) % len(_TUNING.numbers)]
+                return chosen.setdefault(size, Number(_TUNING.window if size.hint in ("R", "S") else few))
             case Product(first, second):
                 return Product(number(first), number(second))
             case Sum(parts):

@@ -5,11 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
 
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
-_LONGEST = 56
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How long names are.
+
+    Attributes:
+        longest: characters of a name.
+    """
+
+    longest: int = 56
+
+
+_TUNING = _Tuning()
+
 _SHORT = {
     "ew_add": "ewadd", "ew_mul": "ewmul", "mul": "smul", "conv2d": "conv", "pool2d_max": "pool_max", "pool2d_avg": "pool_avg",
     "constant_iconv": "i_conv", "constant_pool": "c_pool", "constant_imm": "i_matmul", "constant_one": "i_ewmul",
@@ -50,16 +65,18 @@ def _listed(operators: Counter[str]) -> str:
 def _stem(rule: ForeignRule) -> str:
     left, right = ([_words(side, root) for root in dict.fromkeys(roots)] for side, roots in _sides(rule))
     if len(left) > 1:
-        return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[:_LONGEST].rstrip("_")
+        return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[
+            : _TUNING.longest
+        ].rstrip("_")
     if right == ["input"]:
         name = f"drop_{left[0]}"
     elif left == right or not left:
         name = f"rearrange_{left[0] if left else 'nothing'}"
     else:
         name = f"{left[0]}_to_{right[0]}"
-    if len(name) > _LONGEST and left:
+    if len(name) > _TUNING.longest and left:
         name = f"{_top(rule.source, rule.outputs[0].source)}_to_{_top(rule.target, rule.outputs[0].target)}"
-    return name[:_LONGEST].rstrip("_")
+    return name[: _TUNING.longest].rstrip("_")
 
 
 def _sides(rule: ForeignRule) -> tuple[tuple[tuple[Operator, ...], list[Tensor]], tuple[tuple[Operator, ...], list[Tensor]]]:

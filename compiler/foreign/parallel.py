@@ -20,8 +20,20 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 #: from the innermost, the replica axis last (as Legion and FlexFlow's runtime do)
 AxisOrder = Literal["outer", "inner"]
 
-# sums of so many equal arrays are written out
-_SUMS = (2, 3, 4)
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Which sums are written out.
+
+    Attributes:
+        sums: equal arrays of a sum that is written out.
+    """
+
+    sums: tuple[int, ...] = (2, 3, 4)
+
+
+_TUNING = _Tuning()
+
 # a sum over the batch of images that have copies: the batch stands for both, and this is no sum of its blocks
 _BESIDE_COPIES = "reduce_of_a_batch_with_copies"
 _PRODUCTS = frozenset({"linear", "conv2d"})
@@ -107,7 +119,7 @@ class _Side:
         if op.kind == "reduce" and copies and self._partial(inner):
             return self.place(inner)
         copied = self._copied(op) if op.kind == "reduce" else None
-        if copied is not None and isinstance(degree, int) and degree in _SUMS:
+        if copied is not None and isinstance(degree, int) and degree in _TUNING.sums:
             return self._sum(self.place(copied), degree)
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)

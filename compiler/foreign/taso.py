@@ -21,9 +21,6 @@ from dslc.foreign.rule import (
     FLEXFLOW_KINDS,
     KEYS,
     KINDS,
-    MOST_BYTES,
-    MOST_OPERATORS,
-    MOST_RULES,
     ForeignRule,
     Operator,
     Output,
@@ -32,6 +29,7 @@ from dslc.foreign.rule import (
     checked,
     damaged,
 )
+from dslc.foreign.rule import TUNING as RULE_TUNING
 
 #: whose numbers a file has
 Numbering = Literal["taso", "flexflow"]
@@ -127,8 +125,8 @@ class _Reader:
             else:
                 key, value = _numbers(part, 2, "parameter")
                 parameters.append((_name(KEYS, key), value))
-            if len(inputs) > MOST_OPERATORS or len(parameters) > MOST_OPERATORS:
-                raise _Wrong(f"an operator with more than {MOST_OPERATORS} inputs or parameters")
+            if len(inputs) > RULE_TUNING.most_operators or len(parameters) > RULE_TUNING.most_operators:
+                raise _Wrong(f"an operator with more than {RULE_TUNING.most_operators} inputs or parameters")
         return Operator(_name(KINDS, kind), tuple(inputs), tuple(parameters))
 
     def output(self, data: bytes) -> Output:
@@ -146,8 +144,8 @@ class _Reader:
                 outputs.append(self.output(part))
             else:
                 sides[number - 1].append(self.operator(part))
-            if max(len(sides[0]), len(sides[1]), len(outputs)) > MOST_OPERATORS:
-                raise _Wrong(f"a side of more than {MOST_OPERATORS} operators")
+            if max(len(sides[0]), len(sides[1]), len(outputs)) > RULE_TUNING.most_operators:
+                raise _Wrong(f"a side of more than {RULE_TUNING.most_operators} operators")
         return ForeignRule("", tuple(sides[0]), tuple(sides[1]), tuple(outputs))
 
 
@@ -180,15 +178,15 @@ def read(data: bytes, path: str = "", numbering: Numbering | None = None) -> tup
     Raises:
         DslcError: E1001 for bytes that are not of this schema, cut off, or beyond the limits.
     """
-    if len(data) > MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {MOST_BYTES} that are read")
+    if len(data) > RULE_TUNING.most_bytes:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
     reader = _Reader()
     rules: list[ForeignRule] = []
     try:
         for _, part in _parts(data, 1, "collection of rules"):
             rules.append(reader.rule(part))
-            if len(rules) > MOST_RULES:
-                raise _Wrong(f"more than {MOST_RULES} rules")
+            if len(rules) > RULE_TUNING.most_rules:
+                raise _Wrong(f"more than {RULE_TUNING.most_rules} rules")
     except _Wrong as problem:
         raise damaged(path, f"not a file of TASO's rules: after {len(rules)} rules, {problem}") from None
     if (numbering or _numbering(rules)) == "flexflow":

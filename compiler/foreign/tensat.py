@@ -11,18 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dslc.errors import error
-from dslc.foreign.rule import (
-    MOST_BYTES,
-    MOST_OPERATORS,
-    MOST_RULES,
-    ForeignRule,
-    Operator,
-    Output,
-    Parameter,
-    Tensor,
-    checked,
-    damaged,
-)
+from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, Tensor, checked, damaged
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
 _KERNEL = ("kernel_h", "kernel_w")
@@ -58,7 +48,20 @@ _KINDS = {name: kind for kind, (name, *_) in _FORMS.items()} | _ALIASES
 _TOKEN = re.compile(r"\s*(=>|==|[(),]|[^\s(),=]+)")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _NUMBERED = re.compile(r"input_(\d{1,6})")
-_DEEPEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of reading terms.
+
+    Attributes:
+        deepest: how deep terms may be nested.
+    """
+
+    deepest: int = 200
+
+
+_TUNING = _Tuning()
 
 
 class _Wrong(Exception):
@@ -101,8 +104,8 @@ class _Words:
 
     def term(self, depth: int = 0) -> _Term:
         """`(f a b)` or `f(a,b)`, or an atom."""
-        if depth > _DEEPEST:
-            raise _Wrong(f"terms are nested more than {_DEEPEST} deep")
+        if depth > _TUNING.deepest:
+            raise _Wrong(f"terms are nested more than {_TUNING.deepest} deep")
         word = self.take()
         if self.lists and word == "(":
             head = self.take()
@@ -141,8 +144,8 @@ class _Side:
         if at is None:
             at = self.known[op] = len(self.operators)
             self.operators.append(op)
-            if at >= MOST_OPERATORS:
-                raise _Wrong(f"a side of more than {MOST_OPERATORS} operators")
+            if at >= RULE_TUNING.most_operators:
+                raise _Wrong(f"a side of more than {RULE_TUNING.most_operators} operators")
         return Tensor(at)
 
     def tensor(self, term: _Term) -> Tensor:
@@ -306,14 +309,14 @@ def read(data: bytes, path: str = "", pairs: bool | None = None) -> tuple[Foreig
     Raises:
         DslcError: E1001 for text of another form, and beyond the limits.
     """
-    if len(data) > MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {MOST_BYTES} that are read")
+    if len(data) > RULE_TUNING.most_bytes:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
     try:
         lines: list[_Line] = []
         for line in _lines(data.decode("utf-8")):
             lines.append(line)
-            if len(lines) > MOST_RULES:
-                raise _Wrong(f"more than {MOST_RULES} rules")
+            if len(lines) > RULE_TUNING.most_rules:
+                raise _Wrong(f"more than {RULE_TUNING.most_rules} rules")
         if pairs is None:
             pairs = any(_variables(target) - _variables(source) for source, target in lines)
         if pairs and len(lines) % 2:

@@ -51,8 +51,21 @@ from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
 _OUTPUTS = ("Y", "Z", "U", "V")
 # CUDNN_BN_MIN_EPSILON, which TASO gives its batch norms
 _TASO_EPSILON = "1e-5"
-# the language reads brackets a hundred deep
-_DEEPEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of writing terms.
+
+    Attributes:
+        deepest: how deep calls are nested that are written; the language reads brackets a hundred deep.
+    """
+
+    deepest: int = 40
+
+
+_TUNING = _Tuning()
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -264,7 +277,7 @@ class _Writer:
             alone = nested and uses.get(at, 0) == 1 and Tensor(at) not in given
             if count == 1 and alone:
                 call = self._call(side, at, op, results)
-                if _depth(call) <= _DEEPEST:
+                if _depth(call) <= _TUNING.deepest:
                     results[Tensor(at)] = call
                     continue
             if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:

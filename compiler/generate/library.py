@@ -28,7 +28,8 @@ from dslc.generate.pruning.derivable import Known
 from dslc.generate.pruning.foresee import derivable_pairs
 from dslc.generate.pruning.renamed import Values, key, most_general, reduced, without_renamed
 from dslc.generate.settings import Progress, Settings, Stages
-from dslc.generate.terms.inputs import CONSTANTS, Family, Sizes, families
+from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import Family, Sizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.garbage import rare_collections
@@ -37,9 +38,6 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-
-#: graphs with several constants are looked at up to so many operators (the fewest where something slides), with one up to `CONSTANTS`
-_WITH_MORE, _SLIDING_WITH_MORE = 2, 1
 
 
 @dataclass(slots=True)
@@ -152,7 +150,7 @@ class _Generation:
         self.names: dict[Equation, tuple[Term, ...]] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
-        self.with_more = _WITH_MORE
+        self.with_more = INPUTS_TUNING.several_constants
         #: what followed from rules of smaller levels
         self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
@@ -208,7 +206,7 @@ class _Generation:
         self.count("terms", found.terms)
         self.count("equations", found.equations)
         self.count("candidates", len(found.kept))
-        self.with_more = _SLIDING_WITH_MORE if any(family.places) else _WITH_MORE
+        self.with_more = INPUTS_TUNING.sliding_constants if any(family.places) else INPUTS_TUNING.several_constants
         known = Known(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
@@ -263,7 +261,9 @@ class _Generation:
     def constant(self, term: Term, target: Term) -> bool:
         """Whether an equation is too large to be looked at with its constants."""
         constants = _constants((term,)) + _constants((target,))
-        return constants > 0 and max(size((term,)), size((target,))) > (CONSTANTS if constants == 1 else self.with_more)
+        return constants > 0 and max(size((term,)), size((target,))) > (
+            INPUTS_TUNING.constants if constants == 1 else self.with_more
+        )
 
     def _decision(self, candidate: Conjecture, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -17,11 +17,26 @@ from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load_many
 
-#: about so many seconds, counted in steps, after which the exact prover gives up, half of that for rules of more operators than
-#: `_SMALL`, of which there are most; and how many times as long, by its processor time, a process may take before it is ended
-LIMIT, _SMALL, _BACKSTOP = 4.0, 3, 4.0
-#: milliseconds for the laws, for each second of the limit
-_LAWS = 50
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Time for proofs, of which there are many.
+
+    Attributes:
+        limit: seconds, counted in steps, after which the exact prover gives up.
+        small: operators of a rule that gets all of that; larger ones, of which there are most, get half.
+        backstop: how many times as long, by its processor time, a process may take before it is ended.
+        laws: milliseconds for the laws, for each second of the limit.
+    """
+
+    limit: float = 4.0
+    small: int = 3
+    backstop: float = 4.0
+    laws: int = 50
+
+
+_TUNING = _Tuning()
+
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -31,11 +46,11 @@ class Proofs:
     """Proves rules that are in no file yet. Use it as a context manager: leaving it ends the workers."""
 
     def __init__(
-        self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = LIMIT
+        self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = _TUNING.limit
     ) -> None:
         """`cache`: a folder of what was decided, for a run that goes on where it was interrupted."""
         self._rules, self._seed, self._limit = rules, seed, limit
-        self._workers = Workers(rules, workers, _BACKSTOP * limit)
+        self._workers = Workers(rules, workers, _TUNING.backstop * limit)
         self._number = 0
         self._cache = None if cache is None else ProofCache(cache)
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
@@ -91,8 +106,10 @@ class Proofs:
         operators = names_in(rule)
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
-        seconds = self._limit if rule.size <= _SMALL else self._limit / 2
-        task = Task(name, _FIRST, self._seed, int(self._limit * _LAWS), seconds, small=False, text=text, operators=short)
+        seconds = self._limit if rule.size <= _TUNING.small else self._limit / 2
+        task = Task(
+            name, _FIRST, self._seed, int(self._limit * _TUNING.laws), seconds, small=False, text=text, operators=short
+        )
         self._asked[name] = rule
         self._begun.add(rule)
         self._workers.submit([task])

@@ -25,8 +25,21 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_TRIES = 3000
-_POINTS = 400
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking at reads.
+
+    Attributes:
+        tries: choices of sizes and attributes that are tried.
+        points: positions that are looked at.
+    """
+
+    tries: int = 3000
+    points: int = 400
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
@@ -245,16 +258,16 @@ def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
     total = 1
     for option in options:
         total *= len(option)
-    if total <= _TRIES:
+    if total <= _TUNING.tries:
         yield from sorted(product(*options), key=lambda values: (sum(abs(v) for v in values), values))
         return
     seeded = random.Random(0)
-    for _ in range(_TRIES):
+    for _ in range(_TUNING.tries):
         yield tuple(seeded.choice(option) for option in options)
 
 
 def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
-    left = _POINTS
+    left = _TUNING.points
 
     def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
         nonlocal left

@@ -27,12 +27,27 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.values import numbers_of
 
-# draws of names for one instance that counts, elements of an instance, and manners of its inputs
-_ATTEMPTS, _ELEMENTS, _MANNERS = 8, 20_000, 3
-# so many instances with lists of the same lengths are welcome
-_SEEN = 2
-# what is larger than what floats round
-_CLEAR = 1e-3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How instances that look for mistakes are drawn.
+
+    Attributes:
+        attempts: draws of names for one instance that counts.
+        elements: elements of an instance.
+        manners: manners of its inputs.
+        seen: instances with lists of the same lengths that are welcome.
+        clear: share by which numbers differ by more than what floats round.
+    """
+
+    attempts: int = 8
+    elements: int = 20_000
+    manners: int = 3
+    seen: int = 2
+    clear: float = 1e-3
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,7 @@ def differing(
     if sub.syntax.partial or not all(options.values()):
         return None
     found, forms = 0.0, Counter[tuple[int, ...]]()
-    for _ in range(_ATTEMPTS * instances):
+    for _ in range(_TUNING.attempts * instances):
         if found >= instances:
             break
         terms = {name: fitting[int(rng.integers(len(fitting)))] for name, fitting in options.items()}
@@ -71,7 +86,7 @@ def differing(
             continue
         # ranks and lengths that were seen often are taken less often
         form = tuple(len(value) for value in instance.drawn.values() if isinstance(value, tuple))
-        if _elements(instance) > _ELEMENTS or (form and rng.random() * (1 + forms[form]) > _SEEN):
+        if _elements(instance) > _TUNING.elements or (form and rng.random() * (1 + forms[form]) > _TUNING.seen):
             continue
         forms[form] += 1
         mistyped = _types(instance)
@@ -84,7 +99,7 @@ def differing(
             continue
         found += 1
         others = MANNERS[2:]
-        for manner in (*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_MANNERS - 2))):
+        for manner in (*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))):
             one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
             if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
                 return Wrong(instance, one)
@@ -111,7 +126,7 @@ def _certain(pair: Pair, one: Difference) -> bool:
     except (Redraw, InterpretError, ArithmeticError, ValueError):
         pass
     x, y = float(one.left), float(one.right)
-    return abs(x - y) > _CLEAR * max(abs(x), abs(y))
+    return abs(x - y) > _TUNING.clear * max(abs(x), abs(y))
 
 
 def _fractions(feeds: Mapping[Value, Any]) -> Mapping[Value, Any]:

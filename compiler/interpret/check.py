@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -23,11 +24,25 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_INSTANCES = 3
-_ATTEMPTS = 1500
-# after the first instance
-_FURTHER = 150
-_OPERATORS = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many instances are compared.
+
+    Attributes:
+        instances: instances of a rule.
+        attempts: draws of terms.
+        further: draws after the last instance that fits.
+        operators: operators in the place of a term.
+    """
+
+    instances: int = 3
+    attempts: int = 1500
+    further: int = 150
+    operators: int = 3
+
+
+_TUNING = _Tuning()
 
 
 def check_all(
@@ -94,7 +109,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     hints: dict[str, str] = {}
     meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
-    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
+    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _TUNING.attempts)):
         try:
             instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
         except Rejected as reason:
@@ -103,14 +118,14 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
                 hints[str(reason)] = reason.__cause__.hint
             if isinstance(reason.__cause__, EvalError):
                 meaningless.update(d for d in reason.__cause__.diagnostics if _inside(d, sub))
-            if instances and attempt - last > _FURTHER:
+            if instances and attempt - last > _TUNING.further:
                 return []
             continue
         differs = _differ(sub, instance)
         if differs is not None:
             return [differs]
         instances, last = instances + 1, attempt
-        if instances >= _INSTANCES:
+        if instances >= _TUNING.instances:
             return []
     if instances:
         return []
@@ -148,7 +163,7 @@ def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: 
 
 
 def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:
-    choices = [dict(terms) for terms in term_choices(rules, sub, rng, _OPERATORS)]
+    choices = [dict(terms) for terms in term_choices(rules, sub, rng, _TUNING.operators)]
     while choices:
         yield from choices
 

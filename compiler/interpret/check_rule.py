@@ -31,14 +31,30 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 #: less than the real ones; `partial`: a partial substitution, whose types agree; `uninstantiated`: no instance was found
 Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 
-# a rule whose guards are this hard to meet is reported as uninstantiated
-_ATTEMPTS = 4000
-_ATTEMPTS_WITH_TERMS = 600
-# instances that look for mistakes, after the others
-_ADVERSE = 10
-_REDRAWS = 8
-_TOLERANCE = 1e-7
-_FEW = 24
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many instances are compared.
+
+    Attributes:
+        attempts: draws of instances; a rule whose guards are this hard to meet is reported as uninstantiated.
+        attempts_with_terms: the same for a rule with terms.
+        adverse: instances that look for mistakes, after the others.
+        redraws: draws of inputs for which the sides are not defined.
+        tolerance: share by which equal numbers differ.
+        few: elements of a result; a smaller one may agree by chance, and is drawn four times.
+    """
+
+    attempts: int = 4000
+    attempts_with_terms: int = 600
+    adverse: int = 10
+    redraws: int = 8
+    tolerance: float = 1e-7
+    few: int = 24
+
+
+_TUNING = _Tuning()
+
 _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 
@@ -55,8 +71,8 @@ class Outcome:
 
 
 def check_substitution(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6, attempts: int = _ATTEMPTS,
-    adverse: int = _ADVERSE, small: bool = True,
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6,
+    attempts: int = _TUNING.attempts, adverse: int = _TUNING.adverse, small: bool = True,
 ) -> Outcome:  # fmt: skip
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
@@ -68,7 +84,7 @@ def check_substitution(
     found, worst, reasons = 0, "field", []
     for terms in term_choices(rules, sub, rng, operators):
         instances = 0
-        for attempt in range(min(attempts, _ATTEMPTS_WITH_TERMS) if terms else attempts):
+        for attempt in range(min(attempts, _TUNING.attempts_with_terms) if terms else attempts):
             if instances == trials:
                 break
             try:
@@ -108,7 +124,7 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
 
 
 def check_law(
-    rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _ADVERSE
+    rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _TUNING.adverse
 ) -> Outcome:
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
@@ -174,7 +190,7 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
     names = tuple(instance.left)
     pairs = [(instance.left[name], instance.right[name]) for name in names]
     # a few elements may agree by chance where a function has few values, so small results are compared more often
-    draws = 4 if sum(left.type.elements for left, _ in pairs) < _FEW else 1
+    draws = 4 if sum(left.type.elements for left, _ in pairs) < _TUNING.few else 1
     in_field = None
     for _ in range(draws):
         in_field = in_field or _compare_over(rules, pairs, Field(int(rng.integers(1 << 20))), instance.inputs, rng, False)
@@ -204,7 +220,7 @@ def _compare_over(
     positive: bool,
 ) -> str | None:
     """None where equal, a text about the first difference, or `none` where no valid inputs were drawn."""
-    for attempt in range(_REDRAWS):
+    for attempt in range(_TUNING.redraws):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
         try:
             results = run(rules, [value for pair in pairs for value in pair], feeds, domain)
@@ -248,7 +264,7 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
 
 
 def difference(
-    type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = _TOLERANCE, undefined: bool = False
+    type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = _TUNING.tolerance, undefined: bool = False
 ) -> str | None:
     """Where two results differ first, and by what; None where they agree. With `undefined` anything may stand for a NaN in `a`."""
     if a.shape != b.shape:

@@ -27,13 +27,25 @@ Way = Literal["types", "values", "bounds", "undefined"]
 #: what stands for the result of a side that reads outside of a tensor
 READ_OUTSIDE = "a read out of bounds"
 
-# relative to the largest element; casts to narrow floats round
-_TOLERANCE = 1e-6
-_ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: _TOLERANCE}
-# numbers beyond this are as good as infinite: what overflows first depends on the order of operations
-_HUGE = 1e15
-# two numbers that stand for quotients by zero: what is not the same with both depends on them
-_ABSENT = (3, -5)
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When numbers are the same.
+
+    Attributes:
+        tolerance: share of the largest element by which equal numbers differ, where no narrower type rounds.
+        huge: numbers beyond this are as good as infinite: what overflows first depends on the order of operations.
+        absent: two numbers that stand for quotients by zero: what is not the same with both depends on them.
+    """
+
+    tolerance: float = 1e-6
+    huge: float = 1e15
+    absent: tuple[int, ...] = (3, -5)
+
+
+_TUNING = _Tuning()
+
+_ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: _TUNING.tolerance}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ class Pair:
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
         if value.type.dtype.is_float:
             # what overflows first depends on the order of operations
-            missing = missing | (np.abs(a) > _HUGE) | (np.abs(b) > _HUGE)
+            missing = missing | (np.abs(a) > _TUNING.huge) | (np.abs(b) > _TUNING.huge)
             equal = Floats(rounded=False).close(np.where(missing, 0.0, a), np.where(missing, 0.0, b), self.tolerance)
             for at in np.argwhere(~equal):
                 if not self._cancelled(feeds, a[tuple(at)], b[tuple(at)]):
@@ -122,7 +134,7 @@ def _tolerance(scopes: Sequence[Value]) -> float:
             rounding.update(DTYPES[name.partition(":")[2]] for name in names if name.startswith("convert:"))
         elif isinstance(node, Constant):
             rounding.add(Value(node).type.dtype)
-    return max((_ROUNDED[dtype] for dtype in rounding if dtype in _ROUNDED), default=_TOLERANCE)
+    return max((_ROUNDED[dtype] for dtype in rounding if dtype in _ROUNDED), default=_TUNING.tolerance)
 
 
 def feeds_of(
@@ -152,7 +164,7 @@ class Defined:
 def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
-        first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _ABSENT)
+        first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _TUNING.absent)
     except InterpretError as problem:
         return problem if problem.kind is InterpretKind.OUT_OF_BOUNDS else None
     except (OverflowError, MemoryError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -12,8 +13,22 @@ from dslc.ir.graph import Value
 from dslc.semantics.env import AttrSet
 
 Found = TypeVar("Found")
-# how much harder to read a negative number is, and up to where every size is tried
-_NEGATIVE, _EVERY = 5, 13
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is easy to read.
+
+    Attributes:
+        negative: how much harder to read a negative number is.
+        every: size up to which every size is tried.
+    """
+
+    negative: int = 5
+    every: int = 13
+
+
+_TUNING = _Tuning()
 
 
 def smaller_names(
@@ -87,7 +102,16 @@ def smaller(value: Any) -> Iterator[Any]:
         if value:
             yield False
     elif isinstance(value, int):
-        for other in (0, 1, -1, 2, -2, value // 2, *range(3, min(value, _EVERY)), value - 1 if value > 0 else value + 1):
+        for other in (
+            0,
+            1,
+            -1,
+            2,
+            -2,
+            value // 2,
+            *range(3, min(value, _TUNING.every)),
+            value - 1 if value > 0 else value + 1,
+        ):
             if measure(other) < measure(value):
                 yield other
     elif isinstance(value, Fraction):
@@ -111,9 +135,9 @@ def measure(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return 2 * abs(value) + _NEGATIVE * (value < 0)
+        return 2 * abs(value) + _TUNING.negative * (value < 0)
     if isinstance(value, Fraction):
-        return 2 * abs(value.numerator) + _NEGATIVE * (value < 0) + 4 * (value.denominator - 1)
+        return 2 * abs(value.numerator) + _TUNING.negative * (value < 0) + 4 * (value.denominator - 1)
     if isinstance(value, tuple):
         return sum(2 + measure(item) for item in value)
     if isinstance(value, AttrSet):

@@ -32,8 +32,19 @@ NUMPY: dict[DType, np.dtype[Any]] = {
 }
 FROM_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
 
-# arrays up to this many elements are compared by their first element to find fills
-_SMALL = 1 << 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How fills are found.
+
+    Attributes:
+        small: elements of an array that is compared by its first element to find fills.
+    """
+
+    small: int = 1 << 16
+
+
+_TUNING = _Tuning()
 
 
 def clamped(value: Number, dtype: DType) -> Number:
@@ -100,7 +111,7 @@ def fill(number: Number, type: TensorType) -> Value:
 def array_value(array: Any) -> Value:
     """A constant tensor from a numpy array; small arrays with one value everywhere become fills."""
     type = TensorType(FROM_NUMPY[array.dtype], tuple(int(size) for size in array.shape))
-    if 0 < array.size <= _SMALL:
+    if 0 < array.size <= _TUNING.small:
         first = array.reshape(-1)[0]
         if (array == first).all():
             return fill(first.item() if array.dtype != NUMPY[DType.BF16] else float(first), type)

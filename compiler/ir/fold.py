@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -37,8 +38,18 @@ def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return go
 
 
-#: bits of an exact number: a short text (`9 ^ 9 ^ 9`) could stand for one that fills the memory
-_MOST_BITS = 1 << 16
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of computing with exact numbers.
+
+    Attributes:
+        most_bits: bits of an exact number: a short text (`9 ^ 9 ^ 9`) could stand for one that fills the memory.
+    """
+
+    most_bits: int = 1 << 16
+
+
+_TUNING = _Tuning()
 
 
 def bits(value: int | Fraction) -> int:
@@ -52,14 +63,14 @@ def bounded(value: Any) -> Any:
     Raises:
         OverflowError: more than 2^16 bits.
     """
-    if isinstance(value, int | Fraction) and bits(value) > _MOST_BITS:
+    if isinstance(value, int | Fraction) and bits(value) > _TUNING.most_bits:
         raise OverflowError("a number of too many digits")
     return value
 
 
 def _power(a: Any, b: Any) -> Any:
     if isinstance(b, int) and isinstance(a, int | Fraction) and not (b < 0 and a == 0):
-        if a not in (0, 1, -1) and abs(b) * bits(a) > _MOST_BITS:
+        if a not in (0, 1, -1) and abs(b) * bits(a) > _TUNING.most_bits:
             raise OverflowError("a power of too many digits")
         return _whole(Fraction(a) ** b)
     return float(a) ** float(b)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 from dslc.ir.graph import (
@@ -57,8 +58,20 @@ _SYMMETRIC = frozenset({"==", "!=", "and", "or", "min", "max"})
 _ASSOCIATIVE = frozenset({"and", "or", "min", "max"})
 #: functions whose operands the normal form has in one order
 _ORDERLESS = _SYMMETRIC | {"+", "*"}
-#: orders of alike iterators of one reduction that are tried
-_ORDERS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of normal forms.
+
+    Attributes:
+        orders: orders of alike iterators of one reduction that are tried.
+    """
+
+    orders: int = 120
+
+
+_TUNING = _Tuning()
 
 
 class Normalizer:
@@ -165,7 +178,7 @@ class _Normal:
 
     def _reduction(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
         best: tuple[str, Scalar] | None = None
-        for order in islice(self._orders(node, depth, names), _ORDERS):
+        for order in islice(self._orders(node, depth, names), _TUNING.orders):
             built = self._in_order(node, order, depth, names)
             text = str(built)
             if best is None or text < best[0]:

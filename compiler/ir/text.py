@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -34,8 +35,21 @@ from dslc.syntax.vocabulary import (
 
 #: the name of a program that needs none
 PROGRAM = "program"
-#: arrays of at most so many elements are written out
-_ELEMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is written out.
+
+    Attributes:
+        elements: elements of an array that is written out.
+    """
+
+    elements: int = 64
+
+
+_TUNING = _Tuning()
+
 _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
 _ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
@@ -347,7 +361,11 @@ def attribute_text(value: Any) -> str:
 def _array(node: Constant) -> str:
     """A list whose type the language gives by its elements: integers, decimals or truth values."""
     type = Value(node).type
-    if type.dtype not in {DType.I64, DType.F32, DType.BOOL} or not type.is_static or not 0 < type.elements <= _ELEMENTS:
+    if (
+        type.dtype not in {DType.I64, DType.F32, DType.BOOL}
+        or not type.is_static
+        or not 0 < type.elements <= _TUNING.elements
+    ):
         raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
     return _listed(node.data.load().tolist())
 

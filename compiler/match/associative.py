@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
@@ -17,9 +18,21 @@ from dslc.semantics.nary import in_pairs, lists_parts, nested_in
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
-# chains of one associative operator are taken apart up to this many operands, in at most this many ways
-MAX_OPERANDS = 8
-MAX_VARIANTS = 16
+
+@dataclass(frozen=True, slots=True)
+class AssociativeTuning:
+    """How chains of one associative operator are taken apart.
+
+    Attributes:
+        most_operands: operands of a chain.
+        most_variants: ways in which it is taken apart.
+    """
+
+    most_operands: int = 8
+    most_variants: int = 16
+
+
+TUNING = AssociativeTuning()
 
 
 def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
@@ -29,7 +42,7 @@ def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
         for at, operand in enumerate(operands):
             for below in nested(node, operand, index):
                 longer = (*operands[:at], *below.args, *operands[at + 1 :])
-                if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
+                if len(longer) <= TUNING.most_operands and longer not in out and len(out) < TUNING.most_variants:
                     out.append(longer)
     return sorted(out, key=len)
 
@@ -38,7 +51,7 @@ def operands_within(node: Call, index: Index) -> set[Value]:
     """Every value that stands in one of the `operand_lists`, at least."""
     out = set(node.args)
     level = list(node.args)
-    for _ in range(MAX_OPERANDS - len(node.args)):
+    for _ in range(TUNING.most_operands - len(node.args)):
         level = [arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out]
         if not level:
             break

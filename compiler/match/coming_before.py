@@ -14,10 +14,23 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: rules of which one after the other is tried
-STEPS = 2
-# places of one rule that are tried, and graphs that are looked at in all
-_PLACES, _GRAPHS = 3, 300
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for what comes before a rule.
+
+    Attributes:
+        steps: rules of which one after the other is tried.
+        places: places of one rule that are tried.
+        graphs: graphs that are looked at in all.
+    """
+
+    steps: int = 2
+    places: int = 3
+    graphs: int = 300
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,9 @@ class Before:
     graph: Graph
 
 
-def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS) -> Before | None:
+def before(
+    wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = _TUNING.steps
+) -> Before | None:
     """The fewest applications of other rules, at most `steps`, after which `wanted` applies; None where none of those tried does.
 
     A last step brings an operator that the wanted left side has; a step before it one that some such rule has on its left.
@@ -51,7 +66,7 @@ def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], s
                 if _applies(wanted, reached.graph):
                     return reached
                 following.append(reached)
-                if len(seen) > _GRAPHS:
+                if len(seen) > _TUNING.graphs:
                     return None
         level = following
     return None
@@ -60,14 +75,14 @@ def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], s
 def _after(at: Before, rules: Sequence[CompiledRule]) -> Iterator[Before]:
     index = GraphIndex(at.graph)
     for rule in rules:
-        for match in find_matches(rule, index, limit=_PLACES):
+        for match in find_matches(rule, index, limit=_TUNING.places):
             graph = apply_match(match, at.graph)
             if graph is not None:
                 yield Before((*at.rules, rule.name), graph)
 
 
 def _applies(rule: CompiledRule, graph: Graph) -> bool:
-    matches = find_matches(rule, GraphIndex(graph), limit=_PLACES)
+    matches = find_matches(rule, GraphIndex(graph), limit=_TUNING.places)
     return any(apply_match(match, graph) is not None for match in matches)
 
 

@@ -8,7 +8,7 @@ own evidence says that they are proved.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
@@ -31,8 +31,22 @@ from dslc.semantics.numerics import error_of, keeps_nonfinite
 
 #: the rule sets of libraries whose substitutions are tried
 KERNELS = "kernels"
-#: forms of one group at most, and variants of it as it stands beside them
-_FORMS, _PLAIN = 4, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many forms of a group are tried.
+
+    Attributes:
+        forms: forms of one group, at most.
+        plain: variants of it as it stands, beside them.
+    """
+
+    forms: int = 4
+    plain: int = 1
+
+
+_TUNING = _Tuning()
 
 
 def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:
@@ -56,7 +70,7 @@ def _found(rules: Rules, group: Graph, strict: bool) -> dict[str, Graph]:
             continue
         for match in find_matches(rule, GraphIndex(group)):
             name = _name(match)
-            if name not in found and len(found) < _FORMS:
+            if name not in found and len(found) < _TUNING.forms:
                 found[name] = _everywhere(rule, name, group)
     return found
 
@@ -88,7 +102,7 @@ def ways(
         if not out:
             raise
         plain = []
-    return out + (plain[:_PLAIN] if out else plain)
+    return out + (plain[: _TUNING.plain] if out else plain)
 
 
 def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES
 from dslc.ir.graph import Call, Node, Value
-from dslc.match.associative import MAX_OPERANDS, operands_within
+from dslc.match.associative import TUNING as ASSOCIATIVE_TUNING
+from dslc.match.associative import operands_within
 from dslc.match.index import Fitting, Index, Kind, Pool
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
@@ -78,7 +79,7 @@ class Outline:
         """How many arguments of arguments decide what it lets through; 0 where a call by itself does."""
         parts = self._parts
         below = max((need.outline.depth + 1 for need in parts.needs if isinstance(need, From)), default=0)
-        return below + MAX_OPERANDS if parts.nested and not self._open else below
+        return below + ASSOCIATIVE_TUNING.most_operands if parts.nested and not self._open else below
 
     @property
     def _open(self) -> bool:

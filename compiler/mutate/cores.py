@@ -20,14 +20,25 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: attributes that may be off what the region has, and off their defaults
-DERIVED = 1
-#: factors of what does not divide, beside those of the attributes
-FACTORS = (2, 4)
-#: sizes up to this are windows, from which paddings are taken
-WINDOW = 7
-#: a tensor is repeated so often at most
-REPEATED = 16
+
+@dataclass(frozen=True, slots=True)
+class CoresTuning:
+    """Attributes and shapes that operators of mutants are tried with.
+
+    Attributes:
+        derived: attributes that may be off what the region has, and off their defaults.
+        factors: factors of what does not divide, beside those of the attributes.
+        window: sizes up to this are windows, from which paddings are taken.
+        repeated: how often a tensor is repeated, at most.
+    """
+
+    derived: int = 1
+    factors: tuple[int, ...] = (2, 4)
+    window: int = 7
+    repeated: int = 16
+
+
+TUNING = CoresTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +84,22 @@ class Numbers:
     @cached_property
     def steps(self) -> tuple[int, ...]:
         """The numbers of attributes that may be what windows step by."""
-        return tuple(sorted({n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW}))
+        return tuple(
+            sorted(
+                {
+                    n
+                    for values in self.own.values()
+                    for value in values
+                    for n in _integers(value)
+                    if 1 < n <= TUNING.window
+                }
+            )
+        )
 
     @cached_property
     def factors(self) -> tuple[int, ...]:
         """Numbers that dimensions are cut by whether or not they divide them."""
-        return tuple(sorted({*self.steps, *FACTORS}))
+        return tuple(sorted({*self.steps, *TUNING.factors}))
 
     @cached_property
     def lists(self) -> tuple[tuple[int, ...], ...]:
@@ -96,9 +117,11 @@ class Numbers:
     @cached_property
     def windows(self) -> tuple[tuple[int, ...], ...]:
         """Ends of shapes that may be windows: those of the tensors, and lists that attributes have."""
-        found = dict.fromkeys(shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= WINDOW)
+        found = dict.fromkeys(
+            shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= TUNING.window
+        )
         for value in self.lists:
-            if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
+            if value and min(value) >= 1 and max(value) <= TUNING.window and prod(value) > 1:
                 found[value] = None
         # what is left of a window of which every so manyeth position is taken
         for window in tuple(found):
@@ -113,7 +136,11 @@ class Numbers:
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """How often a tensor is repeated: the first sizes of tensors, which are the images of a batch."""
-        return tuple(sorted({shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED}))
+        return tuple(
+            sorted(
+                {shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= TUNING.repeated}
+            )
+        )
 
     @cached_property
     def integers(self) -> tuple[int, ...]:
@@ -145,7 +172,7 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: Numbers, most: int = DERIVED) -> Iterator[Core]:
+def choices(op: OperatorDef, numbers: Numbers, most: int = TUNING.derived) -> Iterator[Core]:
     """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:

@@ -27,12 +27,23 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: boxes that a guard may name
-BOXES = 64
-#: seconds of proving that a box of the region is the operator that computes it
-SECONDS = 5.0
-#: the part of a result that may be computed again, where no rule says more
-LIMIT = 0.25
+
+@dataclass(frozen=True, slots=True)
+class CorrectTuning:
+    """Limits of correcting a mutant.
+
+    Attributes:
+        boxes: boxes that a guard may name.
+        proving: seconds of proving that a box of the region is the operator that computes it.
+        share: share of a result that may be computed again, where no rule says more.
+    """
+
+    boxes: int = 64
+    proving: float = 5.0
+    share: float = 0.25
+
+
+TUNING = CorrectTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) ->
     key = (old, mutant)
     if key not in cache:
         try:
-            (cache[key],) = difference(rules, (old,), (mutant,), pieces=BOXES, seconds=seconds)
+            (cache[key],) = difference(rules, (old,), (mutant,), pieces=TUNING.boxes, seconds=seconds)
         except NotCompared:
             cache[key] = None
     found: Difference | None = cache[key]
@@ -99,7 +110,7 @@ def _equal(rules: Rules, scope: Value, made: Value) -> bool:
     key = (scope, made)
     if key not in cache:
         try:
-            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=SECONDS), Equal)
+            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=TUNING.proving), Equal)
         except (Mismatch, EvalError):
             cache[key] = False
     return bool(cache[key])
@@ -112,7 +123,9 @@ def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool
     if key not in cache:
         try:
             sides = [restricted(value, boxes, inside=True) for value in expand(rules, (old, own))]
-            cache[key] = old.type == own.type and isinstance(compare(rules, sides[:1], sides[1:], seconds=SECONDS), Equal)
+            cache[key] = old.type == own.type and isinstance(
+                compare(rules, sides[:1], sides[1:], seconds=TUNING.proving), Equal
+            )
         except (Mismatch, EvalError):
             cache[key] = False
     return bool(cache[key])
@@ -121,7 +134,9 @@ def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool
 def wrong_at(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> tuple[int, ...] | None:
     """A position inside of some boxes at which a correction of an author's own is not the region; None where none is known."""
     try:
-        (found,) = difference(rules, *([restricted(value, boxes, inside=True)] for value in (old, own)), pieces=BOXES, prove=False)
+        (found,) = difference(
+            rules, *([restricted(value, boxes, inside=True)] for value in (old, own)), pieces=TUNING.boxes, prove=False
+        )
     except NotCompared:
         return None
     return found.boxes[0].start if found.boxes else None
@@ -221,7 +236,9 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
     return tuple(found)
 
 
-def corrections(rules: Rules, old: Value, mutant: Value, limit: float = LIMIT, own: Value | None = None) -> list[Corrected]:
+def corrections(
+    rules: Rules, old: Value, mutant: Value, limit: float = TUNING.share, own: Value | None = None
+) -> list[Corrected]:
     """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved.
 
     `own`: a correction of the author's own, which is taken instead where it is proved to be right, and nothing where it is not.
@@ -257,4 +274,16 @@ def fact_of(
     return Fact(rule, program(both.inputs, (was,)), program(both.inputs, (new,)), proved, one.boxes)
 
 
-__all__ = ["LIMIT", "Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of", "whole", "wrong_at"]
+__all__ = [
+    "TUNING",
+    "CorrectTuning",
+    "Corrected",
+    "corrected",
+    "corrections",
+    "differing",
+    "fact_of",
+    "part",
+    "pieces_of",
+    "whole",
+    "wrong_at",
+]

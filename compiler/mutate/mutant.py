@@ -16,8 +16,19 @@ from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
 from dslc.mutate.problem import numbers_renamed, shape_of
 from dslc.semantics.library import Rules
 
-#: sizes of a real instance that are tried for what was found at a small one
-LIFTED = 12
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How mutants are made at real sizes.
+
+    Attributes:
+        lifted: sizes of a real instance that are tried for what was found at a small one.
+    """
+
+    lifted: int = 12
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +145,7 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     for step in mutant.before:
         pools = [
             (*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool, counted)
-        ][:LIFTED]
+        ][: _TUNING.lifted]
         shapes.append(step.shape)
     seen: set[Value] = set()
     every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool, counted))
@@ -150,7 +161,7 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
             if value not in seen and value.type == target.type:
                 seen.add(value)
                 yield value
-                if len(seen) >= LIFTED:
+                if len(seen) >= _TUNING.lifted:
                     return
 
 

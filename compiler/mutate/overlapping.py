@@ -9,6 +9,7 @@ images `X'[a, u] = X[10 * a + u]`. That is found as derived programs are: by mat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
@@ -22,13 +23,24 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: parts of a dimension
-PARTS = (2, 4)
-#: ways to compute one tiling by operators that are looked at
-WAYS = 12
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How tilings are made.
+
+    Attributes:
+        parts: parts of a dimension.
+        ways: ways to compute one tiling by operators that are looked at.
+    """
+
+    parts: tuple[int, ...] = (2, 4)
+    ways: int = 12
 
 
-def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Iterator[Value]:
+_TUNING = _Tuning()
+
+
+def overlapping(rules: Rules, old: Value, parts: Sequence[int] = _TUNING.parts) -> Iterator[Value]:
     """Programs of a region in tiles that overlap, over its holes; of every choice of dimensions and parts those by its own operators.
 
     None for a region of several expressions, or of symbolic sizes.
@@ -51,7 +63,7 @@ def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Itera
             if tiled is None:
                 continue
             try:
-                for _, made in islice(instances(rules, tiled, targets), WAYS):
+                for _, made in islice(instances(rules, tiled, targets), _TUNING.ways):
                     back = _untiled(made, scope, axes, old)
                     if back not in seen:
                         seen.add(back)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from dslc.ir.graph import Call, Node, Value
 
-#: regions that end in one operator
-MOST = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of finding regions.
+
+    Attributes:
+        regions: regions that end in one operator.
+    """
+
+    regions: int = 8
+
+
+_TUNING = _Tuning()
 
 
 def regions(
@@ -32,7 +44,7 @@ def regions(
         found: list[tuple[Call, ...]] = []
         seen: set[frozenset[Call]] = set()
         front: list[tuple[Call, ...]] = [(root,)]
-        while front and len(found) < MOST:
+        while front and len(found) < _TUNING.regions:
             region = front.pop(0)
             for below in dict.fromkeys(arg.node for node in region for arg in node.args):
                 if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
@@ -45,7 +57,7 @@ def regions(
                     seen.add(frozenset(larger))
                     found.append(larger)
                     front.append(larger)
-        for region in found[:MOST]:
+        for region in found[: _TUNING.regions]:
             yield root, region[1:]
 
 

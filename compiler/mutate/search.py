@@ -26,7 +26,8 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
-from dslc.mutate.cores import DERIVED, Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
+from dslc.mutate.cores import TUNING as CORES_TUNING
+from dslc.mutate.cores import Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse
 from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
 from dslc.mutate.pool import Fitted, Operand, Pool
@@ -36,20 +37,41 @@ from dslc.mutate.ways import Ways, middle
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
-#: elements of arrays that are kept for later
-HELD = 1 << 24
-#: a program that is computed takes as long as so many choices of attributes
-COMPUTING = 4.0
-#: and to look up what an operator gives takes so much of it
-LOOKING = 0.02
-#: programs of more operations are computed in the middle first, at so many positions at most
-LARGE, MIDDLE = 1e5, 512
-#: operations that are computed again take so many times as long as those of an operator
-AGAIN = 8.0
-#: the sizes of tensors of which an operator is asked whether it takes their ranks at all, and the choices of attributes for that
-SIZE, FEW = 4, 3
-#: the part of the time for one operator alone, where a region is one operator and where it is several
-ALONE, FIRST = 0.75, 0.25
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What a search for mutants looks at, and how it counts its work.
+
+    Attributes:
+        held: elements of arrays that are kept for later.
+        computing: choices of attributes that take as long as a program that is computed.
+        looking: choices of attributes that take as long as looking up what an operator gives.
+        large: operations; programs of more are computed in the middle first.
+        middle: positions of the middle that are computed, at most.
+        computed_again: how many times as long operations take that are computed again as those of an operator.
+        size: size of tensors of which an operator is asked whether it takes their ranks at all.
+        choices: choices of attributes for which it is asked that.
+        alone: share of the time for one operator alone, where a region is one operator.
+        first: the same where a region is several operators.
+        pace: operations that are computed in a second, about.
+        operations: operations that are computed at most: sums over gathered elements hold all of them at once.
+    """
+
+    held: int = 1 << 24
+    computing: float = 4.0
+    looking: float = 0.02
+    large: float = 1e5
+    middle: int = 512
+    computed_again: float = 8.0
+    size: int = 4
+    choices: int = 3
+    alone: float = 0.75
+    first: float = 0.25
+    pace: float = 1e8
+    operations: float = 4e8
+
+
+_TUNING = _Tuning()
 
 
 def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
@@ -121,7 +143,7 @@ class _Search:
         if pool is None:
             return Found((), 0, 0, self._now() - self.began, True)
         several = len(self.problem.calls) > 1
-        first = FIRST if several else ALONE
+        first = _TUNING.first if several else _TUNING.alone
         self._all(pool, self.began + self.options.seconds * first, self.options.tries * (first if several else 1))
         for effort in _Effort:
             # each takes half of the time that is left, so that those after it have some
@@ -131,7 +153,10 @@ class _Search:
             self._reached.clear()
             self._chains(pool, now + (self.began + self.options.seconds - now) / share)
         self._effort = None
-        best = sorted(self.found, key=lambda each: (each.operations + AGAIN * each.share * self.operations, each.steps))
+        best = sorted(
+            self.found,
+            key=lambda each: (each.operations + _TUNING.computed_again * each.share * self.operations, each.steps),
+        )
         # the best by each chain of operators take turns: what one of them is priced at says little about the others
         kinds: dict[tuple[str, ...], list[Mutant]] = {}
         for each in best:
@@ -227,7 +252,7 @@ class _Search:
         key = (self._plain, ranks)
         if key not in self._operators:
             if self._plain not in self._choices:
-                most = 0 if self._plain else DERIVED
+                most = 0 if self._plain else CORES_TUNING.derived
                 self._choices[self._plain] = [
                     (op.name, arity(op), list(choices(op, self.numbers, most))) for op in operators(self.rules)
                 ]
@@ -279,7 +304,7 @@ class _Search:
             for core in cores:
                 asked = self._shapes.asked
                 shape = self._shapes.of(core, shapes)
-                self.work += self._shapes.asked - asked + LOOKING
+                self.work += self._shapes.asked - asked + _TUNING.looking
                 if shape is None or not prod(shape):
                     continue
                 if not last or shape in self._ways.backs or prod(shape) > prod(self.wanted):
@@ -299,8 +324,8 @@ class _Search:
         key = (op, ranks)
         if key not in self._together:
             self._together[key] = None
-            holes = self._shapes.holes([(SIZE,) * rank for rank in ranks])
-            for core in cores[:FEW]:
+            holes = self._shapes.holes([(_TUNING.size,) * rank for rank in ranks])
+            for core in cores[: _TUNING.choices]:
                 if instance(self.rules, core, holes) is not None:
                     if is_linear(self.rules, core, holes):
                         self._together[key] = together(self.rules, core, holes)
@@ -387,14 +412,14 @@ class _Search:
         except (InterpretError, Redraw):
             return None
         self.computed += 1
-        self.work += COMPUTING
+        self.work += _TUNING.computing
         found: Array = result
         return found
 
     def _try(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
         if pool.operations + fitted.operations > self.options.operations * self.operations:
             return
-        if fitted.operations > LARGE and not self._occurs(pool, fitted, args):
+        if fitted.operations > _TUNING.large and not self._occurs(pool, fitted, args):
             return
         result = self._result(pool, fitted, args)
         if result is None:
@@ -420,7 +445,7 @@ class _Search:
         """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
-            part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
+            part = self._parts[fitted.scope] = middle(fitted.scope, _TUNING.middle)
         result = self._result(pool, replace(fitted, scope=part), args)
         if result is None:
             return False
@@ -452,7 +477,7 @@ class _Search:
         if found is None:
             found = make()
             self._held += found.size
-            if self._held > HELD:
+            if self._held > _TUNING.held:
                 self._arrays.clear()
                 self._held = found.size
             self._arrays[key] = found
@@ -489,14 +514,10 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     return a % b == 0 or b % a == 0
 
 
-#: operations that are computed in a second, about, and at most: sums over gathered elements hold all of them at once
-PACE, MOST = 1e8, 4e8
-
-
 def _computable(rules: Rules, problem: Problem, options: Options) -> bool:
     """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
     operations = known_flops(expand(rules, problem.small.outputs))
-    return operations is None or operations <= min(PACE * options.seconds, MOST)
+    return operations is None or operations <= min(_TUNING.pace * options.seconds, _TUNING.operations)
 
 
 __all__ = ["Argument", "Found", "Mutant", "Options", "made", "search"]

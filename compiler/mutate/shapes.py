@@ -24,8 +24,19 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
-#: ways to answer that are kept for an operator with its attributes on tensors of some ranks
-CASES = 24
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is kept of operators' shapes.
+
+    Attributes:
+        cases: ways to answer that are kept for an operator with its attributes on tensors of some ranks.
+    """
+
+    cases: int = 24
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class Shapes:
                     cases.insert(0, cases.pop(number))
                 return case
         self.asked += 1
-        if len(cases) >= CASES:
+        if len(cases) >= _TUNING.cases:
             return None
         try:
             found = self._case(core, ranks, at)

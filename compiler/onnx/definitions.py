@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -27,13 +28,26 @@ from dslc.syntax.parser import parse
 
 #: the library that everybody has
 STANDARD = "std"
-#: constants of more elements are not written out
-_ELEMENTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of reading and writing definitions.
+
+    Attributes:
+        elements: elements of a constant that is written out.
+        longest: characters of a definition that is read: one hole takes some twenty.
+        longest_equation: characters of a definition in which equations are read.
+    """
+
+    elements: int = 16
+    longest: int = 1 << 20
+    longest_equation: int = 1 << 15
+
+
+_TUNING = _Tuning()
+
 _DTYPES = {str(dtype): dtype for dtype in DType}
-#: longer definitions are not read: one hole takes some twenty characters
-_LONGEST = 1 << 20
-#: nor are equations in longer ones
-_LONGEST_EQUATION = 1 << 15
 
 
 def definition_of(rules: Rules, name: str, group: Graph) -> str:
@@ -63,7 +77,7 @@ def _exact(rules: Rules, name: str, group: Graph) -> str | None:
 
 def equation_of(rules: Rules, definition: str) -> Graph | None:
     """The group of a definition that has equations; None where it has none, or is no such definition."""
-    items = _operators(definition) if len(definition) <= _LONGEST_EQUATION else ()
+    items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
     statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
     if not any(each.target.places is not None for each in statements):
         return None
@@ -99,7 +113,7 @@ def _operator(text: str) -> t.Operator | None:
 
 
 def _operators(text: str) -> tuple[t.Operator, ...]:
-    if len(text) > _LONGEST:
+    if len(text) > _TUNING.longest:
         return ()
     try:
         items = parse(SourceText("metadata", text)).items
@@ -200,7 +214,7 @@ def _constant(value: Value) -> str:
     number = number_of(value)
     if number is not None:
         return _written(number)
-    if not value.type.is_static or value.type.elements > _ELEMENTS:
+    if not value.type.is_static or value.type.elements > _TUNING.elements:
         return str(value.type)
     return _written_array(value.node.data.load().tolist())  # type: ignore[attr-defined]
 

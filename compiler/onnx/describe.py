@@ -12,8 +12,6 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper
 
 from dslc.onnx.external import byte_size, entries, is_external
 
-_HASHED = 1 << 26
-
 
 def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
     """Operators (those of subgraphs included, constants not), elements of the weights, and their bytes; and operators by type.

@@ -19,8 +19,19 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
 from dslc.onnx.protos import DTYPES
 
-#: constants with at most this many elements are held as numbers, so that rules can ask for their value
-SMALL = 1 << 14
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is held of weights.
+
+    Attributes:
+        small: elements of a constant that is held as numbers, so that rules can ask for its value.
+    """
+
+    small: int = 1 << 14
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +202,11 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
     if is_external(tensor):
         place = region(tensor, folder, where)
         data = FileData(place, dtype, shape)
-        if math.prod(shape) <= SMALL:
+        if math.prod(shape) <= _TUNING.small:
             return small_constant(np.array(data.load()))
         return constant_value(data, type)
     check_length(tensor, where)
-    if math.prod(shape) <= SMALL:
+    if math.prod(shape) <= _TUNING.small:
         try:
             return small_constant(np.array(numpy_helper.to_array(tensor)))
         except (ValueError, TypeError, KeyError) as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,19 @@ from dslc.ir.graph import Constant, Value, topological
 from dslc.onnx.known import static_shape
 from dslc.semantics.library import Rules
 
-#: bytes of weights that one session computes with
-_CHUNK = 256 << 20
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How weights are computed.
+
+    Attributes:
+        chunk: bytes of weights that one session computes with.
+    """
+
+    chunk: int = 256 << 20
+
+
+_TUNING = _Tuning()
 
 
 def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
@@ -42,7 +54,7 @@ def _chunks(values: Sequence[Value]) -> list[list[Value]]:
             for node in topological([value.node])
             if isinstance(node, Constant) and node.types[0] is not None and node.types[0].is_static
         )
-        if not chunks or size + own > _CHUNK:
+        if not chunks or size + own > _TUNING.chunk:
             chunks.append([])
             size = 0
         chunks[-1].append(value)

@@ -7,14 +7,26 @@ when it is loaded, as runtimes fold what depends on weights alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Value, topological
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import Plan
 
-#: bytes by which a file may always grow
-_SLACK = 1 << 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How much a file may grow.
+
+    Attributes:
+        slack: bytes by which a file may always grow.
+    """
+
+    slack: int = 1 << 16
+
+
+_TUNING = _Tuning()
 
 
 def ordered(plan: Plan, outputs: Sequence[Value], weights: Iterable[Value], growth: float) -> list[Spec]:
@@ -28,7 +40,7 @@ def ordered(plan: Plan, outputs: Sequence[Value], weights: Iterable[Value], grow
         DslcError: E0814 for what no ONNX node can express.
     """
     order = plan.order(outputs)
-    most = (1 + growth) * sum(map(_bytes, set(weights))) + _SLACK
+    most = (1 + growth) * sum(map(_bytes, set(weights))) + _TUNING.slack
     while plan.folded:
         written = _written(plan, order, outputs)
         excess = sum(map(_bytes, written)) - most

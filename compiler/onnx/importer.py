@@ -24,7 +24,8 @@ from dslc.onnx.einsum import written
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
 from dslc.onnx.functions import group_of
 from dslc.onnx.inlining import inlined_functions
-from dslc.onnx.known import LIMIT, KnownValues, least, static_shape
+from dslc.onnx.known import TUNING as KNOWN_TUNING
+from dslc.onnx.known import KnownValues, least, static_shape
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.protos import (
     DTYPES,
@@ -153,7 +154,7 @@ class _Importer:
         for tensor in self.model.graph.initializer:
             if is_external(tensor) and tensor.data_type in (TensorProto.INT64, TensorProto.INT32):
                 value = self.values.get(tensor.name)
-                if value is not None and math.prod(tensor.dims) <= LIMIT:
+                if value is not None and math.prod(tensor.dims) <= KNOWN_TUNING.elements:
                     out[tensor.name] = value.node.data.load()  # type: ignore[attr-defined]
         return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
@@ -13,8 +14,21 @@ from dslc.errors import error
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.protos import subgraphs
 
-#: nodes that a model may grow to, and how deep its functions call each other
-_MOST_NODES, _DEEPEST = 1e6, 200
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of inlining functions.
+
+    Attributes:
+        most_nodes: nodes that a model may grow to.
+        deepest: how deep its functions may call each other.
+    """
+
+    most_nodes: float = 1e6
+    deepest: int = 200
+
+
+_TUNING = _Tuning()
 
 
 def inlined_functions(model: ModelProto, where: str) -> ModelProto:
@@ -30,9 +44,14 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     own = {(f.domain, f.name): f.node for f in theirs}
     if not own or len(own) < len(theirs):
         return model  # of two of one name nobody knows which is meant
-    if _size(model, own) > _MOST_NODES:
+    if _size(model, own) > _TUNING.most_nodes:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
-        raise error("E0808", f"the calls of functions in {where} stand for more than {_MOST_NODES:,.0f} nodes", path=where, hint=hint)
+        raise error(
+            "E0808",
+            f"the calls of functions in {where} stand for more than {_TUNING.most_nodes:,.0f} nodes",
+            path=where,
+            hint=hint,
+        )
     try:
         return inline_selected_functions(model, list(own))
     except (RuntimeError, ValueError, DecodeError, EncodeError):
@@ -48,7 +67,7 @@ def _size(model: ModelProto, functions: dict[tuple[str, str], Iterable[NodeProto
         for node in nodes:
             name = (node.domain, node.op_type)
             total += 1 + sum(of(graph.node, path) for graph in subgraphs(node))
-            if name in path or len(path) > _DEEPEST:
+            if name in path or len(path) > _TUNING.deepest:
                 return inf
             if name in functions:
                 if name not in known:

@@ -18,8 +18,21 @@ _MOVES = frozenset({
 })  # fmt: skip
 _INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-#: elements of an input: more are in no memory, and further ones not even in an index
-_MOST_ELEMENTS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of inputs.
+
+    Attributes:
+        most_elements: elements of an input: more are in no memory, and further ones not even in an index.
+    """
+
+    most_elements: int = 1 << 40
+
+
+_TUNING = _Tuning()
+
 _BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
 
 
@@ -110,7 +123,7 @@ def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
 
 
 def _draw(spec: InputSpec, generator: np.random.Generator) -> Any:
-    if prod(spec.shape) > _MOST_ELEMENTS:
+    if prod(spec.shape) > _TUNING.most_elements:
         raise MemoryError(f"{spec.name} of {'x'.join(map(str, spec.shape))}")
     if spec.elem_type == TensorProto.STRING:
         return np.full(spec.shape, "a", dtype=object)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,9 +24,21 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, a
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-#: tensors with more elements are not followed
-LIMIT = 128
-_WORK = 20_000
+
+@dataclass(frozen=True, slots=True)
+class KnownTuning:
+    """Limits of following small tensors.
+
+    Attributes:
+        elements: elements of a tensor; larger ones are not followed.
+        work: nodes that are looked at for one value.
+    """
+
+    elements: int = 128
+    work: int = 20_000
+
+
+TUNING = KnownTuning()
 
 Items = tuple[Any, ...]
 
@@ -60,7 +73,7 @@ class KnownValues:
         if not value.known:
             return None
         shape = static_shape(value.type)
-        if shape is None or math.prod(shape) > LIMIT:
+        if shape is None or math.prod(shape) > TUNING.elements:
             return None
         node = value.node
         if isinstance(node, Constant):
@@ -111,11 +124,11 @@ def _scope(node: ScopeNode, args: list[Items]) -> Items:
     if not all(isinstance(e, int) for e in extents):
         raise Unknown
     sizes = [int(e) for e in extents]  # type: ignore[arg-type]
-    if math.prod(sizes) > LIMIT * 8:
+    if math.prod(sizes) > TUNING.elements * 8:
         raise Unknown
     operands = [(arg.type.shape, items) for arg, items in zip(node.args, args, strict=True)]
     out = []
-    budget = [_WORK]
+    budget = [TUNING.work]
     for position in itertools.product(*(range(size) for size in sizes)):
         values = {f"i{k}": at for k, at in enumerate(position)}
         out.append(rounded(_Evaluator(values, operands, budget).go(node.scope.body), node.scope.dtype))

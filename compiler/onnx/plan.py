@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from onnx import NodeProto
@@ -341,8 +342,18 @@ def fill_spec(value: Value, symbols: Symbols) -> Spec:
     return Spec(proto, (shape,), (value,))
 
 
-#: what is computed when a model is written holds no more bytes at once, weights in files not counted
-_LARGEST = 1 << 30
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is computed when a model is written.
+
+    Attributes:
+        largest: bytes that are computed at once, weights in files not counted.
+    """
+
+    largest: int = 1 << 30
+
+
+_TUNING = _Tuning()
 
 
 def grown(value: Value) -> bool:
@@ -360,6 +371,6 @@ def foldable(value: Value) -> bool:
         sizes = [type.bytes for type in node.types if type is not None and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
             weights += sum(sizes)
-        elif len(sizes) < len(node.types) or sum(sizes) > _LARGEST:
+        elif len(sizes) < len(node.types) or sum(sizes) > _TUNING.largest:
             return False
     return value.type.bytes <= max(1 << 20, 4 * weights)

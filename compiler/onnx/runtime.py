@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -78,8 +79,18 @@ def _array(value: Any) -> Any:
     return value.numpy()
 
 
-#: models with more weights (bytes) are not loaded only to see whether they load
-_LIGHT = 1 << 28
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is loaded only to see whether it loads.
+
+    Attributes:
+        light: bytes of weights of a model that is loaded only to see whether it loads.
+    """
+
+    light: int = 1 << 28
+
+
+_TUNING = _Tuning()
 
 
 def accepted(written: ModelProto, original: ModelProto) -> bool:
@@ -88,7 +99,10 @@ def accepted(written: ModelProto, original: ModelProto) -> bool:
     Models with external data or more than 256 MiB of weights are taken for accepted: loading them is not free.
     """
     tensors = written.graph.initializer
-    if any(is_external(tensor) for tensor in tensors) or sum(byte_size(tensor) or 0 for tensor in tensors) > _LIGHT:
+    if (
+        any(is_external(tensor) for tensor in tensors)
+        or sum(byte_size(tensor) or 0 for tensor in tensors) > _TUNING.light
+    ):
         return True
     try:
         session(written, threads=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -54,8 +55,21 @@ _COMPARE = {"==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=
 _CHAINS = {"+": "Add", "*": "Mul", "and": "And", "or": "Or", "min": "Min", "max": "Max"}
 _REDUCE = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
 _JOINED = {"sum": "Add", "max": "Max", "min": "Min", "prod": "Mul", "any": "Or", "all": "And"}
-#: a reduction over a window of so many positions is written out
-_WINDOW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is spelled out.
+
+    Attributes:
+        window: positions of a window over which a reduction is written out.
+    """
+
+    window: int = 64
+
+
+_TUNING = _Tuning()
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -243,7 +257,12 @@ class _Speller:
             if one in part.iters
         }
         ranges = [range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)]
-        if not mixed or len(ranges) < len(mixed) or not 0 < math.prod(map(len, ranges)) <= _WINDOW or part.where is not None:
+        if (
+            not mixed
+            or len(ranges) < len(mixed)
+            or not 0 < math.prod(map(len, ranges)) <= _TUNING.window
+            or part.where is not None
+        ):
             return None
         moved = [one for one in part.iters if one in mixed]
         rest = [(one, extent) for one, extent in zip(part.iters, part.extents, strict=True) if one not in mixed]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -17,8 +18,20 @@ from typing import IO, Any, TypeVar
 from dslc.processes.messages import LONGEST, receive, send
 from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure, spawned
 
-#: seconds until a process whose pipe is closed has ended
-_GONE = 5.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How long an end is waited for.
+
+    Attributes:
+        gone: seconds until a process whose pipe is closed has ended.
+    """
+
+    gone: float = 5.0
+
+
+_TUNING = _Tuning()
+
 #: libraries of products take one processor: whoever starts several processes has one for each
 _ALONE = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"), ("ORT_DISABLE_TELEMETRY", "1"))
 
@@ -54,7 +67,7 @@ class Answering(Process):
         except (EOFError, OSError):
             code = None
             with contextlib.suppress(ProcessFailed):
-                code = self.wait(time.monotonic() + _GONE)
+                code = self.wait(time.monotonic() + _TUNING.gone)
             if code == -signal.SIGKILL:
                 raise ProcessFailed(ProcessFailure.MEMORY) from None
             named = "" if code is None else f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -23,8 +23,21 @@ from typing import IO, Self
 
 from dslc.processes.guard import GUARD
 
-#: seconds between two looks whether a program has ended: at first, and at most
-_LOOK, _LOOKS = 5e-4, 0.01
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a program is watched.
+
+    Attributes:
+        look: seconds between the first two looks whether it has ended.
+        looks: seconds between two looks, at most.
+    """
+
+    look: float = 5e-4
+    looks: float = 0.01
+
+
+_TUNING = _Tuning()
 
 
 class ProcessFailure(Enum):
@@ -130,13 +143,13 @@ class Process:
 
     def wait(self, until: float = inf) -> int:
         """Its code, once it has ended; raises ProcessFailed (LATE) at that moment of `time.monotonic`."""
-        pause = _LOOK
+        pause = _TUNING.look
         while (code := self.code) is None:
             left = until - time.monotonic()
             if left <= 0:
                 raise ProcessFailed(ProcessFailure.LATE)
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _LOOKS)
+            pause = min(2 * pause, _TUNING.looks)
         return code
 
     @property

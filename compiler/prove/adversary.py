@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dslc.interpret.adversary import differing
@@ -15,11 +17,28 @@ from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 
-INSTANCES = 16
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many instances look for mistakes.
+
+    Attributes:
+        instances: instances of one rule.
+    """
+
+    instances: int = 16
+
+
+_TUNING = _Tuning()
 
 
 def refutation(
-    rules: Rules, sub: SubstitutionDef, types: Types, seed: int = 0, instances: int = INSTANCES, small: bool = True
+    rules: Rules,
+    sub: SubstitutionDef,
+    types: Types,
+    seed: int = 0,
+    instances: int = _TUNING.instances,
+    small: bool = True,
 ) -> Counterexample | None:
     """The first difference between the sides that some instances show, with all intermediates; None where they show none.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -28,15 +29,29 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_TRIES = 6
-_TOLERANCE = 1e-7
-# draws of positions, of which the left side can read some
-_OUTSIDE = 16
-# arrays up to so many elements are printed
-_PRINTED = 256
-_LINES = 200
-# operations, up to which fractions are computed with
-_EXACT = 1e6
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How a difference is replayed and printed.
+
+    Attributes:
+        tries: draws of inputs in one domain.
+        tolerance: difference below which numbers are the same.
+        outside: draws of positions, of which the left side can read some.
+        printed: elements of an array that is printed.
+        lines: lines that are printed, at most.
+        exact: operations, up to which fractions are computed with.
+    """
+
+    tries: int = 6
+    tolerance: float = 1e-7
+    outside: int = 16
+    printed: int = 256
+    lines: int = 200
+    exact: float = 1e6
+
+
+_TUNING = _Tuning()
 
 
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
@@ -85,9 +100,11 @@ def replayed(
 
     None where none of them shows a difference.
     """
-    domains: list[Domain] = [Exact()] * _TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
-    domains += [Floats(rounded=False)] * (0 if exactly else 2 * _TRIES)
-    domains += [Field(seed) for seed in range(_TRIES)] if over_field and not exactly else []
+    domains: list[Domain] = (
+        [Exact()] * _TUNING.tries if (over_field or exactly) and _brief(rules, (*left, *right)) else []
+    )
+    domains += [Floats(rounded=False)] * (0 if exactly else 2 * _TUNING.tries)
+    domains += [Field(seed) for seed in range(_TUNING.tries)] if over_field and not exactly else []
     for attempt, domain in enumerate(domains):
         feeds = {value: _small(value, domain, rng, attempt) for value in inputs}
         try:
@@ -114,7 +131,7 @@ def outside(
     if not sizes or not _reads_at_data(rules, right):
         return None
     domain = Floats(rounded=False)
-    for attempt in range(_OUTSIDE):
+    for attempt in range(_TUNING.outside):
         feeds = {value: _position(value, domain, rng, attempt, sizes) for value in inputs}
         try:
             results = run(rules, left, feeds, domain)
@@ -158,7 +175,7 @@ def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
         operations = known_flops(expand(rules, values))
     except Mismatch:
         return False  # `run` says so
-    return operations is not None and operations <= _EXACT
+    return operations is not None and operations <= _TUNING.exact
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:
@@ -180,7 +197,7 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
 
 def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] | None:
     if value.type.dtype.is_float:
-        equal = np.asarray(domain.close(a, b, _TOLERANCE))
+        equal = np.asarray(domain.close(a, b, _TUNING.tolerance))
         if a.dtype.kind == "f":
             equal = equal | np.isnan(a)
     else:
@@ -214,7 +231,9 @@ def trace(
             text = ", ".join(known[value] for value in node.values)
             lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
         lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
-    return "\n".join(lines[:_LINES] + [f"... {len(lines) - _LINES} more lines"] * (len(lines) > _LINES))
+    return "\n".join(
+        lines[: _TUNING.lines] + [f"... {len(lines) - _TUNING.lines} more lines"] * (len(lines) > _TUNING.lines)
+    )
 
 
 def _application(value: Value, known: Mapping[Value, str]) -> str:
@@ -228,7 +247,7 @@ def _application(value: Value, known: Mapping[Value, str]) -> str:
 
 def _array(array: Any) -> str:
     data = np.asarray(array)
-    if data.size > _PRINTED:
+    if data.size > _TUNING.printed:
         return f"({' x '.join(map(str, data.shape))} elements)"
     return _nested(data.tolist())
 

@@ -9,6 +9,7 @@ import hashlib
 import random
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -32,16 +33,37 @@ from dslc.syntax.printer import show
 
 Values = tuple[Value, ...]
 
-#: random expressions, instances of a rule that are proved, and seconds for all of it
-_STARTS, _INSTANCES, _SECONDS, _EACH = 48, 24, 8.0, 2.0
-#: how often numbers are put into an instance that the exact prover leaves open
-_DRAWS = 3
-#: instances that are made of one random expression, and of each scope of it
-_ALIKE = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proving derivations at random expressions.
+
+    Attributes:
+        starts: random expressions.
+        instances: instances of a rule that are proved.
+        seconds: seconds for all of them.
+        each: seconds for one of them.
+        draws: how often numbers are put into an instance that the exact prover leaves open.
+        alike: instances that are made of one random expression, and of each scope of it.
+    """
+
+    starts: int = 48
+    instances: int = 24
+    seconds: float = 8.0
+    each: float = 2.0
+    draws: int = 3
+    alike: int = 3
+
+
+_TUNING = _Tuning()
 
 
 def verify_derivation(
-    rules: Rules, rule: DerivationDef, seed: int = 0, helpers: Sequence[DerivationDef] = (), most: int = _INSTANCES
+    rules: Rules,
+    rule: DerivationDef,
+    seed: int = 0,
+    helpers: Sequence[DerivationDef] = (),
+    most: int = _TUNING.instances,
 ) -> RuleVerdict:
     """`tested` where every instance that was found is proved, `refuted` where one differs, `undecided` where there is none.
 
@@ -56,13 +78,13 @@ def verify_derivation(
             # a rule about names of what stands inside: there are none
             same += 1
             continue
-        answer = compare(rules, before, after, seconds=_EACH)
+        answer = compare(rules, before, after, seconds=_TUNING.each)
         place = answer.position if isinstance(answer, Differs) else None if isinstance(answer, Equal) else _differs(before, after, seed)
         if place is not None:
             found = f"of {_text(before)} it makes {_text(after)}, which differs at {list(place)}"
             break
         proved, open_ = proved + isinstance(answer, Equal), open_ + (not isinstance(answer, Equal))
-        if proved + open_ >= most or time.perf_counter() - began > _SECONDS:
+        if proved + open_ >= most or time.perf_counter() - began > _TUNING.seconds:
             break
     milliseconds = (time.perf_counter() - began) * 1e3
     digest = hashlib.sha256(show(rule.syntax).encode()).hexdigest()
@@ -85,13 +107,13 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
     lefts = tuple(formula.scope for _, _, left, _ in ways for formula in left)
     kinds = sorted({node.kind for node in walk_expr(lefts) if isinstance(node, t.Reduction)}) or ["sum"]
     seen: set[tuple[Value, ...]] = set()
-    for turn in range(_STARTS):
+    for turn in range(_TUNING.starts):
         every = _expressions(seeded, turn, helpers, kinds[turn % len(kinds)])
         made = (
             (tuple(results), tuple(results.values()))
             for _, syntax, left, right in ways
             for values in (*_formed(syntax, left, seed + 1000 * turn), *_choices(every, len(left)))
-            for results in islice(rewritten(syntax, left, right, values), _ALIKE)
+            for results in islice(rewritten(syntax, left, right, values), _TUNING.alike)
         )  # fmt: skip
         # many expressions say more than many instances of one
         few = 0
@@ -100,7 +122,7 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
                 seen.add(after)
                 few += 1
                 yield before, after
-            if few >= _ALIKE:
+            if few >= _TUNING.alike:
                 break
 
 
@@ -115,7 +137,7 @@ def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None
     """A position at which both differ for some small whole numbers; None where there is none."""
     inputs = [node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)]
     drawn = np.random.default_rng(seed)
-    for _ in range(_DRAWS):
+    for _ in range(_TUNING.draws):
         feeds = {value: drawn.integers(-3, 4, _sizes(value)).astype(np.float64) for value in inputs}
         results = run_scopes([*before, *after], feeds, Floats(rounded=False))
         for old, new in zip(results, results[len(before) :], strict=False):

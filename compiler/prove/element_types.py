@@ -22,11 +22,24 @@ from dslc.syntax import tree as t
 _TELLING = (
     DType.F32, DType.F16, DType.F64, DType.I64, DType.I8, DType.I32, DType.U8, DType.U64, DType.BOOL,
 )  # fmt: skip
-# combinations that are looked at; a rule is used only for those that were
-_MOST = 90
-# types that stand for a class are tried in so many combinations
-_TRIED = 256
-_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many element types are looked at.
+
+    Attributes:
+        most: combinations that are looked at; a rule is used only for those that were.
+        tried: types that stand for a class are tried in so many combinations.
+        depth: how deep operators are spelled out in others.
+    """
+
+    most: int = 90
+    tried: int = 256
+    depth: int = 8
+
+
+_TUNING = _Tuning()
 
 
 def types_of(rules: Rules, sub: SubstitutionDef) -> tuple[Types, ...]:
@@ -39,7 +52,7 @@ def types_of(rules: Rules, sub: SubstitutionDef) -> tuple[Types, ...]:
     found = cache.get(id(sub.syntax))
     if found is None:
         # the syntax is kept, so that its number stays its own
-        found = cache[id(sub.syntax)] = (sub.syntax, tuple(islice(_admitted(rules, sub), _MOST)))
+        found = cache[id(sub.syntax)] = (sub.syntax, tuple(islice(_admitted(rules, sub), _TUNING.most)))
     out: tuple[Types, ...] = found[1]
     return out
 
@@ -54,7 +67,7 @@ def _admitted(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
         kinds = tuple(TypeClass.BOOL if dtype is DType.BOOL else dtype for dtype in (DType if len(names) == 1 else _TELLING))
     for chosen in product(kinds, repeat=len(names)):
         stand = product(*(kind.members if isinstance(kind, TypeClass) else (kind,) for kind in chosen))
-        for dtypes in islice(stand, _TRIED):
+        for dtypes in islice(stand, _TUNING.tried):
             if admits(rules, sub, dict(zip(names, dtypes, strict=True))):
                 yield Types(tuple(zip(names, chosen, strict=True)), dtypes)
                 break
@@ -196,7 +209,7 @@ class _Place:
 
     def operator(self, name: str) -> OperatorDef | None:
         found = self.terms.get(name) or self.module.lookup(name)
-        return found if isinstance(found, OperatorDef) and self.depth <= _DEPTH else None
+        return found if isinstance(found, OperatorDef) and self.depth <= _TUNING.depth else None
 
 
 def _statements(place: _Place, statements: Sequence[t.Node], known: dict[str, DType]) -> None:

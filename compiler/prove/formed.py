@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from dslc.analysis.numeric import interval
 from dslc.derivation.building import Right
@@ -18,8 +19,19 @@ from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: elements of one expression at most
-_LARGE = 1 << 12
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of random expressions.
+
+    Attributes:
+        large: elements of one expression at most.
+    """
+
+    large: int = 1 << 12
+
+
+_TUNING = _Tuning()
 
 
 def formed(rule: t.Derivation, formulas: Sequence[t.Formula], seed: int) -> tuple[Value, ...] | None:
@@ -64,8 +76,8 @@ class _Formed:
             right.built[formula.name] = made
         size = 1
         for extent in made.value.type.shape:
-            size *= extent if isinstance(extent, int) else _LARGE + 1
-        if size > _LARGE:
+            size *= extent if isinstance(extent, int) else _TUNING.large + 1
+        if size > _TUNING.large:
             raise Unfit("an expression that is too large")
         return made.value
 

@@ -16,8 +16,21 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply,
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.semantics.lists import compare
 
-# ways in which the parts of one position are chosen, and parts of a sum whose order is tried
-_WAYS, _PARTS = 32, 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proving reads to be in bounds.
+
+    Attributes:
+        ways: ways in which the parts of one position are chosen.
+        parts: parts of a sum whose order is tried.
+    """
+
+    ways: int = 32
+    parts: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +236,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
     out: list[Scalar] = []
     todo = [index]
     while todo:
-        if len(out) + len(todo) > _WAYS:
+        if len(out) + len(todo) > _TUNING.ways:
             return None
         one = todo.pop()
         choice = next((p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not _data(p.args[0])), None)
@@ -253,7 +266,11 @@ def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> I
     if isinstance(pattern, Apply) and isinstance(target, Apply):
         if pattern.name != target.name or len(pattern.args) != len(target.args):
             return
-        orders = permutations(target.args) if pattern.name in {"+", "*"} and len(target.args) <= _PARTS else iter((target.args,))
+        orders = (
+            permutations(target.args)
+            if pattern.name in {"+", "*"} and len(target.args) <= _TUNING.parts
+            else iter((target.args,))
+        )
         for order in orders:
             yield from _all_unified(pattern.args, order, bound)
     elif isinstance(pattern, Read) and isinstance(target, Read):

@@ -15,8 +15,19 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 #: `start, stop, step` of one axis
 Progression = tuple[int, int, int]
 
-# beyond so many sets that differ along an axis no order of axes is tried but the first
-_FEW = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of finding few boxes.
+
+    Attributes:
+        few: sets that differ along an axis; with more no order of axes is tried but the first.
+    """
+
+    few: int = 64
+
+
+_TUNING = _Tuning()
 
 
 class TooManyPieces(Exception):
@@ -103,7 +114,7 @@ class _Cover:
             if prod(len(each) for each in parts) > self._limit:
                 raise TooManyPieces(self._limit)
             return list(product(*parts))
-        if prod(mask.shape) > _FEW:
+        if prod(mask.shape) > _TUNING.few:
             wide = [min(wide, key=lambda axis: mask.shape[axis])]
         best: list[tuple[Progression, ...]] | None = None
         for axis in wide:

@@ -9,10 +9,26 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-# a picture in a terminal is at most so many rows and columns
-_ROWS, _COLUMNS = 40, 76
-# the longer side of a drawn plane, in pixels, and the least of a position
-_SIDE, _LEAST = 480, 2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Sizes of pictures.
+
+    Attributes:
+        rows: rows of a picture in a terminal.
+        columns: columns of a picture in a terminal.
+        side: pixels of the longer side of a drawn plane.
+        least: pixels of a position, at least.
+    """
+
+    rows: int = 40
+    columns: int = 76
+    side: int = 480
+    least: int = 2
+
+
+_TUNING = _Tuning()
+
 _EQUAL, _DIFFERENT, _LINE = "#eef2f5", "#d1495b", "#8795a1"
 
 
@@ -44,12 +60,15 @@ def plane(mask: Any, name: str = "Y") -> Plane:
 def text(shown: Plane) -> list[str]:
     """Lines of `#` where the programs differ and `.` where they are equal; of a large plane `+` stands for some of both."""
     rows, columns = shown.mask.shape
-    cuts = [np.array_split(np.arange(size), min(size, most)) for size, most in ((rows, _ROWS), (columns, _COLUMNS))]
+    cuts = [
+        np.array_split(np.arange(size), min(size, most))
+        for size, most in ((rows, _TUNING.rows), (columns, _TUNING.columns))
+    ]
     lines = [
         "".join(_mark(shown.mask[np.ix_(row, column)]) for column in cuts[1])
         for row in cuts[0]
     ]  # fmt: skip
-    scaled = rows > _ROWS or columns > _COLUMNS
+    scaled = rows > _TUNING.rows or columns > _TUNING.columns
     return [f"{shown.title}: `#` differs, `.` is equal" + (", `+` is some of both" if scaled else ""), *lines]
 
 
@@ -63,7 +82,7 @@ def svg(planes: Sequence[Plane]) -> str:
     top, width = 0, 0
     for shown in planes:
         rows, columns = shown.mask.shape
-        unit = max(_LEAST, _SIDE // max(rows, columns, 1))
+        unit = max(_TUNING.least, _TUNING.side // max(rows, columns, 1))
         parts.append(f'<text x="0" y="{top + 14}" font-family="monospace" font-size="12">{escape(shown.title)}</text>')
         top += 22
         parts.append(

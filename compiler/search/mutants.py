@@ -23,7 +23,8 @@ from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topologi
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.match.forms import has_form
-from dslc.mutate.correct import LIMIT, Corrected, corrections, differing, fact_of, whole, wrong_at
+from dslc.mutate.correct import TUNING as CORRECT_TUNING
+from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import Applied, PartialRule, applied, sites
 from dslc.mutate.partial import Site as Asked
@@ -63,7 +64,7 @@ class Mutants(Derivations):
     """Where mutants are looked for; see `Derivations`, of which it is one with another way to find programs."""
 
     #: the part of a result that may be computed again, where no rule says how much
-    limit: float = LIMIT
+    limit: float = CORRECT_TUNING.share
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=lambda: Options(seconds=SECONDS))

@@ -10,7 +10,8 @@ from onnx import ModelProto
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
-from dslc.codegen.limited import SECONDS, TooLong, within
+from dslc.codegen.limited import TUNING as LIMITED_TUNING
+from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, kernel_value, rebuild, topological, with_args
@@ -91,7 +92,9 @@ def texts_of(
             try:
                 function = function_of(rules, node.group, opset)
                 if function.name not in found:
-                    found[function.name] = within(SECONDS, partial(_first, rules, function.group, processor))
+                    found[function.name] = within(
+                        LIMITED_TUNING.seconds, partial(_first, rules, function.group, processor)
+                    )
             except (DslcError, NotGenerated, TooLong):
                 continue
     return found

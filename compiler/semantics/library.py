@@ -42,10 +42,21 @@ from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
-# a file's `library` line and imports stand within so many characters
-_HEAD = 20_000
-#: trees that a process keeps
-_TREES = 256
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How libraries are read and kept.
+
+    Attributes:
+        head: characters within which a file's `library` line and imports stand.
+        trees: trees that a process keeps.
+    """
+
+    head: int = 20_000
+    trees: int = 256
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,7 +149,7 @@ class Files:
 
     def head(self, path: Path) -> str:
         """The first characters of a file, in which its `library` line and its imports stand."""
-        return path.read_text(encoding="utf-8", errors="replace")[:_HEAD]
+        return path.read_text(encoding="utf-8", errors="replace")[: _TUNING.head]
 
 
 class _Loader:
@@ -240,7 +251,7 @@ class _Loader:
         return [self.part(folder, path, item.span)]
 
 
-@functools.lru_cache(_TREES)
+@functools.lru_cache(_TUNING.trees)
 def _tree(path: str, text: str) -> t.File:
     """A file's tree, one object for one text: libraries share those of what they import."""
     return parse_kept(SourceText(path, text))

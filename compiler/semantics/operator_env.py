@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -22,8 +23,19 @@ from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, range
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
-#: numbers in an attribute of a declared length
-_MOST_ENTRIES = 10_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of attributes.
+
+    Attributes:
+        most_entries: numbers in an attribute of a declared length.
+    """
+
+    most_entries: int = 10_000
+
+
+_TUNING = _Tuning()
 
 Argument = Value | Number | None
 
@@ -299,8 +311,8 @@ def entries(type: t.TypeExpr, env: Env) -> int:
     """
     assert type.dims is not None
     count = int(plain(evaluate(type.dims[0], env)))
-    if count > _MOST_ENTRIES:
-        raise fail("E0327", f"an attribute of more than {_MOST_ENTRIES} numbers", type.span)
+    if count > _TUNING.most_entries:
+        raise fail("E0327", f"an attribute of more than {_TUNING.most_entries} numbers", type.span)
     return count
 
 

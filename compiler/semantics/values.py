@@ -18,14 +18,32 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: sizes that are drawn most, and integers that are tried first
-SIZES, INTEGERS = (1, 2, 3, 4, 5, 8), (1, 2, 0, 3, -1)
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that are tried for names.
+
+    Attributes:
+        sizes: sizes that are drawn most.
+        integers: integers that are tried first.
+        largest_size: number beyond which nothing is tried as a size.
+        largest: number beyond which nothing is tried as an edge.
+        most_edges: numbers of a text that are tried as edges.
+        primes: primes of which the first that does not divide a number is tried.
+    """
+
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 8)
+    integers: tuple[int, ...] = (1, 2, 0, 3, -1)
+    largest_size: int = 1 << 12
+    largest: int = 1 << 24
+    most_edges: int = 5
+    primes: tuple[int, ...] = (2, 3, 5, 7, 11, 13)
+
+
+_TUNING = _Tuning()
+
 #: a text that no operator speaks of
 OTHER_TEXT = "another"
-# numbers beyond these are no sizes, and no edges, that are tried
-_LARGEST_SIZE, _LARGEST = 1 << 12, 1 << 24
-_MOST_EDGES = 5
-_PRIMES = (2, 3, 5, 7, 11, 13)
 # what does not say what an operator computes
 _SKIPPED = (t.Example, t.Tags, t.OnnxMap, t.Verify)
 
@@ -46,7 +64,7 @@ class Numbers:
     def whole(self) -> tuple[int, ...]:
         """The integers among them, those of the rule first."""
         found = (int(value) for value in self.every if value.denominator == 1)
-        return tuple(dict.fromkeys(value for value in found if abs(value) <= _LARGEST))
+        return tuple(dict.fromkeys(value for value in found if abs(value) <= _TUNING.largest))
 
 
 @lru_cache(maxsize=256)
@@ -120,15 +138,15 @@ def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[
     if kind in {"int", "ints"}:
         return integers(near, hints)
     if kind == "size":
-        return within((*SIZES, *far_sizes(near)), hints)
+        return within((*_TUNING.sizes, *far_sizes(near)), hints)
     raise ValueError(f"no values of the kind {kind}")
 
 
 @lru_cache(maxsize=256)
 def reals(near: Numbers) -> tuple[Fraction, ...]:
     """Numbers of every sign: the edges that the rule names, and one number in each of the intervals that they make."""
-    named = [value for value in (*near.own, *near.reached[:_MOST_EDGES]) if abs(value) <= _LARGEST]
-    edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * _MOST_EDGES]})
+    named = [value for value in (*near.own, *near.reached[: _TUNING.most_edges]) if abs(value) <= _TUNING.largest]
+    edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * _TUNING.most_edges]})
     between = [(a + b) / 2 for a, b in pairwise(edges)]
     beyond = [edges[-1] + 1, edges[0] - 1]
     own = [value for value in near.own if value in edges]
@@ -140,18 +158,18 @@ def reals(near: Numbers) -> tuple[Fraction, ...]:
 @lru_cache(maxsize=256)
 def integers(near: Numbers, hints: Sequence[tuple[str, int]] = ()) -> tuple[int, ...]:
     """Small integers of every sign, and those at and on both sides of what the rule names, as far as guards allow them."""
-    edges = [value for value in near.whole if value not in INTEGERS][:_MOST_EDGES]
+    edges = [value for value in near.whole if value not in _TUNING.integers][: _TUNING.most_edges]
     around = [value + k for value in edges for k in (0, 1, -1)]
-    return tuple(dict.fromkeys(within((*INTEGERS, *around), hints)))
+    return tuple(dict.fromkeys(within((*_TUNING.integers, *around), hints)))
 
 
 @lru_cache(maxsize=256)
 def far_sizes(near: Numbers, least: int = 4) -> tuple[int, ...]:
     """For each number from `least` on that the rule names: a small prime that does not divide it, and its neighbours."""
     found: dict[int, None] = {}
-    for value in [value for value in near.whole if value >= least][:_MOST_EDGES]:
-        beside = [value + 1, value, value - 1] if value <= _LARGEST_SIZE else []
-        found.update(dict.fromkeys([prime for prime in _PRIMES if value % prime][:1] + beside))
+    for value in [value for value in near.whole if value >= least][: _TUNING.most_edges]:
+        beside = [value + 1, value, value - 1] if value <= _TUNING.largest_size else []
+        found.update(dict.fromkeys([prime for prime in _TUNING.primes if value % prime][:1] + beside))
     return tuple(found)
 
 

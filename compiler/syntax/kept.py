@@ -5,6 +5,8 @@ What dslc was installed with is read from there, all else from the user's cache 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dslc.errors import SourceText
 from dslc.folders import cache_folder
 from dslc.syntax import store
@@ -13,8 +15,19 @@ from dslc.syntax.packed import pack, text_key, unpack
 from dslc.syntax.parser import parse
 from dslc.syntax.shipped import shipped_tree
 
-#: files kept; the oldest go first
-MOST = 400
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is kept.
+
+    Attributes:
+        most: files; the oldest go first.
+    """
+
+    most: int = 400
+
+
+_TUNING = _Tuning()
 
 
 def parse_kept(source: SourceText) -> t.File:
@@ -31,5 +44,5 @@ def parse_kept(source: SourceText) -> t.File:
     found = unpack(data, source) if isinstance(data, bytes) else None
     if found is None:
         found = parse(source)
-        store.write(place, pack(found), MOST)
+        store.write(place, pack(found), _TUNING.most)
     return found

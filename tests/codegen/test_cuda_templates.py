@@ -27,6 +27,7 @@ from dslc.ir.graph import Graph
 from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import load_many, standard
 from tests.codegen.groups import group, needs_compiler
+from tests.tuned import tuned
 
 H200 = device_named("h200")
 RELU = """static __device__ void run(const int64_t* sizes, const {{ X.type }}* X, {{ Y.type }}* Y) {
@@ -142,7 +143,7 @@ WRONG: dict[str, tuple[str, str]] = {
 @needs_compiler
 @pytest.mark.parametrize("what", WRONG)
 def test_a_template_that_is_wrong_is_left_out_and_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.cuda.written.SECONDS", 2.0)
+    tuned(monkeypatch, "cuda.written", seconds=2.0)
     template, says = WRONG[what]
     lowering, notes = written(rules_with(tmp_path, template), relu(5, 7))
     assert lowering == "" and len(notes) == 1

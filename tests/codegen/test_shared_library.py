@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 from dslc.codegen.host.compiler import NAMES, BuildReason, Compiler, NotBuilt
 from dslc.codegen.host.library import NotRun, build, clear, kept, library_folder, opened
 from tests.codegen.kernels import broken, endless, f32, halves, kernel, total
+from tests.tuned import tuned
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 X = np.arange(24, dtype=np.float32).reshape(6, 4)
@@ -182,7 +183,7 @@ def test_a_compiler_that_does_not_say_what_it_is_is_asked_once(tmp_path: Path, m
     fake.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\nexec sleep 600\n")
     fake.chmod(0o755)
     monkeypatch.setenv("CXX", str(fake))
-    monkeypatch.setattr("dslc.codegen.host.compiler.ASKED", 1.0)
+    tuned(monkeypatch, "codegen.host.compiler", asked=1.0)
     for _ in range(3):
         with pytest.raises(NotBuilt, match="--version does not end in 1 s") as found:
             build([halves()], tmp_path)

@@ -9,6 +9,7 @@ import pytest
 
 from dslc.cli import progress as shown
 from dslc.cost.clock import Clock
+from tests.tuned import tuned
 
 
 class Terminal(io.StringIO):
@@ -26,7 +27,7 @@ def during(monkeypatch: pytest.MonkeyPatch, tty: bool, budget: float, quiet: boo
     """What is written while a phase blocks for a second."""
     stderr = Terminal(tty)
     monkeypatch.setattr("sys.stderr", stderr)
-    monkeypatch.setattr(shown, "LINES", 0.1)
+    tuned(monkeypatch, "cli.progress", lines=0.1)
     with shown.progress(Clock(budget), quiet, verbose) as told:
         told.phase("comparing outputs")
         told.best(1.25, 7)
@@ -46,7 +47,7 @@ def test_the_clock_of_the_bar_goes_on_while_a_phase_blocks_and_when_the_budget_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = []
-    monkeypatch.setattr(shown, "LOOKS", 0.1)
+    tuned(monkeypatch, "cli.progress", looks=0.1)
     stderr = Terminal(True)
     monkeypatch.setattr("sys.stderr", stderr)
     from rich.progress import Progress as Bar

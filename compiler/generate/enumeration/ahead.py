@@ -34,10 +34,21 @@ Told: TypeAlias = Callable[[int, int], None]
 #: a process, and those two numbers, in memory that both have: nobody reads a pipe before the answer is wanted
 _Process: TypeAlias = "tuple[Fork, memoryview]"
 
-# how often somebody who waits is told, in seconds
-_TELL = 0.25
-# a process that is to end has so many seconds to keep what it has finished
-_END = 5.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How processes of families are watched.
+
+    Attributes:
+        tell: seconds between two words to somebody who waits.
+        end: seconds that a process that is to end has to keep what it has finished.
+    """
+
+    tell: float = 0.25
+    end: float = 5.0
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,7 @@ def all_enumerated(
 def _received(rules: Rules, settings: Settings, family: Family, made_by: _Process, told: Told) -> Enumerated:
     fork, done = made_by
     try:
-        while not ready([fork], time.monotonic() + _TELL):
+        while not ready([fork], time.monotonic() + _TUNING.tell):
             told(*done)
         message = fork.receive()
     except ProcessFailed:
@@ -112,7 +123,7 @@ def _received(rules: Rules, settings: Settings, family: Family, made_by: _Proces
 def _ended(fork: Fork) -> None:
     """Ends a process as Ctrl-C does: what it has finished is kept."""
     if fork.code is None:
-        fork.interrupt(_END)
+        fork.interrupt(_TUNING.end)
     fork.end()
 
 

@@ -8,14 +8,26 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS, Chunk, Step
+from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
+from dslc.generate.enumeration.evaluate import Chunk, Step
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.plan import Plan, Planner, combined
 from dslc.generate.enumeration.space import INPUT, Table
 from dslc.interpret.domain import Array
 
-#: argument tuples in a chunk
-CHUNK = 20_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How argument tuples are divided.
+
+    Attributes:
+        chunk: argument tuples in a chunk.
+    """
+
+    chunk: int = 20_000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
@@ -175,7 +187,7 @@ class Arguments:
             return
         shapes = self._planner.types.shapes
         largest = max(prod(int(str(size)) for size in shapes[kind].shape) for kind in rows.shapes)
-        step = min(CHUNK, max(64, ELEMENTS // (2 * largest)))
+        step = min(_TUNING.chunk, max(64, EVALUATE_TUNING.elements // (2 * largest)))
         for start in range(0, len(rows.args[0]), step):
             args = tuple(arg[start : start + step] for arg in rows.args)
             kinds, combinations = combined(self._table.type, list(args))

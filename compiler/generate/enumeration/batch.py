@@ -37,8 +37,19 @@ from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import fail
 from dslc.semantics.library import Rules
 
-# operators are spelled out in others no deeper than this
-_DEPTH = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How operators are evaluated.
+
+    Attributes:
+        depth: how deep operators are spelled out in others.
+    """
+
+    depth: int = 64
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ def program(
         Mismatch, EvalError: as `apply`.
     """
     params = tuple(input_value(f"p{k}", type) for k, type in enumerate(types))
-    return Program(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _DEPTH))
+    return Program(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _TUNING.depth))
 
 
 def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:

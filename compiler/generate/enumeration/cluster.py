@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import error
@@ -18,10 +19,21 @@ from dslc.generate.enumeration.evaluate import evaluate_chunk
 from dslc.generate.enumeration.workers import Mapper, Work, forked, serial
 from dslc.generate.settings import Settings
 
-#: chunks on their way, for each worker
-_AHEAD = 2
-#: how often a chunk may lose its worker
-_RETRIES = 5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How chunks are spread over a cluster.
+
+    Attributes:
+        ahead: chunks on their way, for each worker.
+        retries: how often a chunk may lose its worker.
+    """
+
+    ahead: int = 2
+    retries: int = 5
+
+
+_TUNING = _Tuning()
 
 
 def needs_cluster(settings: Settings) -> bool:
@@ -69,14 +81,14 @@ def on_cluster(client: Any) -> Mapper:
     def submitted(*task: Any) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return client.submit(*task, retries=_RETRIES, pure=False)
+            return client.submit(*task, retries=_TUNING.retries, pure=False)
 
     def mapped(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
         held = submitted(_itself, state)
         waiting: deque[Any] = deque()
         todo = iter(tasks)
         while True:
-            ahead = _AHEAD * max(1, len(client.nthreads()))
+            ahead = _TUNING.ahead * max(1, len(client.nthreads()))
             while len(waiting) < ahead and (task := next(todo, None)) is not None:
                 waiting.append(submitted(work, held, task))
             if not waiting:

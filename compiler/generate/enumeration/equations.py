@@ -5,6 +5,8 @@ What stood in for an operator over the field, and what a coincidence of the fiel
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dslc.generate.enumeration.space import Table, Types
@@ -14,14 +16,27 @@ from dslc.interpret.domain import Array
 from dslc.interpret.floats import Floats
 from dslc.semantics.library import Rules
 
-#: TASO's; for results above 1 in size it is relative
-THRESHOLD = 1e-5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How equations are compared on floats.
+
+    Attributes:
+        threshold: TASO's; for results above 1 in size it is relative.
+    """
+
+    threshold: float = 1e-5
+
+
+_TUNING = _Tuning()
 
 
 class FloatTest:
     """Keeps the float values of the terms that it has seen, so that levels may come one after the other."""
 
-    def __init__(self, rules: Rules, family: Family, types: Types, seed: int, threshold: float = THRESHOLD) -> None:
+    def __init__(
+        self, rules: Rules, family: Family, types: Types, seed: int, threshold: float = _TUNING.threshold
+    ) -> None:
         self._values = Values(rules, family, types, Floats(), real=True)
         self._seed, self._threshold = seed, threshold
 

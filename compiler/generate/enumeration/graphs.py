@@ -23,7 +23,19 @@ from dslc.generate.terms.term import Conjecture, Term
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
 
-_ROWS = 1 << 17
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How much is counted at once.
+
+    Attributes:
+        rows: graphs that are held at once.
+    """
+
+    rows: int = 1 << 17
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
@@ -87,8 +99,8 @@ class Counted:
         for level in self._levels:
             mine = self.again[(self.again >= start) & (self.again < start + len(level))] - start
             start += len(level)
-            for low in range(0, len(mine), _ROWS):
-                graphs = level[mine[low : low + _ROWS]]
+            for low in range(0, len(mine), _TUNING.rows):
+                graphs = level[mine[low : low + _TUNING.rows]]
                 outputs = _outputs(self._nodes, graphs)
                 args = self._nodes.args[graphs].reshape(len(graphs), -1)
                 several = (outputs >= 0).sum(axis=1) > 1
@@ -162,7 +174,7 @@ def _extended(graphs: Array, nodes: _Nodes) -> Iterator[Array]:
         for columns in combinations(range(width), size):
             wanted = _set_keys(graphs[:, columns]) if size else np.zeros(len(graphs), dtype=np.uint64)
             low, high = np.searchsorted(listed, wanted, side="left"), np.searchsorted(listed, wanted, side="right")
-            for rows, places in in_ranges(low, high - low, _ROWS):
+            for rows, places in in_ranges(low, high - low, _TUNING.rows):
                 added = mine[places]
                 keep = added > last[rows]
                 if keep.any():
@@ -183,7 +195,7 @@ def _outputs(nodes: _Nodes, graphs: Array) -> Array:
 
 def _fingerprints(graphs: Array, nodes: _Nodes, hashes: Array) -> Array:
     out = np.zeros(len(graphs), dtype=np.uint64)
-    for start in range(0, len(graphs), _ROWS):
-        rows = _outputs(nodes, graphs[start : start + _ROWS])
-        out[start : start + _ROWS] = second_hash(np.where(rows >= 0, hashes[np.maximum(rows, 0)], np.uint64(0)))
+    for start in range(0, len(graphs), _TUNING.rows):
+        rows = _outputs(nodes, graphs[start : start + _TUNING.rows])
+        out[start : start + _TUNING.rows] = second_hash(np.where(rows >= 0, hashes[np.maximum(rows, 0)], np.uint64(0)))
     return out

@@ -23,22 +23,13 @@ from dslc.generate.enumeration.fingerprint import first_hash, mix
 from dslc.generate.enumeration.plan import Planner
 from dslc.generate.enumeration.resume import Store
 from dslc.generate.enumeration.rewriting import Applications, Found
-from dslc.generate.enumeration.settle import (
-    PART,
-    Below,
-    Known,
-    Open,
-    Part,
-    further,
-    grouped,
-    part_of,
-    settled,
-    together,
-)
+from dslc.generate.enumeration.settle import TUNING as SETTLE_TUNING
+from dslc.generate.enumeration.settle import Below, Known, Open, Part, further, grouped, part_of, settled, together
 from dslc.generate.enumeration.space import Reader, Table, Types, in_first_order, joined_orders, leaves
 from dslc.generate.enumeration.values import Values
 from dslc.generate.enumeration.workers import Mapper, serial
-from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
+from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Equation, inputs, subterms
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
@@ -103,8 +94,9 @@ def _cut_key(hashes: Array, types: Array) -> Array:
 
 
 def enumerate_family(
-    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0, varied: int = VARIED,
-    constants: int = CONSTANTS, mapper: Mapper = serial, store: Store | None = None, progress: Progress | None = None,
+    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0,
+    varied: int = INPUTS_TUNING.varied, constants: int = INPUTS_TUNING.constants, mapper: Mapper = serial,
+    store: Store | None = None, progress: Progress | None = None,
 ) -> Enumeration:  # fmt: skip
     """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.
 
@@ -278,7 +270,7 @@ class _Run:
 
     def _open(self, size: int, hashes: Array, batches: list[Batch]) -> Open:
         """What does not follow at one step from smaller equations: in parts where a level is large."""
-        below, parts = self._below(size), 1 + len(hashes) // PART
+        below, parts = self._below(size), 1 + len(hashes) // SETTLE_TUNING.part
         if parts == 1:
             found = settled(below, Part(hashes, self._applications(batches)))
         else:

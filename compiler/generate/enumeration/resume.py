@@ -8,21 +8,41 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dslc.generate.terms.inputs import CONSTANTS, VARIED, Family
+from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import Family
 from dslc.interpret.domain import Array
 from dslc.version import __version__
 
-#: a block is written when so many seconds have passed since the last one
-SECONDS = 10.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When what is finished is written.
+
+    Attributes:
+        seconds: seconds since the last block after which one is written.
+    """
+
+    seconds: float = 10.0
+
+
+_TUNING = _Tuning()
+
 #: raised when terms are made in another order: fingerprints that were kept are of no use then
 _ORDER = 2
 
 
-def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED, constants: int = CONSTANTS) -> str:
+def digest(
+    rules_digest: str,
+    family: Family,
+    seed: int,
+    varied: int = INPUTS_TUNING.varied,
+    constants: int = INPUTS_TUNING.constants,
+) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)
     shown = (
@@ -45,7 +65,7 @@ def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED, c
 class Store:
     """Blocks of a level, in order: `level-4-00002.npz`. Each is written under another name first, so that every block is whole."""
 
-    def __init__(self, folder: Path, seconds: float = SECONDS) -> None:
+    def __init__(self, folder: Path, seconds: float = _TUNING.seconds) -> None:
         self._folder = folder
         self._seconds = seconds
         self._last = time.monotonic()

@@ -19,8 +19,19 @@ from dslc.generate.enumeration.space import Table
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
 
-#: at most so many equations are used to rewrite, the smallest first
-RULES = 4000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is rewritten with.
+
+    Attributes:
+        rules: equations that are used to rewrite, at most, the smallest first.
+    """
+
+    rules: int = 4000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,7 @@ class Rewriting:
         become (-1 for none).
         """
         narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
-        for number, equation in enumerate(equations[:RULES]):
+        for number, equation in enumerate(equations[: _TUNING.rules]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
                     continue

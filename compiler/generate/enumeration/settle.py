@@ -18,10 +18,21 @@ from dslc.generate.enumeration.space import Table
 from dslc.generate.terms.term import Equation, Item
 from dslc.interpret.domain import Array
 
-#: a part has about so many terms
-PART = 1 << 21
-#: so many connected pairs of terms are held at once
-_PAIRS = 1 << 21
+
+@dataclass(frozen=True, slots=True)
+class SettleTuning:
+    """How much is settled at once.
+
+    Attributes:
+        part: terms of a part, about.
+        pairs: connected pairs of terms that are held at once.
+    """
+
+    part: int = 1 << 21
+    pairs: int = 1 << 21
+
+
+TUNING = SettleTuning()
 
 
 @dataclass(frozen=True)
@@ -182,7 +193,7 @@ def grouped(
         if beside.any():
             pairs.append(np.stack([positions[beside], others[beside]]))
             held += pairs[-1].shape[1]
-        if held > _PAIRS:
+        if held > TUNING.pairs:
             groups, pairs, held = _connected(groups, pairs), [], 0
     groups = _connected(groups, pairs)
     done = np.zeros(len(hashes), dtype=bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from dslc.generate.enumeration.evaluate import Chunk, evaluate_chunk
@@ -13,8 +14,19 @@ from dslc.processes.forked import mapped
 Mapper = Callable[..., Iterator[Any]]
 Work = Callable[[Any, Any], Any]
 
-#: fewer terms are not worth new processes
-_FEW = 100_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When processes are forked.
+
+    Attributes:
+        few: terms; fewer are not worth new processes.
+    """
+
+    few: int = 100_000
+
+
+_TUNING = _Tuning()
 
 
 def serial(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
@@ -31,7 +43,7 @@ def forked(workers: int) -> Mapper:
             yield from serial(state, tasks, work)
             return
         listed: list[Chunk] = list(tasks)
-        if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < _FEW:
+        if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < _TUNING.few:
             yield from serial(state, listed)
             return
         yield from mapped(work, state, listed, workers)

@@ -33,8 +33,22 @@ from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 _SCALE = 1 << 20
-_ROUNDS = 60
-_TOGETHER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of finding the most general sizes.
+
+    Attributes:
+        rounds: rounds of setting sizes equal.
+        together: sizes that are changed together, at most, to see which are free.
+    """
+
+    rounds: int = 60
+    together: int = 4
+
+
+_TUNING = _Tuning()
 
 
 class Ungeneral(Exception):
@@ -131,7 +145,7 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
         unifier.fixed.add(unifier.base[slot])
     for a, b in ties:
         unifier.equal(unifier.tree[a], unifier.tree[b])
-    for _ in range(_ROUNDS):
+    for _ in range(_TUNING.rounds):
         try:
             terms = _retyped(rules, roots, unifier)
         except _Refused as refusal:
@@ -328,7 +342,7 @@ def _find_wants(
         base = sizes
     free: set[int] = set()
     tied: list[tuple[int, int]] = []
-    for count in range(1, _TOGETHER + 1):
+    for count in range(1, _TUNING.together + 1):
         for group in combinations([k for k in range(len(base)) if k not in free], count):
             if len({sizes[k] for k in group}) > 1:
                 continue

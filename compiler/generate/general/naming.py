@@ -17,12 +17,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dslc.generate.general.rules import GeneralRule
 from dslc.generate.terms.term import Term, subterms
 
 _NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
-_LONGEST = 72
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How long names are.
+
+    Attributes:
+        longest: characters of a name, at most.
+    """
+
+    longest: int = 72
+
+
+_TUNING = _Tuning()
 
 
 def named(rules: Sequence[GeneralRule]) -> dict[GeneralRule, str]:
@@ -157,4 +171,4 @@ def _sentence(words: str) -> str:
 
 def _short(name: str) -> str:
     """At most 72 letters, cut at a word."""
-    return name if len(name) <= _LONGEST else name[:_LONGEST].rpartition("_")[0]
+    return name if len(name) <= _TUNING.longest else name[: _TUNING.longest].rpartition("_")[0]

@@ -39,15 +39,29 @@ from dslc.semantics.library import Rules
 from dslc.semantics.values import OTHER_TEXT, texts
 from dslc.syntax.vocabulary import KEYWORDS
 
-# of the lines of a documentation
-_WIDTH = 108
-_TRIALS = 2
-#: of a rule that a prover has refuted in a more general form
-_STRICT = 4
-#: a form that fits none of so many random sizes is not tried
-_DRAWS = 400
-_RANKS = (1, 2, 3)
-_SIZES = (2, 3, 4, 5)
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How general forms of a rule are tried, and how it is written.
+
+    Attributes:
+        width: characters of a line of documentation.
+        trials: instances that a form must hold for.
+        strict_trials: the same for a rule that a prover has refuted in a more general form.
+        draws: random sizes; a form that fits none of them is not tried.
+        ranks: ranks that axes must fit to become a list of sizes.
+        sizes: sizes that names of sizes are tried with.
+    """
+
+    width: int = 108
+    trials: int = 2
+    strict_trials: int = 4
+    draws: int = 400
+    ranks: tuple[int, ...] = (1, 2, 3)
+    sizes: tuple[int, ...] = (2, 3, 4, 5)
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,8 +136,13 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
     fixed = single_axes(candidate)
     typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
     for rule in _directed(rules, candidate, typed):
-        if holds(rules, rule, _STRICT):
-            return _packed(rules, _with_holes(rules, _loosened(rules, candidate, rule, fixed, _STRICT), _STRICT))
+        if holds(rules, rule, _TUNING.strict_trials):
+            return _packed(
+                rules,
+                _with_holes(
+                    rules, _loosened(rules, candidate, rule, fixed, _TUNING.strict_trials), _TUNING.strict_trials
+                ),
+            )
     raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
 
 
@@ -132,7 +151,7 @@ def _loosened(
     candidate: Conjecture,
     rule: GeneralRule,
     fixed: tuple[tuple[Slot, ...], ...] = (),
-    trials: int = _TRIALS,
+    trials: int = _TUNING.trials,
 ) -> GeneralRule:
     """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
     single = {slot for group in fixed for slot in group}
@@ -213,7 +232,7 @@ def rule_text(
     head, left, right = body(rules, rule.candidate, rule.typed, rule.form, operators)
     lines = [f"substitution {name}{head} {{"]
     if doc:
-        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, _WIDTH)) + '"""')
+        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, _TUNING.width)) + '"""')
     lines += [left, rule.arrow, right]
     if tags:
         lines.append(f"tags {tags}")
@@ -241,10 +260,12 @@ def names_in(rule: GeneralRule) -> dict[str, str]:
     return short_names({term.item.op for term in subterms(roots) if term.item is not None})
 
 
-def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
+def holds(rules: Rules, rule: GeneralRule, trials: int = _TUNING.trials) -> bool:
     """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
-        outcome = check_substitution(rules, definition(rules, rule), trials=trials, attempts=_DRAWS, adverse=trials, small=False)
+        outcome = check_substitution(
+            rules, definition(rules, rule), trials=trials, attempts=_TUNING.draws, adverse=trials, small=False
+        )
     except (DslcError, Mismatch):
         return False
     return outcome.passed
@@ -369,13 +390,13 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
     axis = axis_of(rules, rule.candidate)
     axes = {c for c in choices(rules, rule.candidate) if c[2] == "axis"}
     if pack == "all":
-        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
+        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _TUNING.ranks)
     if pack == "axis":
         others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
         named = [choices(rules, Conjecture(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
         bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
         whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
-        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
+        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _TUNING.ranks)
     return (
         not axes
         and len(shapes) == len(tensors)
@@ -386,7 +407,10 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
 
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
     """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
-    sizes = {name: _SIZES[k % len(_SIZES)] + k // len(_SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
+    sizes = {
+        name: _TUNING.sizes[k % len(_TUNING.sizes)] + k // len(_TUNING.sizes) * 4
+        for k, name in enumerate(rule.typed.sizes)
+    }
     axis = axis_of(rules, rule.candidate)
     feeds: dict[Term, Value] = {}
     for term, dims in rule.typed.tensors.items():

@@ -24,10 +24,23 @@ from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_STEPS = 24
-_LARGER = 2
-#: for what is left after that, and would have to be proved
-_FURTHER = 160
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How far terms are rewritten.
+
+    Attributes:
+        steps: terms that are rewritten.
+        larger: operators that a term may have more than the one to begin with.
+        further: terms that are rewritten for what is left after that, and would have to be proved.
+    """
+
+    steps: int = 24
+    larger: int = 2
+    further: int = 160
+
+
+_TUNING = _Tuning()
 
 #: inputs and attribute variables of a rule, with what they stand for; sizes that attributes are given by, as `Size`
 Binding = dict[Any, Any]
@@ -104,7 +117,7 @@ class Known:
     # ---- one result ----------------------------------------------------------------------------------------------
 
     def derivable(
-        self, term: Term, target: Term, steps: int = _STEPS, more: int = _LARGER
+        self, term: Term, target: Term, steps: int = _TUNING.steps, more: int = _TUNING.larger
     ) -> frozenset[GeneralRule] | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
@@ -138,7 +151,7 @@ class Known:
         return None
 
     def follows(
-        self, term: Term, target: Term, steps: int = _FURTHER, more: int = _LARGER
+        self, term: Term, target: Term, steps: int = _TUNING.further, more: int = _TUNING.larger
     ) -> frozenset[GeneralRule] | None:
         """As `derivable`, from both terms at once until the terms that are reached meet; `steps` terms are rewritten in all."""
         classes = self.classes

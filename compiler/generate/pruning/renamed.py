@@ -35,8 +35,6 @@ from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_REDRAWS = 4
-
 
 class Values:
     """Values of terms modulo a prime, for one random tensor per input; equal terms are evaluated once."""

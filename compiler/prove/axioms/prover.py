@@ -28,12 +28,28 @@ from dslc.prove.verdict import Status, Verdict
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
-MILLISECONDS = 3000
-_ROUNDS = 8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of the axioms prover.
+
+    Attributes:
+        milliseconds: milliseconds that Z3 may take for one rule.
+        rounds: rounds of putting laws into one another.
+        kept: theories that are remembered; with more, all are forgotten.
+        processes: processes with Z3 that are open at once.
+    """
+
+    milliseconds: int = 3000
+    rounds: int = 8
+    kept: int = 64
+    processes: int = 4
+
+
+_TUNING = _Tuning()
+
 # what Z3 says where it has looked at all instances of the laws that it made
 _REASONS = dict.fromkeys(("(incomplete quantifiers)", "a model", ""), "no proof from the laws is found")
-_KEPT = 64
-_PROCESSES = 4
 
 
 @dataclass
@@ -137,7 +153,9 @@ class AxiomProver:
     proved, bounded or trusted. `milliseconds`: the limit of a query.
     """
 
-    def __init__(self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS, traits: bool = True) -> None:
+    def __init__(
+        self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = _TUNING.milliseconds, traits: bool = True
+    ) -> None:
         self._laws = None if laws is None else tuple(laws)
         self._traits = traits
         self.milliseconds = milliseconds
@@ -227,7 +245,7 @@ class AxiomProver:
         query = Query(program.symbols, goals, theory.relevant(symbols, without), program_facts, seeds)
         self.counters.queries += 1
         found = self._count(process.ask(query, self.milliseconds))
-        for _ in range(_ROUNDS):
+        for _ in range(_TUNING.rounds):
             if found.answer == "proved" or not found.asked:
                 break
             facts = program.learned(found.asked)
@@ -257,7 +275,7 @@ class AxiomProver:
         key = (id(rules.operators), id(rules.laws), id(rules.traits))
         found = self._open.get(key)
         if found is None:
-            if len(self._open) >= _PROCESSES:
+            if len(self._open) >= _TUNING.processes:
                 oldest = next(iter(self._open))
                 self._open.pop(oldest)[1].close()
             theory = law_theory(rules, self._laws, self._traits)
@@ -271,7 +289,7 @@ class AxiomProver:
         key = (id(theory), frozenset(conditions), terms)
         found = self._known.get(key)
         if found is None or found[0] is not theory:
-            if len(self._known) >= _KEPT:
+            if len(self._known) >= _TUNING.kept:
                 self._known.clear()
             operators = {**theory.rules.operators, **{op.name: op for op in terms}} if terms else theory.rules.operators
             found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=Known(conditions)))
@@ -305,7 +323,10 @@ def _seeds(program: Program, theory: LawTheory) -> Iterator[Term]:
 
 
 def axioms_verdict(
-    rules: Rules, sub: SubstitutionDef, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS
+    rules: Rules,
+    sub: SubstitutionDef,
+    laws: Sequence[PropertyDef] | None = None,
+    milliseconds: int = _TUNING.milliseconds,
 ) -> Verdict:
     """As `AxiomProver.verdict`, with a prover that is kept for the next rule."""
     prover = _prover(None if laws is None else tuple(laws))

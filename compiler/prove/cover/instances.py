@@ -53,10 +53,23 @@ from dslc.syntax import tree as t
 
 # evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
-# applications of operators in all evaluations of each of these
-_MOST_CALLS = 16_000
-# covers that are kept for the next prover
-_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of covers by instances.
+
+    Attributes:
+        most_calls: applications of operators in all evaluations of one way through the cases.
+        kept: covers that are kept for the next prover.
+    """
+
+    most_calls: int = 16_000
+    kept: int = 8
+
+
+_TUNING = _Tuning()
+
 #: a case that does not occur because the right side has no meaning there
 RIGHT = "right"
 
@@ -130,7 +143,7 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
         same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
         found = found if same else None
     if found is None:
-        while len(cache) >= _KEPT:
+        while len(cache) >= _TUNING.kept:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
         found = cache[id(sub.syntax), level, types] = (sub.syntax, _found(rules, sub, level, types))
@@ -289,7 +302,7 @@ def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None
     types = _chosen(rules, sub, types)
     cache = rules_cache(rules, "covers of maps")
     if (id(sub.syntax), types) not in cache:
-        while len(cache) >= _KEPT:
+        while len(cache) >= _TUNING.kept:
             del cache[next(iter(cache))]
         cache[id(sub.syntax), types] = (sub.syntax, _found_maps(rules, sub, types))
     found: Cover | None = cache[id(sub.syntax), types][1]
@@ -381,7 +394,7 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
     """What was explored of a rule: levels, and limits of ranks, have cases in common."""
     cache = rules_cache(rules, "explored")
     if id(sub.syntax) not in cache:
-        while len(cache) >= _KEPT:
+        while len(cache) >= _TUNING.kept:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
         cache[id(sub.syntax)] = (sub.syntax, {})
@@ -392,7 +405,7 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
 def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
     calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
     while True:
-        path = Path(min(most, _MOST_CALLS // max(1, calls)))
+        path = Path(min(most, _TUNING.most_calls // max(1, calls)))
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):

@@ -23,11 +23,24 @@ from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, rebui
 from dslc.semantics.env import Mismatch
 
 _T = TypeVar("_T")
-_SOLVABLE = 12
-# parts of a case that are tried as the one that fails
-_TRIED = 6
-# of more alternatives it is not asked whether all are empty: a case too many is only work
-_FEW_CASES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of one case of a rule.
+
+    Attributes:
+        solvable: names that are solved for in one case.
+        tried: parts of a case that are tried as the one that fails.
+        few_cases: of more alternatives it is not asked whether all are empty: a case too many is only work.
+    """
+
+    solvable: int = 12
+    tried: int = 6
+    few_cases: int = 4
+
+
+_TUNING = _Tuning()
 
 
 class Again(Exception):
@@ -292,7 +305,7 @@ class Assumed:
 
     def _order(self, poly: Poly) -> list[Sym]:
         names = [a for a in poly.atoms if isinstance(a, Sym) and a not in self.reals]
-        return sorted(names, key=lambda name: name.name)[:_SOLVABLE]
+        return sorted(names, key=lambda name: name.name)[: _TUNING.solvable]
 
     def has_real(self, scalar: Scalar) -> bool:
         return any(node in self.reals for node in walk(scalar))
@@ -390,14 +403,14 @@ def _at_least_zero(goal: Poly, facts: Case) -> bool:
 @functools.lru_cache(maxsize=1 << 14)
 def _never(facts: tuple[Scalar, ...]) -> bool:
     known = _known(facts)
-    return len(known) <= _FEW_CASES and all(_empty(case, case) for case in known)
+    return len(known) <= _TUNING.few_cases and all(_empty(case, case) for case in known)
 
 
 def _empty(facts: Case, case: Case) -> bool:
     """Whether facts contradict a case: one of its parts is shown to fail where all else holds."""
     every = facts & case
-    opposite = [-poly - 1 for poly in case.nonneg[:_TRIED]]
-    opposite += [side - 1 for poly in case.zero[:_TRIED] for side in (poly, -poly)]
+    opposite = [-poly - 1 for poly in case.nonneg[: _TUNING.tried]]
+    opposite += [side - 1 for poly in case.zero[: _TUNING.tried] for side in (poly, -poly)]
     return any(goal.constant >= 0 if goal.is_constant else nonnegative(_scalar(goal), (), every) for goal in opposite)
 
 

@@ -30,10 +30,22 @@ from dslc.prove.exact.windows import cases_of_sizes, generalized
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
-# isl takes a second at most for so many operations, mostly
-_OPERATIONS = 400_000
-# of the time of a comparison, what is for the plain one before windows are looked for
-_BRIEF = 0.1
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Time of a comparison.
+
+    Attributes:
+        operations: isl takes a second at most for so many operations, mostly.
+        brief: of the time of a comparison, what is for the plain one before windows are looked for.
+    """
+
+    operations: int = 400_000
+    brief: float = 0.1
+
+
+_TUNING = _Tuning()
+
 _Found = TypeVar("_Found")
 
 
@@ -114,7 +126,7 @@ def difference(
 
 
 def _operations(seconds: float) -> int:
-    return int(seconds * _OPERATIONS) + 1
+    return int(seconds * _TUNING.operations) + 1
 
 
 class _Comparison:
@@ -132,7 +144,7 @@ class _Comparison:
         """
         habit = Habit() if habit is None else habit
         if self._has_extremes:
-            if not habit.windows and self._equal(seconds * _BRIEF):
+            if not habit.windows and self._equal(seconds * _TUNING.brief):
                 return Equal()
             if self._equal_by_windows(seconds / 4, by_position=True):
                 habit.windows = True
@@ -141,7 +153,7 @@ class _Comparison:
                 habit.windows = False
                 return Equal()
         elif not habit.windows:
-            found = self._within(seconds * _BRIEF, self.verdict)
+            found = self._within(seconds * _TUNING.brief, self.verdict)
             if isinstance(found, Equal | Differs):
                 return found
         elif self._has_functions and self._equal_by_windows(seconds / 4, by_position=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +17,21 @@ from dslc.ir.scalar import Num, Reduce, walk
 from dslc.prove.exact.answers import Differs
 from dslc.prove.sizes import at_sizes
 
-#: draws of numbers, and elements that are computed at most
-_DRAWS, _WORK = 3, 1 << 21
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How an answer is confirmed by numbers.
+
+    Attributes:
+        draws: draws of numbers.
+        work: elements that are computed, at most.
+    """
+
+    draws: int = 3
+    work: int = 1 << 21
+
+
+_TUNING = _Tuning()
 
 
 def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Differs) -> bool:
@@ -25,13 +39,13 @@ def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Dif
     where that is not known: a size is not given, there is too much to compute, or a draw has no values."""
     values = at_sizes((*left, *right), found.sizes)
     inputs = [node.values[0] for node in topological(value.node for value in values) if isinstance(node, Input)]
-    if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > _WORK:
+    if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > _TUNING.work:
         return True
     half = len(left)
     domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
     for domain in domains:
         try:
-            for draw in range(_DRAWS):
+            for draw in range(_TUNING.draws):
                 drawn = np.random.default_rng(draw)
                 feeds = {value: _drawn(value, drawn) for value in inputs}
                 results = run_scopes(values, feeds, domain)
@@ -65,7 +79,9 @@ def _work(values: Sequence[Value]) -> int:
             count *= size
         for each in walk(node.scope.body) if isinstance(node, ScopeNode) else ():
             for extent in each.extents if isinstance(each, Reduce) else ():
-                count *= int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else _WORK
+                count *= (
+                    int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else _TUNING.work
+                )
         total += count
     return total
 

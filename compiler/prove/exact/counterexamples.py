@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -17,14 +18,27 @@ from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.question import Question, comparison
 from dslc.prove.exact.terms import Term
 
-_SMALL = (2, 3, 5, 9)
-_ASSIGNMENTS = 2_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Where a counterexample is looked for.
+
+    Attributes:
+        small: bounds of sizes, one after the other.
+        assignments: assignments of sizes that are tried.
+    """
+
+    small: tuple[int, ...] = (2, 3, 5, 9)
+    assignments: int = 2_000
+
+
+_TUNING = _Tuning()
 
 
 def counterexample(question: Question, number: int, term: Term) -> Differs | None:
     """Small sizes at which a term of output number `number` is there; None where none are found."""
     products = [k for k, monomial in enumerate(question.monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)]
-    for bound in _SMALL:
+    for bound in _TUNING.small:
         small = term.map.intersect_params(_small(question, bound))
         if small.is_empty():
             continue
@@ -50,7 +64,7 @@ def _candidates(question: Question, map: Any, bound: int) -> Iterator[Any]:
     """The map at fixed sizes, where some parameter stands for a product of them."""
     symbols = [m[0] for m in question.monomials if len(m) == 1 and isinstance(m[0], Sym)]
     for count, numbers in enumerate(product(range(1, bound + 1), repeat=len(symbols))):
-        if count >= _ASSIGNMENTS:
+        if count >= _TUNING.assignments:
             return
         at: dict[Scalar, int] = dict(zip(symbols, numbers, strict=True))
         where = question.frame.universe(0)

@@ -36,10 +36,24 @@ from dslc.prove.exact.whole import Whole
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _BRANCHING = COMPARISONS | {"and", "or", "not", "select"}
-#: a product over so many factors is written out
-_FACTORS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What is written out.
+
+    Attributes:
+        factors: a product over so many factors is written out.
+        powers: powers up to which a power is a product.
+    """
+
+    factors: int = 16
+    powers: int = 8
+
+
+_TUNING = _Tuning()
+
 _ROUNDING = frozenset({"trunc", "floor", "ceil", "round"})
-_POWERS = 8
 #: what a name of a function begins with that has an element type in it
 _TYPED = ("convert:", "quotient:")
 
@@ -246,7 +260,7 @@ class Evaluator:
         if name == "/" or name.startswith("quotient:"):
             return whole.quotient(dtype, values[0], values[1], domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
-        if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _POWERS:
+        if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _TUNING.powers:
             return self._powered(values[0], power, place)
         if name in {"max", "min"}:
             return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
@@ -463,7 +477,7 @@ class Evaluator:
 
     def _product(self, node: Reduce, place: Place) -> Sum:
         sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
-        if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= _FACTORS:
+        if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= _TUNING.factors:
             total = self._one(place)
             for k in range(sizes[0]):
                 at: dict[Scalar, Scalar] = {node.iters[0]: num(k)}
@@ -496,6 +510,6 @@ def _power(node: Scalar) -> int | None:
     if isinstance(node, Num) and not isinstance(node.value, bool):
         value = node.value
         if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-            return int(value) if 0 < abs(value) <= _POWERS else None
+            return int(value) if 0 < abs(value) <= _TUNING.powers else None
     return None
 

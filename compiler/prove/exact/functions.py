@@ -32,9 +32,22 @@ from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
 
-_REGIONS = 48
-# exp(n * x) is a power of exp(x) up to so large a number
-_POWERS = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of functions of canonical arguments.
+
+    Attributes:
+        regions: regions of the arguments of one function.
+        powers: exp(n * x) is a power of exp(x) up to so large a number.
+    """
+
+    regions: int = 48
+    powers: int = 4
+
+
+_TUNING = _Tuning()
+
 #: functions with values 0 and 1
 _TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
 
@@ -157,7 +170,7 @@ class Functions:
         for (_, atoms, coefficient), map in parts:
             number = coefficient.number
             power, unit = 1, coefficient
-            if number is not None and number.denominator == 1 and abs(number) <= _POWERS:
+            if number is not None and number.denominator == 1 and abs(number) <= _TUNING.powers:
                 power, unit = int(number), ONE
             elif str(coefficient).lstrip("(").startswith("-"):
                 power, unit = -1, -coefficient
@@ -253,7 +266,7 @@ class Functions:
                 if not rest.is_empty():
                     new.append((rest, inside))
             regions = new
-            if len(regions) > _REGIONS:
+            if len(regions) > _TUNING.regions:
                 raise Unsolved("the argument of a function is a different sum in too many regions")
         return [
             (region, [(parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1]) for k in inside])

@@ -38,14 +38,26 @@ from dslc.ir.scalar import (
 from dslc.ir.scopes import inside, positions
 from dslc.prove.exact.element_types import is_whole
 
-# a constant of at most so many elements is written out
-_TABLE = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of programs as single expressions.
+
+    Attributes:
+        table: elements of a constant that is written out.
+        nodes: expressions of one program; with more it is no rule any more.
+        parts: factors of one product, or parts of one sum, at most.
+    """
+
+    table: int = 64
+    nodes: int = 60_000
+    parts: int = 4_096
+
+
+_TUNING = _Tuning()
+
 # an int64 below this number is the same as an integer without a type
 _SMALL = 1 << 31
-# expressions beyond this are no rule any more
-_NODES = 60_000
-# so many factors of one product, or parts of one sum, are too many
-_PARTS = 4_096
 
 
 class CannotInline(Exception):
@@ -112,7 +124,7 @@ class Inliner:
         key = (value, index, depth)
         found = self._memo.get(key)
         if found is None:
-            if len(self._memo) > _NODES:
+            if len(self._memo) > _TUNING.nodes:
                 raise CannotInline("the programs are too large")
             self._check()
             found = self._memo[key] = self._fresh(value, index, depth)
@@ -128,7 +140,7 @@ class Inliner:
             data = node.data
             if isinstance(data, FillRef):
                 return self._of_type(num(clamped(data.value, dtype)), None, dtype)
-            if isinstance(data, ArrayData) and 0 < data.array.size <= _TABLE and dtype is not DType.BF16:
+            if isinstance(data, ArrayData) and 0 < data.array.size <= _TUNING.table and dtype is not DType.BF16:
                 found = table(_nested(data.array.tolist()), index) if index else num(data.array.item())
                 return self._of_type(found, None, dtype)
         elif not isinstance(node, Input):
@@ -165,7 +177,7 @@ class Inliner:
         if isinstance(node, Apply):
             args = [self._put(arg, body) for arg in node.args]
             # a product of products is one product: squares of squares double it each time
-            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > _PARTS:
+            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > _TUNING.parts:
                 raise CannotInline("the programs are too large")
             new = self._quotient(node, args, body) or apply(node.name, *args)
             return self._known.get(new, new)

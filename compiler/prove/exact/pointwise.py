@@ -7,6 +7,7 @@ of Z3's decision procedure for real arithmetic, with few resources. What is not 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +19,23 @@ from dslc.prove.exact.element_types import ends
 from dslc.prove.exact.functions import Functions, Label
 from dslc.prove.exact.terms import Atom, Sum, Term
 
-# what Z3 may take, counted by itself (some tenths of a second, mostly); and what ends it where its steps take far longer
-_RESOURCES = 300_000
-_MILLISECONDS = 3000
-_UNKNOWNS = 40
 
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is asked of Z3.
+
+    Attributes:
+        resources: what Z3 may take, counted by itself (some tenths of a second, mostly).
+        milliseconds: milliseconds that end it where its steps take far longer than they should.
+        unknowns: unknown numbers of one question.
+    """
+
+    resources: int = 300_000
+    milliseconds: int = 3000
+    unknowns: int = 40
+
+
+_TUNING = _Tuning()
 
 _TWO = from_poly(as_poly(2))
 
@@ -57,8 +70,8 @@ class _Formula:
     def is_zero(self, parts: list[tuple[Label, Any]]) -> bool:
         difference = self._sum(parts)
         self._solver.add(difference != 0)
-        self._solver.set("rlimit", _RESOURCES)
-        self._solver.set("timeout", _MILLISECONDS)
+        self._solver.set("rlimit", _TUNING.resources)
+        self._solver.set("timeout", _TUNING.milliseconds)
         return bool(self._solver.check() == self._z3.unsat)
 
     def _sum(self, parts: list[tuple[Label, Any]]) -> Any:
@@ -107,7 +120,7 @@ class _Formula:
 
     def _fresh(self, name: str) -> Any:
         self._count += 1
-        if self._count > _UNKNOWNS:
+        if self._count > _TUNING.unknowns:
             raise _NotPointwise
         return self._z3.Real(f"{name}{self._count}")
 

@@ -6,6 +6,7 @@ Products of sizes are unknowns of their own; which ones are needed shows while t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dslc.analysis.isl import Frame, coalesced
@@ -26,7 +27,20 @@ from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import Problem, symbols
 from dslc.prove.exact.terms import Algebra, Deadline, Sum, Unsolved, negated
 
-_PARAMETERS = 24
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of a question to isl.
+
+    Attributes:
+        parameters: products of sizes that are parameters of their own, at most.
+    """
+
+    parameters: int = 24
+
+
+_TUNING = _Tuning()
+
 _Answer = TypeVar("_Answer")
 
 
@@ -64,7 +78,7 @@ class Question:
                 return answer()
             except MissingUnknown as missing:
                 for monomial in missing.monomials:
-                    if len(self.monomials) >= _PARAMETERS + len(self.problem.parts):
+                    if len(self.monomials) >= _TUNING.parameters + len(self.problem.parts):
                         raise Unsolved("too many products of sizes") from None
                     self.monomials.append(monomial)
 

@@ -35,8 +35,20 @@ from dslc.prove.exact.coefficient import NotRational, from_number
 
 #: functions of elements that are defined everywhere
 _TOTAL = frozenset({"+", "*", "select"})
-#: a table with more elements is not written out
-_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of contracted tables.
+
+    Attributes:
+        elements: elements of a table; a larger one is not written out.
+    """
+
+    elements: int = 20_000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +202,7 @@ def _sum_over(tables: Sequence[_Dense | None], it: Iter, extent: int) -> _Dense 
     total = 1
     for size in index.values():
         total *= size
-    if len(known) < len(tables) or total > _MOST:
+    if len(known) < len(tables) or total > _TUNING.elements:
         return None
     found: dict[tuple[int, ...], Fraction] = {}
     order = tuple(index)

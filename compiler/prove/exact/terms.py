@@ -16,12 +16,25 @@ from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
 from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
 
-# terms of one sum, beyond which the comparison is given up
-_TERMS = 600
-# steps in a second, about; when the clock is asked; and how much longer than planned a comparison may take
-_STEPS = 2000
-_ROUND = 64
-_PATIENCE = 4.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of a normal form.
+
+    Attributes:
+        terms: terms of one sum, beyond which the comparison is given up.
+        steps: steps in a second, about.
+        round: steps between two looks at the clock.
+        patience: how many times as long as planned a comparison may take.
+    """
+
+    terms: int = 600
+    steps: int = 2000
+    round: int = 64
+    patience: float = 4.0
+
+
+_TUNING = _Tuning()
 
 
 class Unsolved(Exception):
@@ -35,9 +48,9 @@ class Deadline:
     """
 
     def __init__(self, seconds: float, outer: Deadline | None = None) -> None:
-        self._left = int(seconds * _STEPS)
+        self._left = int(seconds * _TUNING.steps)
         self._outer = outer
-        self._until = time.process_time() + _PATIENCE * seconds
+        self._until = time.process_time() + _TUNING.patience * seconds
         if outer is not None:
             self._until = min(self._until, outer._until)
 
@@ -50,7 +63,7 @@ class Deadline:
     def spend(self, seconds: float) -> None:
         """Counts what took no steps, and as much as mostly takes so long, in the outer one."""
         if self._outer is not None:
-            self._outer._left -= int(seconds * _STEPS)
+            self._outer._left -= int(seconds * _TUNING.steps)
 
     @property
     def is_over(self) -> bool:
@@ -60,7 +73,7 @@ class Deadline:
     def check(self) -> None:
         self._left -= 1
         # the clock is asked rarely: that takes longer than most steps
-        if self._left < 0 or (self._left % _ROUND == 0 and time.process_time() > self._until):
+        if self._left < 0 or (self._left % _TUNING.round == 0 and time.process_time() > self._until):
             raise Unsolved("the time is up")
         if self._outer is not None:
             self._outer.check()
@@ -118,7 +131,7 @@ class Algebra:
                 if not joined.is_empty():
                     out.append(Term(a.coefficient * b.coefficient, a.atoms + b.atoms, joined))
         self.check()
-        if len(out) > _TERMS:
+        if len(out) > _TUNING.terms:
             raise Unsolved("a product of sums has too many terms")
         return tuple(out)
 
@@ -317,7 +330,7 @@ class Algebra:
             if not rest.is_empty():
                 new.append((coefficient, rest))
             atoms = new
-            if len(atoms) > _TERMS:
+            if len(atoms) > _TUNING.terms:
                 raise Unsolved("the sums overlap in too many ways")
         return atoms
 

@@ -21,8 +21,20 @@ from dslc.prove.exact.radix import is_affine
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 Kind = Literal["read", "least", "same"]
-# questions about sizes, of which each makes twice as many cases
-_MOST_ASKED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proofs by windows.
+
+    Attributes:
+        most_asked: questions about sizes, of which each makes twice as many cases.
+    """
+
+    most_asked: int = 3
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ def cases_of_sizes(
     asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
     free = {it for root in roots for it in root.free}
     found = [(list(roots), list(conditions))]
-    for condition in asked if len(asked) <= _MOST_ASKED else ():
+    for condition in asked if len(asked) <= _TUNING.most_asked else ():
         # where a range is 1, its iterator is 0
         alone: dict[Scalar, Scalar] = {it: num(0) for it in free if it in extents and apply("==", extents[it], num(1)) is condition}
         cases: list[tuple[dict[Scalar, Scalar], Scalar]] = [

@@ -36,17 +36,31 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: independent random inputs for each instance
-DRAWS = 2
-# a rule whose guards are this hard to meet is not decided
-_ATTEMPTS = 4000
-_ATTEMPTS_WITH_TERMS = 600
-# after the first instance: where few draws fit, few instances are enough for a cheap refutation
-_FURTHER = 100
-# one instance is enough where the guards ask for so many elements
-_LARGE = 1 << 20
-_REDRAWS = 8
-_FEW = 24
+
+@dataclass(frozen=True, slots=True)
+class FieldTuning:
+    """How many instances and draws the field prover takes.
+
+    Attributes:
+        draws: independent random inputs for each instance.
+        attempts: a rule whose guards are this hard to meet is not decided.
+        attempts_with_terms: the same for a rule with terms.
+        further: after the first instance: where few draws fit, few instances are enough for a cheap refutation.
+        large: one instance is enough where the guards ask for so many elements.
+        redraws: draws of an instance whose values are not defined.
+        few: elements of a result; a smaller one may agree by chance, and is drawn twice as often.
+    """
+
+    draws: int = 2
+    attempts: int = 4000
+    attempts_with_terms: int = 600
+    further: int = 100
+    large: int = 1 << 20
+    redraws: int = 8
+    few: int = 24
+
+
+TUNING = FieldTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +109,7 @@ def field_verdict(
             shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
             return Verdict("field", "differs", _since(began), counterexample=shown)
         kinds.append(outcome)
-        if sum(value.type.elements for value in instance.inputs) > _LARGE:
+        if sum(value.type.elements for value in instance.inputs) > TUNING.large:
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
@@ -126,8 +140,12 @@ def _drawn(
         if terms and not admits(rules, sub, types.at, terms):
             continue
         found = first = 0
-        for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
-            if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):
+        for attempt in range(TUNING.attempts_with_terms if terms else TUNING.attempts):
+            if (
+                found == wanted
+                or (found and attempt > first + TUNING.further)
+                or (deadline is not None and time.monotonic() > deadline)
+            ):
                 break
             try:
                 instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
@@ -171,7 +189,7 @@ def compare_values(
         return Compared("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
-    draws = 2 * DRAWS if sum(value.type.elements for value in left) < _FEW else DRAWS
+    draws = 2 * TUNING.draws if sum(value.type.elements for value in left) < TUNING.few else TUNING.draws
     agrees, seen = True, 0
     for _ in range(draws):
         found = _differs(sides, inputs, Field(int(rng.integers(1 << 20))), rng)
@@ -214,7 +232,7 @@ def _differs(
 ) -> bool | None:
     """Whether the sides differ on one draw; None where no inputs were found for which both are defined."""
     left, right = sides
-    for attempt in range(_REDRAWS):
+    for attempt in range(TUNING.redraws):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
         try:
             results = run_scopes((*left, *right), feeds, domain)

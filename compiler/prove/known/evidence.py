@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import site
 import sysconfig
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -17,8 +18,20 @@ from dslc.semantics.installed import BUILTIN
 
 # what provers consist of; evidence of others is no evidence of these
 _PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
-# evidence of so many other states of the provers stays
-_KEPT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What evidence is kept.
+
+    Attributes:
+        kept: evidence of so many other states of the provers stays.
+    """
+
+    kept: int = 3
+
+
+_TUNING = _Tuning()
 
 
 def own_evidence() -> ProofCache:
@@ -31,7 +44,7 @@ def _folder(parent: Path) -> Path:
     folder = parent / _stamp()
     if not folder.exists() and parent.is_dir():
         others = sorted((one for one in parent.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
-        for old in others[:-_KEPT]:
+        for old in others[:-_TUNING.kept]:
             shutil.rmtree(old, ignore_errors=True)
     return folder
 

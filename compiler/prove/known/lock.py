@@ -32,7 +32,21 @@ from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
 LOCK = "dslc.lock"
 _FORMAT = 2
-_LARGEST = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is read.
+
+    Attributes:
+        largest: bytes of a lock that is read.
+    """
+
+    largest: int = 64 << 20
+
+
+_TUNING = _Tuning()
+
 _STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
 
 
@@ -74,7 +88,7 @@ def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
 def read_lock(path: Path) -> Lock:
     """The lock of a folder: empty where there is none, and with its `problem` where it cannot be used."""
     try:
-        if path.stat().st_size > _LARGEST:
+        if path.stat().st_size > _TUNING.largest:
             return Lock({}, f"{path} is too large to be a lock")
         text = path.read_text("utf-8")
     except FileNotFoundError:

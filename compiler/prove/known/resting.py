@@ -15,8 +15,20 @@ from dslc.semantics.library import Rules
 
 #: statuses of laws from which others may follow, the strongest first
 CARRYING: tuple[Status, ...] = ("proved", "bounded", "trusted")
-#: seconds for one law that is looked at on the way
-_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Time for laws.
+
+    Attributes:
+        seconds: seconds for one law that is looked at on the way.
+    """
+
+    seconds: float = 10.0
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +106,7 @@ def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
     from dslc.prove.run.verify import conclude
     from dslc.prove.run.worker import Task, answers
 
-    task = Task(law.name, ("field", "exact"), seconds=_SECONDS)
+    task = Task(law.name, ("field", "exact"), seconds=_TUNING.seconds)
     verdict = conclude(rules, law, answers(rules, task))
     if verdict.status in {"proved", "refuted"}:
         # nothing that another prover says changes these

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +20,19 @@ from dslc.prove.partial.draws import inputs_of
 from dslc.prove.partial.split_points import shape_of
 from dslc.prove.strided import Box, mask_of
 
-# elements of all inputs together: so many times both programs are computed
-_MOST = 2048
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of comparing at a basis.
+
+    Attributes:
+        elements: elements of all inputs together: so many times both programs are computed.
+    """
+
+    elements: int = 2048
+
+
+_TUNING = _Tuning()
 
 
 def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: float) -> bool:
@@ -29,7 +41,7 @@ def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: f
         return False
     inputs = inputs_of((left, right))
     sizes = [int(np.prod(shape_of(value.type))) for value in inputs]
-    if sum(sizes) > _MOST:
+    if sum(sizes) > _TUNING.elements:
         return False
     outside = ~mask_of(boxes, shape_of(left.type))
     until = time.monotonic() + seconds

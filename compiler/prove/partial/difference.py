@@ -33,8 +33,19 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-# elements of all intermediate tensors together: beyond, the sizes are too large to be computed
-_MOST_ELEMENTS = 1 << 28
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is compared.
+
+    Attributes:
+        most_elements: elements of all intermediate tensors together: beyond, the sizes are too large to be computed.
+    """
+
+    most_elements: int = 1 << 28
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +248,8 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     nodes = list(topological(value.node for value in (*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
         raise NotCompared(Why.SIZES)
-    if sum(int(value.type.elements) for node in nodes for value in node.values) > _MOST_ELEMENTS:
-        raise NotCompared(Why.LARGE, f"more than {_MOST_ELEMENTS} elements")
+    if sum(int(value.type.elements) for node in nodes for value in node.values) > _TUNING.most_elements:
+        raise NotCompared(Why.LARGE, f"more than {_TUNING.most_elements} elements")
     return left, right
 
 

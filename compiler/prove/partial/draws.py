@@ -23,19 +23,36 @@ from dslc.prove.field.degree import difference_degree
 from dslc.prove.partial.split_points import shape_of
 from dslc.prove.strided import Mask
 
-#: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
-DRAWS = 2
-# outputs of more elements are drawn once where nothing is proved
-_MANY = 1 << 20
-# where functions are no polynomials a draw may hide a difference: so many are tried
-_DRAWS_OF_FUNCTIONS = 24
-_REDRAWS = 8
-# draws of real numbers: at least, for each element that a largest one is taken of, and at most; and what they may take
-_REAL, _REAL_PER_CHOICE, _REAL_SECONDS = 24, 8, 2.0
-# a largest of more elements may hide each of them too long
-_CHOICES = 64
-# numbers that differ by less are rounded
-_CLOSE = 1e-9
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many random inputs are drawn.
+
+    Attributes:
+        draws: independent random inputs for polynomials; a position is missed with probability (degree / p)^2.
+        many: outputs of more elements are drawn once where nothing is proved.
+        draws_of_functions: where functions are no polynomials a draw may hide a difference: so many are tried.
+        redraws: draws of inputs whose values are not defined.
+        real: draws of real numbers at least.
+        real_per_choice: draws of real numbers for each element that a largest one is taken of.
+        real_seconds: seconds that these may take.
+        choices: a largest of more elements may hide each of them too long.
+        close: numbers that differ by less are rounded.
+    """
+
+    draws: int = 2
+    many: int = 1 << 20
+    draws_of_functions: int = 24
+    redraws: int = 8
+    real: int = 24
+    real_per_choice: int = 8
+    real_seconds: float = 2.0
+    choices: int = 64
+    close: float = 1e-9
+
+
+_TUNING = _Tuning()
+
 _CHOOSING = frozenset({
     "max", "min", "abs", "sign", "select", "and", "or", "==", "!=", "<", "<=", ">", ">=", "floor", "ceil", "round", "trunc",
 })  # fmt: skip
@@ -84,7 +101,7 @@ class Drawn:
 
 def few(values: Sequence[Value]) -> int:
     """How many draws are made where nothing is proved of what they show."""
-    return DRAWS if sum(int(value.type.elements) for value in values) < _MANY else 1
+    return _TUNING.draws if sum(int(value.type.elements) for value in values) < _TUNING.many else 1
 
 
 class Draws:
@@ -115,16 +132,16 @@ class Draws:
     def more(self) -> list[Drawn]:
         """As `found`, with as many draws as are worth it where nothing is proved."""
         if self._degree is not None:
-            return self.found(DRAWS)
-        masks = _differing(*self._sides, self._rng, Field, _DRAWS_OF_FUNCTIONS)
+            return self.found(_TUNING.draws)
+        masks = _differing(*self._sides, self._rng, Field, _TUNING.draws_of_functions)
         self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
         return self._found
 
     def _of_functions(self) -> list[Drawn]:
         left, right = self._sides
-        found = _differing(left, right, self._rng, Field, DRAWS)
-        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
-        for _ in range(_DRAWS_OF_FUNCTIONS):
+        found = _differing(left, right, self._rng, Field, _TUNING.draws)
+        unknown = _differing(left, right, self._rng, UnknownFunctions, _TUNING.draws)
+        for _ in range(_TUNING.draws_of_functions):
             if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
                 break
             # in the order of a draw an element may be hidden by a larger one
@@ -157,12 +174,12 @@ def _of_numbers(
     """
     nothing: list[Mask | None] = [None] * len(found)
     choices = _choices((*left, *right))
-    if choices > _CHOICES:
+    if choices > _TUNING.choices:
         return nothing
     masks = [np.zeros_like(mask) for mask in found]
-    domain, enough = Floats(rounded=False), max(_REAL, _REAL_PER_CHOICE * choices)
+    domain, enough = Floats(rounded=False), max(_TUNING.real, _TUNING.real_per_choice * choices)
     inputs = inputs_of((*left, *right))
-    until, made, last = time.monotonic() + _REAL_SECONDS, 0, 0
+    until, made, last = time.monotonic() + _TUNING.real_seconds, 0, 0
     for attempt in range(4 * enough):
         feeds = {value: _numbers(value, rng, attempt) for value in inputs}
         try:
@@ -171,7 +188,7 @@ def _of_numbers(
             continue
         made += 1
         for mask, all_, value, a, b in zip(masks, found, left, results[: len(left)], results[len(left) :], strict=True):
-            equal = domain.close(a, b, _CLOSE) if value.type.dtype.is_float else np.asarray(a == b)
+            equal = domain.close(a, b, _TUNING.close) if value.type.dtype.is_float else np.asarray(a == b)
             new = all_ & ~equal & ~mask
             if new.any():
                 mask |= new
@@ -214,7 +231,10 @@ def _choices(outputs: Sequence[Value]) -> int:
         if isinstance(node, ScopeNode):
             for part in walk(node.scope.body):
                 if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
-                    most = max(most, prod(int(str(size)) if str(size).isdecimal() else _CHOICES + 1 for size in part.extents))
+                    most = max(
+                        most,
+                        prod(int(str(size)) if str(size).isdecimal() else _TUNING.choices + 1 for size in part.extents),
+                    )
                 elif isinstance(part, Apply) and part.name in _CHOOSING:
                     most = max(most, 2)
     return most
@@ -235,7 +255,7 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
     """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
     inputs = inputs_of(outputs)
     reason = ""
-    for attempt in range(_REDRAWS):
+    for attempt in range(_TUNING.redraws):
         field = domain(int(rng.integers(1 << 20)))
         feeds: Mapping[Value, Any] = {
             value: draw(value.type, field, rng, attempt) if value.type.dtype.is_float else _integers(value, field, rng, attempt)

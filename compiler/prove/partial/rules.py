@@ -24,14 +24,30 @@ from dslc.semantics.env import Env, Mismatch, MismatchKind
 from dslc.semantics.library import Rules
 from dslc.semantics.types import solve
 
-_ATTEMPTS = 4000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How many instances of a partial rule are looked at.
+
+    Attributes:
+        attempts: draws of instances.
+        seconds: seconds that a warning may take.
+        enough: instances from which on a verdict is given.
+        most: instances that are looked at, at most.
+        proof: seconds that the exact prover may take for one instance of a verdict.
+    """
+
+    attempts: int = 4000
+    seconds: float = 1.0
+    enough: int = 8
+    most: int = 24
+    proof: float = 4.0
+
+
+_TUNING = _Tuning()
+
 #: sizes at which a rule that differs in part is mostly seen to do so
 ROOMY = Draws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
-# what a warning may take, and from so many instances on it is given
-_SECONDS = 1.0
-_ENOUGH, _MOST = 8, 24
-# what the exact prover may take for one instance of a verdict
-_PROOF = 4.0
 
 
 def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
@@ -57,7 +73,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
 
 def instances(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, fixed: Mapping[str, Any] | None = None, draws: Draws = ORDINARY,
-    attempts: int = _ATTEMPTS,
+    attempts: int = _TUNING.attempts,
 ) -> Iterator[Instance | Rejected]:  # fmt: skip
     """Random instances with some names given, and why other draws were none."""
     rng = np.random.default_rng(seed)
@@ -99,7 +115,7 @@ def wrongly_corrected(
         if corrected.type != left.type:
             return Counterexample(drawn, name, (), str(left.type), str(corrected.type))
         pair = [restricted(value, each.boxes, inside=True) for value in (left, corrected)]
-        (wrong,) = difference(rules, pair[:1], pair[1:], seed=seed, seconds=_PROOF)
+        (wrong,) = difference(rules, pair[:1], pair[1:], seed=seed, seconds=_TUNING.proof)
         proved = proved and wrong.proved
         if wrong.boxes:
             rng = np.random.default_rng(seed)
@@ -132,7 +148,7 @@ def partial_verdict(
         both = sides(instance)
         at = ", ".join(f"{name} = {value}" for name, value in names.items())
         try:
-            found = difference(rules, both.left, both.right, seconds=_PROOF)
+            found = difference(rules, both.left, both.right, seconds=_TUNING.proof)
             right = wrongly_corrected(rules, sub, instance, found)
         except NotCompared as problem:
             lines[f"not compared at {at} ({problem})"] = 0.0
@@ -167,12 +183,12 @@ def percent(share: float) -> str:
 
 def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnostic]:
     """W0012 for a partial substitution whose sides are equal wherever they were compared, W0013 for nowhere."""
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + _TUNING.seconds
     seen: list[float] = []
     for draws in (ORDINARY, ROOMY):
         compared = 0
         for instance in instances(rules, sub, seed, draws=draws):
-            if time.monotonic() > until or compared >= _MOST // 2:
+            if time.monotonic() > until or compared >= _TUNING.most // 2:
                 break
             if isinstance(instance, Rejected):
                 continue
@@ -185,7 +201,7 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
             seen += [each.share for each in found if each.shape == () or 0 not in each.shape]
             if any(0 < share < 1 for share in seen) or (0.0 in seen and 1.0 in seen):
                 return []
-    if len(seen) < _ENOUGH:
+    if len(seen) < _TUNING.enough:
         return []
     name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
     code, where, hint = (

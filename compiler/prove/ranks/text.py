@@ -38,7 +38,19 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_MOST_FLAGS = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of reading a rule's text.
+
+    Attributes:
+        most_flags: booleans whose values are tried in every combination.
+    """
+
+    most_flags: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,7 @@ def readings(sub: SubstitutionDef) -> Readings | None:
                 return found
             except UnknownFlag as unknown:
                 flags = (*flags, unknown.name)
-                if len(flags) > _MOST_FLAGS:
+                if len(flags) > _TUNING.most_flags:
                     return None
     except (Unnatural, RecursionError):
         return None

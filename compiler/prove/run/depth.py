@@ -5,14 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
-# calls that may be open at once, and bytes of stack for them: some call through C, which takes up to two kilobytes of it each;
-# memory that is not touched is not taken
-_DEPTH = 100_000
-_STACK = 512 << 20
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Room for deep recursion.
+
+    Attributes:
+        depth: calls that may be open at once.
+        stack: bytes of stack for them: some call through C, which takes up to two kilobytes of it each; memory that is not touched is
+            not taken.
+    """
+
+    depth: int = 100_000
+    stack: int = 512 << 20
+
+
+_TUNING = _Tuning()
 
 _here = threading.local()
 
@@ -26,13 +39,13 @@ def deeply(function: Callable[[], _Result]) -> _Result:
 
     def run() -> None:
         _here.deep = True
-        sys.setrecursionlimit(max(depth, _DEPTH))
+        sys.setrecursionlimit(max(depth, _TUNING.depth))
         try:
             results.append(function())
         except BaseException as error:
             errors.append(error)
 
-    depth, size = sys.getrecursionlimit(), threading.stack_size(_STACK)
+    depth, size = sys.getrecursionlimit(), threading.stack_size(_TUNING.stack)
     # of a caller that is interrupted it keeps no process alive
     thread = threading.Thread(target=run, daemon=True)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -31,14 +31,31 @@ PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 
 Definition = SubstitutionDef | PropertyDef
 
-# what a comparison may take, and what part of that where another one is open already; so many open ones end a rule
-_SECONDS, _BRIEF, _OPEN = 10.0, 0.1, 3
-# what a comparison may take in which steps (strides, dilations) are unknown: mostly it is a matter of tenths of seconds or of hours
-_UNKNOWN_STEPS = 4.0
-# times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less than planned
-_TOGETHER = 8.0
-# what the classes of element types after the first may take
-_FURTHER = 4.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Time of comparisons of one rule.
+
+    Attributes:
+        seconds: seconds that a comparison may take.
+        brief: share of that where another comparison is open already.
+        open: open comparisons that end a rule.
+        unknown_steps: seconds of a comparison in which steps (strides, dilations) are unknown: mostly it is a matter of tenths of
+            seconds or of hours.
+        together: times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less
+            than planned.
+        further: seconds that the classes of element types after the first may take.
+    """
+
+    seconds: float = 10.0
+    brief: float = 0.1
+    open: int = 3
+    unknown_steps: float = 4.0
+    together: float = 8.0
+    further: float = 4.0
+
+
+_TUNING = _Tuning()
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
@@ -99,7 +116,7 @@ def _by_type(
         else:
             reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
-            limit = min(seconds, _FURTHER) if out else seconds
+            limit = min(seconds, _TUNING.further) if out else seconds
             found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
             if found.answer == "equal" or not refuted:
@@ -204,23 +221,23 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     from dslc.prove.exact import Deadline
 
     began = time.perf_counter()
-    seconds = min(seconds / 2, _SECONDS)
-    together = Deadline(_TOGETHER * seconds)
+    seconds = min(seconds / 2, _TUNING.seconds)
+    together = Deadline(_TUNING.together * seconds)
     on_cover = partial(_on_cover, rules, both_ways=sub.syntax.arrow == "<=>")
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
         try:
-            brief = min(seconds, _UNKNOWN_STEPS)
+            brief = min(seconds, _TUNING.unknown_steps)
             maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
-                found = on_cover(maps, brief, Deadline(_TOGETHER * brief), most_open=1, bounds=False)
+                found = on_cover(maps, brief, Deadline(_TUNING.together * brief), most_open=1, bounds=False)
                 if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
-                within = Deadline(_TOGETHER * brief)
+                within = Deadline(_TUNING.together * brief)
                 found = on_cover(covered, brief, within, most_open=1)
                 if found.places:
                     found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
@@ -230,7 +247,9 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             if found.places:
                 found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
-                numbers = on_cover(cover(rules, sub, "attributes", types), seconds, Deadline(_TOGETHER * brief), most_open=1)
+                numbers = on_cover(
+                    cover(rules, sub, "attributes", types), seconds, Deadline(_TUNING.together * brief), most_open=1
+                )
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
             found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
@@ -249,8 +268,8 @@ def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types)
 
 
 def _on_cover(
-    rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN, both_ways: bool = False,
-    bounds: bool = True,
+    rules: Rules, covered: Cover, seconds: float, together: Deadline,
+    most_open: int = _TUNING.open, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
@@ -271,7 +290,7 @@ def _on_cover(
         if together.is_over:
             undecided.append(verdict("unknown", "the time is up"))
             break
-        limit = _BRIEF * seconds if undecided else seconds
+        limit = _TUNING.brief * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +25,21 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: seconds that one prover may take for one rule
-LIMIT = 30.0
-# what was proved is written after so many seconds, so that a run that is killed loses little
-_KEEP = 10.0
+
+@dataclass(frozen=True, slots=True)
+class VerifyTuning:
+    """Time for one rule.
+
+    Attributes:
+        seconds: seconds that one prover may take for one rule.
+        keep: seconds after which what was proved is written, so that a run that is killed loses little.
+    """
+
+    seconds: float = 30.0
+    keep: float = 10.0
+
+
+TUNING = VerifyTuning()
 
 #: told of every verdict: how many are done, how many there are, and the verdict
 Progress = Callable[[int, int, RuleVerdict], None]
@@ -75,7 +86,7 @@ def verify(
     progress: Progress | None = None,
     *,
     provers: Sequence[ProverName] = PROVERS,
-    limit: float = LIMIT,
+    limit: float = TUNING.seconds,
     seed: int = 0,
     thorough: bool = False,
     notes: list[str] | None = None,
@@ -131,7 +142,7 @@ def verify(
                     found[task.rule] = verdict
                     locks.keep(verdict)
                     done += 1
-                    if time.monotonic() > written + _KEEP:
+                    if time.monotonic() > written + TUNING.keep:
                         locks.write(found)
                         written = time.monotonic()
                     if progress is not None:
@@ -338,9 +349,10 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
 
 
 __all__ = [
-    "LIMIT",
     "LOCK",
     "PROVERS",
+    "TUNING",
+    "VerifyTuning",
     "chosen",
     "conclude",
     "diagnostic_of",
