@@ -201,16 +201,17 @@ class SmallShapes:
 
 
 def check(
-    rules: Rules, sub: SubstitutionDef, most: int, way: Way, seconds: float = math.inf, seed: int = 0
+    rules: Rules, sub: SubstitutionDef, most: int, way: Way, seconds: float = math.inf, seed: int = 0, enough: float = math.inf
 ) -> Tally:
-    """A law (as `law_substitutions` gives it) on all shapes up to `most`; with a limit of time in random order, until it is over."""
+    """A law (as `law_substitutions` gives it) on all shapes up to `most`; with a limit of time, or where so many shapes are `enough`,
+    in random order, until that is reached."""
     tally = Tally(sub.name, way)
     shapes = SmallShapes(rules, sub, most)
     rng = np.random.default_rng(seed)
     tally.choices = len(shapes)
     began = time.process_time()
-    for number in _scattered(len(shapes), rng) if math.isfinite(seconds) else range(len(shapes)):
-        if time.process_time() - began > seconds:
+    for number in _scattered(len(shapes), rng) if math.isfinite(min(seconds, enough)) else range(len(shapes)):
+        if tally.shown >= enough or time.process_time() - began > seconds:
             break
         chosen = shapes.choice(number)
         tally.tried += 1

@@ -85,6 +85,13 @@ class Fix:
     text: str
 
 
+def instead(span: Span, word: str, text: str | None) -> Fix | None:
+    """The edit that writes a text in the place of the word that a span begins with; None where it does not, or nothing is meant."""
+    if text is None or not word or not span.text.startswith(word):
+        return None
+    return Fix(Span(span.source, span.start, span.start + len(word)), text)
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One finding. `code` is registered in `dslc.diagnostics`; `span` is None for what has no place in a text file."""

@@ -22,32 +22,15 @@ settings.register_profile("dslc", deadline=None, derandomize=True)
 settings.load_profile("dslc")
 
 
-#: files that take ten seconds of processor time and more, the longest first
-LONG = (
-    "test_optimize.py", "test_fusions.py", "test_convolutions.py", "test_regions.py", "test_budget.py", "test_attack.py",
-    "test_kernels.py", "test_derivations.py", "test_in_bounds.py", "test_agreement.py", "test_library.py", "test_guards.py",
-    "test_cluster.py", "test_blocks.py", "test_field.py", "test_law_strength.py", "test_renamed.py", "test_rulesets.py",
-    "test_readme.py", "test_differential.py", "test_generate.py", "test_generated.py", "test_import.py", "test_check.py", "test_fmt.py",
-    "test_exact_steps.py", "test_interpret_rules.py", "test_egraph_searches.py", "test_backend_suite.py", "test_node_cases.py",
-    "test_verify.py", "test_export_more.py", "test_counterparts.py", "test_merging.py", "test_properties.py", "test_terms.py",
-)  # fmt: skip
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first: a core that ends with one would leave the others without work."""
-    first = {name: k for k, name in enumerate(LONG)}
-    items.sort(key=lambda item: first.get(item.path.name, len(first)))
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file's tests run in one process, in the order of the files, unless `--dist` says otherwise: they share what they build."""
+    """Each process goes through its part in the order of the files, whose tests share what they build; one that is done takes half of
+    what another has left, so that nobody needs to know how long what takes. `--dist` says otherwise."""
     if config.getoption("dist") != "load":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from xdist.scheduler import WorkStealingScheduling
 
-    config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture

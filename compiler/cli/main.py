@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dslc.cli.defaults import COMMANDS as CONFIGURED
+from dslc.cli.defaults import defaults
 from dslc.prove.garbage import rare_collections
 from dslc.version import __version__
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": ("dslc.cli.check", "Report mistakes in rule files and libraries."),
     "fmt": ("dslc.cli.fmt", "Format rule files."),
+    "lsp": ("dslc.cli.lsp", "Start the language server for editors."),
     "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
     "verify": ("dslc.cli.verify", "Prove rules and laws, or find where their sides differ."),
     "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
@@ -69,7 +72,10 @@ class LazyGroup(click.Group):
             close = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f" Did you mean `{close[0]}`?" if close else " `dslc --help` lists all commands."
             ctx.fail(f"there is no command `{name}`.{hint}")
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if name in CONFIGURED and found[1] is not None and not ctx.resilient_parsing:
+            ctx.default_map = {name: defaults(name, found[1], args)}
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -107,10 +107,10 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             first, *rest = text.splitlines()
             lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
             lines += [f"{'':{gutter}}   {line}" for line in rest]
-    if diagnostic.fix is not None:
+    # a word in the place of another is what the hint says
+    if diagnostic.fix is not None and diagnostic.fix.text.strip() and diagnostic.fix.span.start == diagnostic.fix.span.end:
         span, text = diagnostic.fix.span, diagnostic.fix.text.strip()
-        what = "insert at" if span.start == span.end else "replace"
-        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: {what} {span}: {text}")
+        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {span}: {text}")
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -18,7 +19,7 @@ from dslc.interpret.draws import type_in_turn
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.terms import term_choices
 from dslc.semantics.check import check
-from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import Module, OperatorDef, Remember, SubstitutionDef, afresh
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -44,22 +45,31 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def check_all(rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0) -> list[Diagnostic]:
-    """The findings about some modules (all by default). Instances are only looked for where a definition has no error of its own."""
+def check_all(
+    rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0, remember: Remember = afresh
+) -> list[Diagnostic]:
+    """The findings about some modules (all by default). Instances are only looked for where a definition has no error of its own.
+
+    `remember` may know what is found in a definition.
+    """
     chosen = frozenset(rules.modules if modules is None else modules)
-    found = check(rules, chosen)
+    found = check(rules, chosen, remember)
     errors = [d.span for d in found if d.severity == "error" and d.span is not None]
     for op in rules.operators.values():
         if op.module in chosen and not _touched(op.syntax.span, errors):
-            found += check_bounds(rules, op)
+            found += remember("bounds", op, partial(check_bounds, rules, op))
     for lowering in rules.lowerings.values():
         if lowering.module in chosen and not _touched(lowering.syntax.span, errors):
             found += check_lowering(rules, lowering)
     errors = [d.span for d in found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():
         if sub.module in chosen and not _touched(sub.syntax.span, errors):
-            found += check_sides(rules, sub, np.random.default_rng(seed))
+            found += remember("sides", sub, partial(_sides, rules, sub, seed))
     return found
+
+
+def _sides(rules: Rules, sub: SubstitutionDef, seed: int) -> list[Diagnostic]:
+    return check_sides(rules, sub, np.random.default_rng(seed))
 
 
 def _touched(span: Span, errors: list[Span]) -> bool:

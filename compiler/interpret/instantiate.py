@@ -93,6 +93,10 @@ class _Random(Draft):
     #: what names of element types stand for, where that is not drawn
     types: Mapping[str, DType]
     draws: Draws
+    #: by the number of a guard the name that it waits for; empty where it holds
+    waits: dict[int, str] = field(default_factory=dict)
+    #: what is known of calls; their tensors are kept, as they are told apart by identity
+    calls: dict[tuple[Any, ...], tuple[Env, list[Value]]] = field(default_factory=dict)
 
     def bind(self, name: str, value: Any) -> None:
         super().bind(name, self.draws.fixed.get(name, value))
@@ -108,12 +112,20 @@ class _Random(Draft):
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines. Raises Rejected where one cannot hold."""
-        for condition in self.text.conditions:
+        for number, condition in enumerate(self.text.conditions):
+            # names keep their values: what held holds, and what waits for a name waits until that has one
+            waits = self.waits.get(number)
+            if waits == "" or (waits is not None and not self.env.has(waits) and waits not in self.env.ranks):
+                continue
             try:
                 solve((), (condition,), self.env)
             except Mismatch as problem:
                 if problem.kind is not MismatchKind.UNBOUND:
                     raise Rejected(problem.reason) from None
+                if problem.unknown and not (isinstance(condition, t.Compare) and condition.ops == ("==",)):
+                    self.waits[number] = problem.unknown
+            else:
+                self.waits[number] = ""
 
     def dtype(self, name: str) -> DType:
         found: DType = self.types.get(name) or self.pick(self.dtypes)
@@ -164,7 +176,7 @@ class _Random(Draft):
         hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.number(args, hints)
-        count = self.count(op, attr, args, _bound(op, args, self.env), place)
+        count = self.count(op, attr, args, self.inner(op, args), place)
         return tuple(self.number(args, hints) for _ in range(max(0, count - place.siblings)))
 
     def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> int:
@@ -179,7 +191,7 @@ class _Random(Draft):
 
     def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
-        inner = _bound(op, args, self.env)
+        inner = self.inner(op, args)
         if kind == "dtype" and name in self.types:
             return self.types[name]
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
@@ -209,6 +221,13 @@ class _Random(Draft):
         if not options:
             raise Rejected(f"`{attr.name}` names an axis of a tensor that has none")
         return self.pick(options)
+
+    def inner(self, op: OperatorDef, args: list[Value]) -> Env:
+        """What a call's tensors say of its operator's names: the same for each of its attributes."""
+        key = (op.name, *map(id, args))
+        if key not in self.calls:
+            self.calls[key] = (_bound(op, args, self.env), args)
+        return self.calls[key][0]
 
     def shape(self, args: list[Value]) -> tuple[int, ...]:
         """A list of sizes: often a shape of as many elements as the first tensor has, or one that it broadcasts to."""

@@ -40,7 +40,7 @@ class Tuning:
         least: the share that they have where nothing is found yet, or what was found is clearly faster.
         seconds, starts, runs: and no less than so many seconds, so many times what loading the model takes, and so many of its runs.
         clear: what is predicted to be so many times as fast needs few pairs of runs.
-        early: the share of the budget that timing may take between turns.
+        early, alone: the shares of the budget that timing may take between turns, and that a winner may take without its library.
         turn: seconds that are worth a turn.
         sure: how many observations a prior counts for.
         near: a candidate that costs so many times the best is asked about.
@@ -57,6 +57,7 @@ class Tuning:
     runs: float = 200.0
     clear: float = 1.25
     early: float = 0.15
+    alone: float = 0.06
     turn: float = 2.0
     sure: float = 2.0
     near: float = 1.1
@@ -171,8 +172,6 @@ class Scheduler:
             self._look(arm)
 
     def _look(self, arm: Arm) -> None:
-        run = self.context.run
-        run.phase(arm.generator.phase)
         try:
             arm.promise = arm.generator.promise(self.context, arm.base)
         except TimeUp:
@@ -286,8 +285,9 @@ class Scheduler:
         run.phase("timing")
         began = run.clock.now()
         with suppress(TimeUp, WorkerFailed, MemoryShort):
-            winner = judge_of(context.referenced, self.cache, run).decide(new, seconds / 2).winner
-            if winner is not None and leans(context.referenced, new[winner], seconds / 2, self.cache, run):
+            winner = judge_of(context.referenced, self.cache, run).decide(new, seconds).winner
+            left = tuning.alone * task.settings.budget
+            if winner is not None and leans(context.referenced, new[winner], left, self.cache, run):
                 run.leaning.append(new[winner])
         self.timed += run.clock.now() - began
         run.spares.fill()

@@ -14,18 +14,18 @@ from dslc.semantics.checks.others import check_derivation, check_header, check_l
 from dslc.semantics.checks.overlap import check_covered
 from dslc.semantics.checks.substitutions import check_property, check_substitution
 from dslc.semantics.checks.termination import check_termination
-from dslc.semantics.definitions import Module
+from dslc.semantics.definitions import Module, Remember, afresh
 from dslc.semantics.library import Rules
 
 
-def check(rules: Rules, modules: Iterable[Module] | None = None) -> list[Diagnostic]:
+def check(rules: Rules, modules: Iterable[Module] | None = None, remember: Remember = afresh) -> list[Diagnostic]:
     """The findings about some modules of the rules (all by default), in the order of the text.
 
     The bounds of reads and the shapes of both sides of substitutions are checked by `dslc.analysis` and `dslc.interpret`, which
     stand on these checks.
     """
     chosen = frozenset(rules.modules if modules is None else modules)
-    report = Report()
+    report = Report(remember=remember)
     for module in rules.modules:
         if module in chosen:
             check_header(rules, module, report)

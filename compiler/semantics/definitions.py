@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from dslc.errors import Diagnostic
 from dslc.ir.scalar import Number
 from dslc.syntax import tree as t
 
@@ -172,3 +173,13 @@ class Traits:
 
 
 NO_TRAITS = Traits()
+
+#: anything that a file defines and a check is about
+Checkable: TypeAlias = OperatorDef | SubstitutionDef | PropertyDef | LoweringDef
+#: finds what is wrong with a definition, unless that is known already: the check's name, the definition, and how to find it
+Remember: TypeAlias = Callable[[str, Checkable, Callable[[], Sequence[Diagnostic]]], Sequence[Diagnostic]]
+
+
+def afresh(check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]) -> Sequence[Diagnostic]:
+    """Remembers nothing."""
+    return find()

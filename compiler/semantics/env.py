@@ -42,6 +42,8 @@ class Mismatch(Exception):
 
     #: what may help, of the outermost operator that it came up in
     hint = ""
+    #: the name that has no value yet (UNBOUND)
+    unknown = ""
 
     def __init__(self, reason: str, span: Span | None = None, kind: MismatchKind = MismatchKind.FIT) -> None:
         super().__init__(reason)
@@ -70,7 +72,9 @@ class Undecided(Mismatch):
 
 def unbound(problem: Unbound, span: Span | None = None) -> Mismatch:
     """The mismatch that a name without a value is where everything else is known."""
-    return Mismatch(f"`{problem.name}` stays unknown", span or problem.span, MismatchKind.UNBOUND)
+    found = Mismatch(f"`{problem.name}` stays unknown", span or problem.span, MismatchKind.UNBOUND)
+    found.unknown = problem.name.partition(".")[0]
+    return found
 
 
 class Outputs(tuple[Value, ...]):

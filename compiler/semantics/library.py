@@ -18,7 +18,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, error, instead
 from dslc.ir.scalar import Number
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
@@ -125,16 +125,38 @@ class Rules:
 
 
 def _nearest(name: str, options: Iterable[str]) -> str:
+    close = _meant(name, options)
+    return f"did you mean `{close}`?" if close else ""
+
+
+def _meant(name: str, options: Iterable[str]) -> str | None:
     import difflib
 
     close = difflib.get_close_matches(name, list(options), n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
+    return close[0] if close else None
+
+
+class Files:
+    """Where the texts of libraries come from, and their trees: the disk. An editor has some of its own."""
+
+    def tree(self, path: Path) -> t.File:
+        """Raises DslcError with all that is wrong with the file's text."""
+        source = read_source(path)
+        return _tree(source.path, source.text)
+
+    def has(self, path: Path) -> bool:
+        return path.is_file()
+
+    def head(self, path: Path) -> str:
+        """The first characters of a file, in which its `library` line and its imports stand."""
+        return path.read_text(encoding="utf-8", errors="replace")[: _TUNING.head]
 
 
 class _Loader:
     """Reads files once, follows imports, refuses circles."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self.modules: dict[Path, Module] = {}
         self.libraries: dict[str, Path] = {}
         #: folders that were asked for as such, or by the name of their library
@@ -142,6 +164,10 @@ class _Loader:
         self._open: list[Path] = []
         #: of a folder the files that its library has
         self._members: dict[Path, frozenset[Path]] = {}
+        self._roots: dict[Path, t.LibraryDecl | None] = {}
+
+    def has(self, path: Path) -> bool:
+        return self._files.has(path)
 
     def library(self, folder: Path, span: Span | None = None) -> list[Module]:
         files = sorted(folder.glob("*.rules"))
@@ -163,7 +189,7 @@ class _Loader:
             raise error("E0207", f"circular import: {circle}", span, hint="move the shared definitions to a third file")
         if path in self.modules:
             return self.modules[path]
-        file = _parsed(path)
+        file = self._files.tree(path)
         name = self._library_name(path, file, span)
         module = Module(f"{name}.{path.stem}", name, file)
         self._open.append(path)
@@ -177,7 +203,7 @@ class _Loader:
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
         root = file.header.library
         if root is None:
-            root = _root_of(str(path.parent)) if path.parent in self.whole else self._belongs(path)
+            root = self.root_of(path.parent) if path.parent in self.whole else self._belongs(path)
         name = root.name if root is not None else path.stem
         home = path.parent if root is not None else path
         if self.libraries.setdefault(name, home) != home:
@@ -196,14 +222,21 @@ class _Loader:
         """
         folder = path.parent
         if folder not in self._members:
-            self._members[folder] = _members(folder)
-        return _root_of(str(folder)) if path in self._members[folder] else None
+            self._members[folder] = _members(self._files, folder)
+        return self.root_of(folder) if path in self._members[folder] else None
+
+    def root_of(self, folder: Path) -> t.LibraryDecl | None:
+        """The `library` line among the files of a folder, read without parsing whole files."""
+        if folder not in self._roots:
+            path = _root_file(self._files, folder)
+            self._roots[folder] = None if path is None else self._files.tree(path).header.library
+        return self._roots[folder]
 
     def resolve(self, item: t.Import, importer: Path) -> list[Module]:
         """The modules that an import names: one file, or all files of a library."""
         if item.relative:
             path = importer.parent / (item.module.replace(".", "/") + ".rules")
-            if not path.is_file():
+            if not self.has(path):
                 raise error("E0203", f"no file `{path.name}` beside {importer.name}", item.span)
             return [self.module(path, item.span)]
         folder, rest = find_library(item.module)
@@ -218,11 +251,6 @@ class _Loader:
         return [self.part(folder, path, item.span)]
 
 
-def _parsed(path: Path) -> t.File:
-    source = read_source(path)
-    return _tree(source.path, source.text)
-
-
 @functools.lru_cache(_TUNING.trees)
 def _tree(path: str, text: str) -> t.File:
     """A file's tree, one object for one text: libraries share those of what they import."""
@@ -232,35 +260,27 @@ def _tree(path: str, text: str) -> t.File:
 _SIBLING = re.compile(r"import\s+\.(\w+)")
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(files: Files, path: Path) -> list[str]:
     """The lines of a file's head without comments."""
-    text = path.read_text(encoding="utf-8", errors="replace")[: _TUNING.head]
-    return [line.split("#")[0].strip() for line in text.splitlines()]
+    return [line.split("#")[0].strip() for line in files.head(path).splitlines()]
 
 
-def _root_file(folder: Path) -> Path | None:
+def _root_file(files: Files, folder: Path) -> Path | None:
     """The file of a folder that has a `library` line."""
     for path in sorted(folder.glob("*.rules")):
-        if any(line.startswith("library ") for line in _lines(path)):
+        if any(line.startswith("library ") for line in _lines(files, path)):
             return path
     return None
 
 
-@functools.cache
-def _root_of(folder: str) -> t.LibraryDecl | None:
-    """The `library` line among the files of a folder, read without parsing whole files."""
-    path = _root_file(Path(folder))
-    return None if path is None else _parsed(path).header.library
-
-
-def _members(folder: Path) -> frozenset[Path]:
+def _members(files: Files, folder: Path) -> frozenset[Path]:
     """The file with a `library` line, and those that it names, itself or through others."""
-    root = _root_file(folder)
+    root = _root_file(files, folder)
     reached, left = set(), [root] if root is not None else []
     while left:
         at = left.pop()
         reached.add(at)
-        named = {folder / f"{match[1]}.rules" for line in _lines(at) if (match := _SIBLING.match(line))}
+        named = {folder / f"{match[1]}.rules" for line in _lines(files, at) if (match := _SIBLING.match(line))}
         left += [one for one in named - reached if one.is_file()]
     return frozenset(reached)
 
@@ -283,7 +303,7 @@ class _Binder:
                 self._define(item.name, FunctionDef(f"{module.library}.{item.name}", item, module), item.span)
         library = module.file.header.library
         for need in library.requires if library is not None else ():
-            self._findings.extend(_unmet(need))
+            self._findings.extend(_unmet(self._loader, need))
         for imported in module.file.header.imports:
             try:
                 self._import(imported)
@@ -318,7 +338,8 @@ class _Binder:
                     continue  # a rule or test: imported for its effect, not as a name
                 options = [n for s in sources for n in s.names]
                 self._findings.append(
-                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", word_of(item, name), hint=_nearest(name, options))
+                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", place := word_of(item, name),
+                               hint=_nearest(name, options), fix=instead(place, name, _meant(name, options)))
                 )
                 continue
             if name.startswith("_"):
@@ -329,13 +350,13 @@ class _Binder:
             self._module.names[name] = found
 
 
-def _unmet(need: t.Requires) -> list[Diagnostic]:
+def _unmet(loader: _Loader, need: t.Requires) -> list[Diagnostic]:
     """Whether an installed library has a version that a `requires` line allows."""
     folder, rest = find_library(need.library)
     if folder is None or rest:
         hint = "`pip install` the package that brings it"
         return [Diagnostic("E0211", f"no library `{need.library}` is installed", need.span, hint=hint)]
-    root = _root_of(str(folder))
+    root = loader.root_of(folder)
     version = root.version if root is not None else "0"
     have = Version(version)
     for bound in need.spec.split(","):
@@ -355,6 +376,23 @@ def word_of(item: t.Import, name: str) -> Span:
     if found is None:
         return item.span
     return Span(item.span.source, item.span.start + names + found.start(), item.span.start + names + found.end())
+
+
+def without(item: t.Import, name: str) -> Fix | None:
+    """The edit that takes a name out of an import, or the whole import where it has no other; None where a comment is in the way."""
+    span, place = item.span, word_of(item, name)
+    text, source = span.text, span.source
+    if "#" in text or place is item.span or item.names is None:
+        return None
+    if len(item.names) == 1:
+        end = span.end + (source.text[span.end : span.end + 1] == "\n")
+        return Fix(Span(source, span.start, end), "")
+    start, end = place.start - span.start, place.end - span.start
+    behind = re.compile(r"\s*,\s*").match(text, end)
+    if behind is not None:
+        return Fix(Span(source, place.start, span.start + behind.end()), "")
+    before = re.search(r"\s*,\s*$", text[:start])
+    return None if before is None else Fix(Span(source, span.start + before.start(), place.end), "")
 
 
 def _declares(file: t.File, name: str) -> bool:
@@ -495,20 +533,21 @@ def load(path_or_name: str | Path) -> Rules:
     return load_many([path_or_name])
 
 
-def load_many(names: Iterable[str | Path], whole: Iterable[Path] = ()) -> Rules:
+def load_many(names: Iterable[str | Path], whole: Iterable[Path] = (), files: Files | None = None) -> Rules:
     """Several libraries joined; what they import is loaded too (and its rules are part of the result).
 
     Args:
         whole: folders of which every file belongs to the folder's library, whether the library's file names it or not.
+        files: where texts come from; the disk.
     """
-    loader = _Loader()
+    loader = _Loader(files or Files())
     loader.whole.update((folder.resolve(), None) for folder in whole)
     for name in names:
         path = Path(name)
         if path.suffix == ".rules" or path.is_dir():
             if path.is_dir():
                 loader.library(path)
-            elif path.is_file():
+            elif loader.has(path):
                 loader.module(path)
             else:
                 raise error("E0203", f"no file {path}")

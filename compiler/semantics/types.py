@@ -9,7 +9,7 @@ from dslc.ir.dtype import DTYPES, Dim, DType, TensorType
 from dslc.ir.graph import product
 from dslc.ir.scalar import Num, Scalar, as_scalar
 from dslc.semantics.assuming import holds
-from dslc.semantics.env import Env, EvalError, Mismatch, MismatchKind, Unbound, unbound
+from dslc.semantics.env import Env, EvalError, Mismatch, MismatchKind, Unbound, fail, unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import arithmetic, plain, same
 from dslc.syntax import tree as t
@@ -302,7 +302,10 @@ def shape_from(dims: tuple[t.Expr, ...], env: Env) -> tuple[Dim, ...]:
     out: list[Dim] = []
     for element in dims:
         if isinstance(element, t.Pack):
-            out.extend(dim(value) for value in evaluate(element.value, env))
+            values = evaluate(element.value, env)
+            if not isinstance(values, tuple):
+                raise fail("E0326", "`*` splices a list, and this is none", element.span)
+            out.extend(dim(value) for value in values)
         elif isinstance(element, t.TupleExpr):
             out.append(product(shape_from(element.slots, env)))
         else:

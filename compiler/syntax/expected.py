@@ -10,7 +10,7 @@ from typing import Any
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
-from dslc.errors import Diagnostic, SourceText, Span
+from dslc.errors import Diagnostic, Fix, SourceText, Span, instead
 from dslc.syntax.scan import HEADER_WORDS
 from dslc.syntax.vocabulary import REDUCTIONS
 
@@ -19,6 +19,7 @@ _SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB 
 _AFTER_TARGET = frozenset({"EQUAL", "COMMA", "LSQB"})
 #: signs of other languages, by their last two characters
 _FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`", "==": "one `=` defines, two compare"}
+_OURS = {"**": "^", "&&": " and ", "||": " or ", "==": "="}
 #: words of other languages in the place of a statement's own
 _MEANT = {"if": "where", "when": "where", "assert": "where", "require": "where", "def": "let", "var": "let", "func": "let"}
 _WORDS = {
@@ -126,7 +127,8 @@ def _unknown_word(span: Span, known: Iterable[str], otherwise: str = "a statemen
     meant = _MEANT.get(span.text)
     close = [meant] if meant in words else difflib.get_close_matches(span.text, words, n=1, cutoff=0.5)
     hint = f"did you mean `{close[0]}`?" if close else f"expected {otherwise}"
-    return Diagnostic("E0110", f"`{span.text}` does not begin a statement here", span, hint=hint)
+    fix = instead(span, span.text, close[0] if close else None)
+    return Diagnostic("E0110", f"`{span.text}` does not begin a statement here", span, hint=hint, fix=fix)
 
 
 def _target_before(text: str) -> tuple[int, int] | None:
@@ -166,7 +168,7 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
         hint = "documentation comes first between the braces of an item; elsewhere write a comment (`# ...`)"
         return Diagnostic("E0115", "documentation where there can be none", span, hint=hint)
     if str(token) == "=" and "CMP" in accepted:
-        return Diagnostic("E0117", "`=` defines; a comparison is written `==`", span)
+        return Diagnostic("E0117", "`=` defines; a comparison is written `==`", span, fix=Fix(span, "=="))
     if str(token) in HEADER_WORDS and not line.strip():
         message = f"`{token}` after the first item" if token != "dslc" else "`dslc 1` is the first statement of a file"
         hint = "move it up, before the first item" if token != "dslc" else ""
@@ -181,7 +183,9 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
     keywords = _keywords(grammar, accepted)
     if token.type == "NAME" and not line.strip() and len(keywords) > 1:
         return _unknown_word(span, keywords, expected)
-    hint = _FOREIGN.get(source.text[max(at - 1, 0) : at + 1], "")
+    pair = source.text[max(at - 1, 0) : at + 1]
+    hint = _FOREIGN.get(pair, "")
+    fix = Fix(Span(source, at - 1, at + 1), _OURS[pair]) if hint else None
     before = re.search(r"([A-Za-z_]\w*)\s*$", source.text[begin:at])
     if str(token) == "[" and before is not None and before[1] in REDUCTIONS:
         hint = f"a reduction inside of a product, a quotient or a sum stands in parentheses: `({before[1]}[i] ...)`"
@@ -189,4 +193,4 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
         hint = "a comment begins with `#`"
     if str(token) == ":":
         hint = _no_reduction(source.text[begin:at])
-    return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span, hint=hint)
+    return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span, hint=hint, fix=fix)

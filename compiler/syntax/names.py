@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from dslc.errors import Diagnostic, Label, Span
+from dslc.errors import Diagnostic, Label, Span, instead
 from dslc.syntax import tree as t
 
 _DEFINING = (t.Operator, t.Function, t.Property, t.Substitution, t.Derivation, t.Lowering, t.Ruleset)
@@ -42,8 +42,9 @@ def _exports(file: t.File) -> Iterator[Diagnostic]:
                 yield Diagnostic("E0206", f"`{name}` is private and cannot be exported", _at(export, name), hint=hint)
             elif name not in defined:
                 close = difflib.get_close_matches(name, defined, n=1)
-                hint = f"did you mean `{close[0]}`?" if close else ""
-                yield Diagnostic("E0210", f"this file defines no `{name}` to export", _at(export, name), hint=hint)
+                hint, place = f"did you mean `{close[0]}`?" if close else "", _at(export, name)
+                fix = instead(place, name, close[0] if close else None)
+                yield Diagnostic("E0210", f"this file defines no `{name}` to export", place, hint=hint, fix=fix)
 
 
 def _sizes(type: t.TypeExpr | None) -> Iterator[t.Name]:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, UnexpectedInput
 
-from dslc.errors import Diagnostic, DslcError, SourceText, Span
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, instead
 from dslc.folders import cache_folder
 from dslc.syntax import scan, store
 from dslc.syntax import tree as t
@@ -167,8 +168,8 @@ class _Reader:
         self._source = source
         self.findings: list[Diagnostic] = []
 
-    def _report(self, code: str, message: str, start: int, end: int, hint: str = "") -> None:
-        self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint))
+    def _report(self, code: str, message: str, start: int, end: int, hint: str = "", fix: Fix | None = None) -> None:
+        self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint, fix=fix))
 
     def _piece(self, start: str, begin: int, end: int) -> Any:
         """What [begin, end) means, or None where it is reported as broken."""
@@ -211,7 +212,8 @@ class _Reader:
         if not tokens or tokens[0].text != "dslc":
             hint = "the first statement of every file is `dslc 1`"
             span = (every[0].start, every[0].end) if every else (0, 0)
-            self._report("E0105", "the file does not begin with `dslc 1`", *span, hint)
+            fix = Fix(Span(self._source, 0, 0), "dslc 1\n")
+            self._report("E0105", "the file does not begin with `dslc 1`", *span, hint, fix)
         found: list[Any] = []
         for number, line in enumerate(scan.header_chunks(self._source, tokens, chunk.end)):
             end = line.start + len(line.word)
@@ -244,7 +246,8 @@ class _Reader:
             return
         close = difflib.get_close_matches(word, [*scan.HEADER_WORDS, *scan.ITEM_WORDS, "requires"], n=1, cutoff=0.5)
         hint = f"did you mean `{close[0]}`?" if close else "expected `library`, `import`, `export` or an item"
-        self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint)
+        fix = instead(Span(self._source, start, end), word, close[0] if close else None)
+        self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint, fix)
 
 
 def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:
@@ -260,14 +263,13 @@ def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:
 @functools.lru_cache(maxsize=256)
 def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
     source = SourceText(path, text)
-    reader = _Reader(source)
-    whole = Span(source, 0, len(source.text))
-    if len(source.text) > TUNING.max_bytes:
+    if len(text) > TUNING.max_bytes:
         finding = Diagnostic("E0108", f"the text is larger than {TUNING.max_bytes >> 20} MiB", path=source.path)
         header = t.Header(LANGUAGE, None, (), (), span=Span(source, 0, 0))
-        return t.File(source, header, (), (), span=whole), (finding,)
+        return t.File(source, header, (), (), span=Span(source, 0, len(text))), (finding,)
     seen = scan.scan(source)
     first, *rest = seen.chunks
+    reader = _Reader(source)
     header = reader.header(first, seen.tokens)
     items: list[t.Item] = []
     for chunk in rest:
@@ -275,11 +277,28 @@ def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
             break
         items += reader.items(chunk)
     findings = sorted(seen.findings + reader.findings, key=lambda finding: finding.span.start if finding.span else 0)
+    return whole(source, header, items, seen), tuple(findings)
+
+
+def whole(source: SourceText, header: t.Header, items: Iterable[t.Item], seen: scan.Scan) -> t.File:
+    """A file of its parts, with the comments that were seen."""
     comments = tuple(
         t.Comment(token.text.rstrip(), token.line_start, span=Span(source, token.start, token.end))
         for token in seen.comments
     )
-    return t.File(source, header, tuple(items), comments, span=whole), tuple(findings)
+    return t.File(source, header, tuple(items), comments, span=Span(source, 0, len(source.text)))
+
+
+def read_items(source: SourceText, chunk: scan.Chunk) -> tuple[tuple[t.Item, ...], list[Diagnostic]]:
+    """The items of one chunk of a text, and what is wrong with it."""
+    reader = _Reader(source)
+    return reader.items(chunk), reader.findings
+
+
+def read_header(source: SourceText, chunk: scan.Chunk, tokens: list[scan.Token]) -> tuple[t.Header, list[Diagnostic]]:
+    """The header of a text, its first chunk, and what is wrong with it. `tokens` are those of the whole text."""
+    reader = _Reader(source)
+    return reader.header(chunk, tokens), reader.findings
 
 
 def parse(source: SourceText) -> t.File:

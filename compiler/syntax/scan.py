@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.errors import Diagnostic, Label, SourceText, Span
+from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
 from dslc.syntax.vocabulary import KEYWORDS
 
 
@@ -54,6 +54,8 @@ _TOKEN = re.compile(
 #: what is no text even in comments and documentation: controls of a terminal, and of the direction of writing
 _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: what other languages and word processors write, and what is written here
+_OURS = {"−": "-", "–": "-", "×": "*", "·": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "⇒": "=>", ";": "",
+         "!": "not ", "~": "~=", "“": '"', "”": '"'}  # fmt: skip
 _WRITTEN = {
     "−": "write `-`", "–": "write `-`", "×": "write `*`", "·": "write `*`", "÷": "write `/`", "≤": "write `<=`", "≥": "write `>=`",
     "≠": "write `!=`", "→": "write `->`", "⇒": "write `=>`", ";": "statements need no separator",
@@ -125,7 +127,9 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
             hint = "write an ordinary blank"
         if not hint and token.text.isalpha():
             hint = "names are made of the letters A to Z and a to z, digits and `_`"
-        return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint)
+        text = " " if token.text.isspace() else _OURS.get(token.text)
+        fix = None if text is None else Fix(span, text)
+        return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint, fix=fix)
     if token.kind == "number":
         digits, _, exponent = token.text.lower().partition("e")
         if len(digits) > TUNING.max_digits or len(exponent) > 4 or abs(int(exponent or 0)) > TUNING.max_exponent:

@@ -33,7 +33,7 @@ STANDING_FOR = {"rules/std": "index/operators.md", "docs/site": "contributing.md
 NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("index.md", "tutorial.md", "libraries.md"),
     "How to": (
-        "howto/operator.md", "howto/rule.md", "howto/why-not.md", "howto/deploy.md", "python.md",
+        "editor.md", "howto/operator.md", "howto/rule.md", "howto/why-not.md", "howto/deploy.md", "python.md",
         "optimize.md", "kernels.md", "derive.md",
         "generate.md", "mutants.md", "partial.md", "foreign.md", "onnx.md", "cuda.md", "cuda-kernels.md",
     ),

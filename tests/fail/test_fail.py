@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.cli.check import check_files
+from dslc.checking.files import check_files
 from dslc.diagnostics.registry import pages
 from dslc.diagnostics.render import FORMATS, render
 from dslc.errors import Diagnostic

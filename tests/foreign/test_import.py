@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.cli.check import check_files
+from dslc.checking.files import check_files
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.define import definition, operators
 from dslc.foreign.parallel import undistributed

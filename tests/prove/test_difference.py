@@ -402,7 +402,7 @@ def test_ways_that_disagree_stop_the_run(rules: Rules, monkeypatch: pytest.Monke
 
 
 def test_the_library_of_this_test_is_well_formed(tmp_path: Path) -> None:
-    from dslc.cli.check import check_files
+    from dslc.checking.files import check_files
 
     file = tmp_path / "own.rules"
     file.write_text(TILES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.cli.check import check_files
+from dslc.checking.files import check_files
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.verify import diagnostic_of, verify_rule

@@ -185,7 +185,7 @@ def test_what_gains_nothing_is_kept() -> None:
     # whoever has the time may look all the same
     found = looked(convolved(64, 28), margin=1.2, every=True)
     assert found.tale.searched == 1 and found.tale.found > 0
-    assert found.candidates == [] and found.tale.told() == []
+    assert found.candidates == [] and found.tale.told(()) == []
     # but a report says what there is, and what it takes
     (line,) = found.tale.left()
     assert (", and not built: " in line or ", and not taken: " in line) and " ms" in line

@@ -120,7 +120,7 @@ def model(weights: dict[str, Any], cyclic: bool) -> onnx.ModelProto:
 def test_figure_6_through_the_pipeline(
     cyclic: bool, data: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dslc.search.explore.Measurer", Tempting)
+    monkeypatch.setattr("dslc.cost.targets.Measurer", Tempting)
     result = dslc.optimize(
         model(data, cyclic), only=["merge_matmuls"], steps=100, threads=1, timing=False, cache=tmp_path / "cache"
     )

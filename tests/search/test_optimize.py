@@ -127,11 +127,11 @@ def test_a_run_goes_on_from_where_the_clock_had_cut_an_earlier_one_short(quick: 
     first = dslc.optimize(powers(), **quick)
     assert first.report.steps_done > 1
     with closing(sqlite3.connect(tmp_path / "costs.sqlite3")) as db, db:
-        ((key, text),) = db.execute("SELECT key, verdict FROM verdicts WHERE key LIKE 'search:%'").fetchall()
+        ((key, text),) = db.execute("SELECT key, verdict FROM verdicts WHERE key LIKE 'searches:%'").fetchall()
         kept = json.loads(text)
-        assert kept["steps"][0] == first.report.steps_done and not kept["late"]
+        assert kept["steps"]["rules"][0] == first.report.steps_done and not kept["late"]
         for late, said in ((False, "stopped after the 1 steps"), (True, "goes on from the 1 steps")):
-            db.execute("UPDATE verdicts SET verdict = ? WHERE key = ?", (json.dumps({"steps": [1], "late": late}), key))
+            db.execute("UPDATE verdicts SET verdict = ? WHERE key = ?", (json.dumps({"steps": {"rules": [1]}, "late": late}), key))
             db.commit()
             again = dslc.optimize(powers(), **quick)
             assert any(note.startswith(said) for note in again.report.notes), again.report.notes

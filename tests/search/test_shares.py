@@ -1,8 +1,10 @@
-"""Who gets which part of the budget: what is cheap and pays comes first, and what costs more to find never takes its time away."""
+"""Who gets which part of the budget: whoever promises most for a second is asked, and what costs more to find takes nothing away."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,26 +16,24 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_budget import Hands
 from test_optimize import powers
 
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.process import ModelFile
-from dslc.fuse.fused import Fused, Story
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches, replacements
-from dslc.search import offers
-from dslc.search.branches import Branches
-from dslc.search.candidate import KERNELS, Candidate
+from dslc.report import Asked
+from dslc.search import scheduler
+from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender
-from dslc.search.derivations import Derivations, Tale
+from dslc.search.context import SearchContext
 from dslc.search.finish import affordable
-from dslc.search.fusions import Fusions
-from dslc.search.mutants import Mutants
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.rules import Rules
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.rulesets import chosen_rules
 from dslc.search.run import Run
 from dslc.search.settings import Settings
-from dslc.search.siblings import Siblings
 from dslc.semantics.library import standard
 
 RULES = standard()
@@ -46,69 +46,94 @@ class Fixed(Measurer):
         return Measured(1e-6)
 
 
-class Costly:
-    """A run by a clock that is set by hand, on which building kernels takes some seconds, and whoever looks for mutants or derivations
-    all that he is given, and finds nothing."""
+@dataclass(frozen=True)
+class Fake:
+    """A generator on a clock that is set by hand: each unit of work takes some seconds, and after so many it proposes a candidate at
+    some part of the original's cost, if any; then it has nothing left."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, building: float, budget: float) -> None:
-        self.hands, self.budget, self.building = Hands(), budget, building
-        self.looked: list[str] = []
-        self.built: dict[Candidate, float] = {}
-        (self.rule,) = chosen_rules(RULES, ["std.pow_half"])
-        monkeypatch.setattr("dslc.search.explore.Measurer", Fixed)
-        monkeypatch.setattr(offers, "with_kernels", lambda settings: True)
-        monkeypatch.setattr(offers, "no_compiler", lambda: "")
-        monkeypatch.setattr(Fusions, "of", lambda _, base, seconds, hurried=False: self.fused(base, seconds))
-        for looked in (Derivations, Siblings, Mutants, Branches):
-            monkeypatch.setattr(looked, "of", lambda looked, _: self.nothing(looked))
+    hands: Hands
+    name: str
+    takes: float
+    units: int
+    cost: float | None = None
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=5.0))
+    phase: str = "building"
+    needed: bool = True
+    again: bool = False
 
-    def fused(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
-        # what was begun goes on where it ended
-        left = self.building - self.built.get(base, 0.0)
-        took = min(seconds, left)
-        self.hands.time += took
-        self.built[base] = self.built.get(base, 0.0) + took
-        if took < left:
-            raise TimeUp
-        found = Fused((), None, Story(0, 0))
-        matches = find_matches(self.rule, GraphIndex(base.graph))
-        return [Candidate(rewritten(base.graph, replacements(one)), 0.5 * base.cost, base, KERNELS, 1) for one in matches], found
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        return 1.0 if base is context.start else 0.0
 
-    def nothing(self, looked: Derivations) -> tuple[list[Candidate], Tale]:
-        self.looked.append(type(looked).__name__)
-        while looked.left() > 0 or (looked.longer is not None and looked.longer() > 0):
-            self.hands.time += 0.5
-        return [], Tale(late=True)
+    def begin(self, context: SearchContext) -> Proposer:
+        (rule,) = chosen_rules(RULES, ["std.pow_half"])
 
-    def run(self, cache: Path, **options: Any) -> Any:
-        settings = Settings(
-            budget=self.budget, threads=1, cache=cache, timing=False, only=("std.double_neg",), **options
-        )  # fmt: skip
-        return optimize(powers(), settings, Clock(self.budget, self.hands))
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            for _ in range(self.units):
+                self.hands.time += self.takes
+                yield ()
+            if self.cost is not None:
+                made = [rewritten(base.graph, replacements(one)) for one in find_matches(rule, GraphIndex(base.graph))]
+                yield [Candidate(one, self.cost * base.cost, base, "own.generator", 1) for one in made]
+
+        return of
 
 
-@pytest.mark.kernels
-@pytest.mark.parametrize("building", [5.0, 30.0])
-def test_who_finds_nothing_takes_nothing_from_what_is_found_without_him(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, building: float
-) -> None:
-    found = []
-    for k, options in enumerate(({"derive": False, "mutate": False}, {})):
-        costly = Costly(monkeypatch, building, 60.0)
-        result = costly.run(tmp_path / str(k), **options)
-        found.append((result.report.kept_original, [step.rule for step in result.report.steps], result.model.graph.node))
-        assert costly.hands.time - 100 <= 60
-        # with time left, everybody who is not switched off is asked
-        wants = {"Derivations": options.get("derive", True), "Mutants": options.get("mutate", True)}
-        assert building > 5 or {name for name in costly.looked if name in wants} == {name for name, on in wants.items() if on}
-    assert found[0][:2] == (False, [KERNELS])
-    assert all(one == found[0] for one in found)
+def run(cache: Path, monkeypatch: pytest.MonkeyPatch, hands: Hands, budget: float, *fakes: Fake) -> Any:
+    """The report of a run with some generators beside rules that find nothing."""
+    monkeypatch.setattr("dslc.cost.targets.Measurer", Fixed)
+    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), *fakes))
+    settings = Settings(budget=budget, threads=1, cache=cache, timing=False, only=("std.double_neg",))
+    return optimize(powers(), settings, Clock(budget, hands)).report
 
 
-@pytest.mark.kernels
+def asked(report: Any, name: str) -> Asked:
+    (found,) = [one for one in report.asked if one.name == name]
+    return found
+
+
+def test_who_finds_nothing_takes_nothing_from_what_is_found_without_him(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k, idle in enumerate(((), ("idle", 3.0, 1000))):
+        hands = Hands()
+        finds = Fake(hands, "finds", 2.0, 8, 0.5)
+        report = run(tmp_path / str(k), monkeypatch, hands, 60.0, finds, *([Fake(hands, *idle)] if idle else []))
+        assert [step.rule for step in report.steps] == ["own.generator"]
+        assert asked(report, "finds").done and asked(report, "finds").gained == 0.5
+        assert hands.time - 100 <= 60
+
+
 def test_more_time_does_not_find_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = [Costly(monkeypatch, 20.0, budget).run(tmp_path / str(budget)).report.kept_original for budget in (10.0, 30.0, 240.0)]
+    kept = []
+    for budget in (10.0, 40.0, 240.0):
+        hands = Hands()
+        report = run(tmp_path / str(budget), monkeypatch, hands, budget, Fake(hands, "finds", 2.0, 10, 0.5))
+        kept.append(report.kept_original)
     assert kept == [True, False, False]
+
+
+def test_who_promises_more_for_a_second_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    quick = Fake(hands, "quick", 1.0, 3, None, Prior(gain=0.3, seconds=2.0))
+    slow = Fake(hands, "slow", 1.0, 1000, None, Prior(gain=0.3, seconds=20.0))
+    report = run(tmp_path, monkeypatch, hands, 30.0, slow, quick)
+    assert asked(report, "quick").done and asked(report, "quick").seconds == 3.0
+    assert not asked(report, "slow").done and asked(report, "slow").turns > 0
+    # what there was no time for is told
+    assert "building" in report.cut
+
+
+def test_who_was_asked_long_in_vain_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    fakes = [Fake(hands, name, 1.0, 1000) for name in ("one", "another")]
+    report = run(tmp_path, monkeypatch, hands, 60.0, *fakes)
+    seconds = [asked(report, name).seconds for name in ("one", "another")]
+    assert min(seconds) > 0.4 * max(seconds)
+
+
+def test_what_is_needed_at_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    report = run(tmp_path, monkeypatch, hands, 100.0, Fake(hands, "idle", 1.0, 1000))
+    # nothing was found: what is kept is little
+    assert 85 <= asked(report, "idle").seconds <= 96
 
 
 # ---- the last word ------------------------------------------------------------------------------------------------------

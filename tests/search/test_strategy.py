@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ class Powers:
     phase: str = "searching"
     needed: bool = True
     again: bool = False
-    prior: Prior = Prior(0.5, 1.0)
+    prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0
@@ -188,6 +188,28 @@ def test_what_a_generator_proposes_is_checked_and_proved(
     (asked,) = [one for one in result.report.asked if one.name == "powers"]
     assert (asked.base, asked.turns, asked.done) == ("the original", 2, True)
     assert asked.gained == (0.5 if taken else 0.0)
+
+
+@dataclass(frozen=True)
+class Negations(Powers):
+    """Negates the result twice, which costs hardly more."""
+
+    def begin(self, context: SearchContext) -> Proposer:
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            (root,) = base.graph.outputs
+            made = op("neg", op("neg", root))
+            fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
+            yield (Candidate(Graph(base.graph.inputs, (made,)), self.cost * base.cost, base, "own.negations", 1, (fact,)),)
+
+        return of
+
+
+def test_rules_go_on_from_what_others_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Negations(1.05)))
+    report = optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",))).report
+    asked = {(one.name, one.base) for one in report.asked if one.turns}
+    assert ("rules", "candidate 1: own.negations") in asked
+    assert {one.name: one.proposed for one in report.generators} == {"rules": 1, "powers": 1}
 
 
 # ---- groups that run as one ---------------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
         return Validated({"std.pow_half": "field"}, 1, unproved=("std.pow_half",) if used and asked[-1] else ())
 
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
-    monkeypatch.setattr("dslc.search.explore.validate", undecided)
+    monkeypatch.setattr("dslc.search.proving.validate", undecided)
     for status in ("bounded", "proved"):
         found_as = lambda name, status=status: RuleVerdict(name, status, (), "")  # noqa: E731
         monkeypatch.setattr(
@@ -282,7 +282,7 @@ substitution small(X: T[*S]) -> Y {
         "dslc.search.reading.statuses",
         lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
     )
-    monkeypatch.setattr("dslc.search.explore.validate", lambda *_, **__: Validated({}))
+    monkeypatch.setattr("dslc.search.proving.validate", lambda *_, **__: Validated({}))
     found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
     assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
 

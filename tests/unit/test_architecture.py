@@ -14,7 +14,8 @@ ROOT = Path(dslc.__file__).parent
 ORDER = [
     "version", "folders", "errors", "processes", "grammar", "syntax", "diagnostics", "ir", "analysis", "reporting", "semantics",
     "inspection", "interpret", "templates", "codegen", "derivation", "prove", "onnx", "match", "kernels", "sessions", "egraph",
-    "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report", "search", "catalogue", "cli", "api", "testing",
+    "generate", "foreign", "mutate", "cost", "fuse", "cuda", "report", "search", "catalogue", "checking", "lsp", "cli", "api",
+    "testing",
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from renaming import PREFIX, renamed
 
+from dslc.cli.main import run as command_line
 from dslc.semantics.library import load_many, standard
 
 SHOWN = ["conv", "softmax", "gemm"]
@@ -26,7 +29,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dslc(*args: str, library: Path | None = None) -> str:
-    env = {**os.environ, "DSLC_PATH": str(library) if library else "", "COLUMNS": "120"}
+    """What a command prints; with the copy in a process of its own, as a process has one standard library."""
+    if library is None:
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+            patch.setenv("DSLC_PATH", "")
+            patch.setenv("COLUMNS", "120")
+            assert command_line(list(args)) == 0, said.getvalue()
+        return said.getvalue()
+    env = {**os.environ, "DSLC_PATH": str(library), "COLUMNS": "120"}
     done = subprocess.run([sys.executable, "-m", "dslc", *args], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -51,8 +62,10 @@ def test_test_is_the_same(copy: Path) -> None:
     def counts(text: str) -> str:
         return next(line for line in text.splitlines() if "passed" in line).split(" in ")[0]
 
-    there = dslc("test", *files(copy / "std"), "--trials", "3", library=copy)
-    assert counts(there) == counts(dslc("test", *files(HOME), "--trials", "3"))
+    # rules keep their names; those of other products take five times as long
+    chosen = ["--trials", "3", "-k", "*matmul*", "-k", "*pool*"]
+    there = counts(dslc("test", *files(copy / "std"), *chosen, library=copy))
+    assert there == counts(dslc("test", *files(HOME), *chosen)) and int(there.split()[0]) > 50
 
 
 def _network(path: Path) -> Path:

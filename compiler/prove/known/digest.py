@@ -56,11 +56,11 @@ def _text(rules: Rules, name: str, syntax: Any) -> str:
     found: tuple[Any, str] | None = cache.get(id(syntax))
     if found is None:
         # the syntax is kept: another one of a later time may have its number
-        found = cache[id(syntax)] = (syntax, show(_bare(syntax)))
+        found = cache[id(syntax)] = (syntax, show(bare(syntax)))
     return found[1]
 
 
-def _bare(syntax: Any) -> Any:
+def bare(syntax: Any) -> Any:
     """Without what no proof depends on."""
     if isinstance(syntax, t.Operator):
         kept = tuple(s for s in syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags))

@@ -18,9 +18,8 @@ from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
 from dslc.prove.field.prover import shown
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
-from dslc.prove.run.check_laws import mistake_in
 from dslc.prove.verdict import Counterexample, Verdict
-from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, MismatchKind
 from dslc.semantics.library import Rules
 from dslc.semantics.types import solve
@@ -182,17 +181,8 @@ def percent(share: float) -> str:
     return f"{text} %"
 
 
-def one_sided(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagnostic] = (), seed: int = 0) -> Iterator[Diagnostic]:
-    """W0012 for each partial substitution of some modules whose sides are equal wherever they were compared, W0013 for nowhere."""
-    chosen = frozenset(modules)
-    for sub in rules.substitutions.values():
-        if sub.syntax.partial and sub.module in chosen and mistake_in(rules, sub, mistakes) is None:
-            found = _one_sided(rules, sub, seed)
-            if found is not None:
-                yield found
-
-
-def _one_sided(rules: Rules, sub: SubstitutionDef, seed: int) -> Diagnostic | None:
+def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnostic]:
+    """W0012 for a partial substitution whose sides are equal wherever they were compared, W0013 for nowhere."""
     until = time.monotonic() + _TUNING.seconds
     seen: list[float] = []
     for draws in (ORDINARY, ROOMY):
@@ -210,13 +200,13 @@ def _one_sided(rules: Rules, sub: SubstitutionDef, seed: int) -> Diagnostic | No
             compared += 1
             seen += [each.share for each in found if each.shape == () or 0 not in each.shape]
             if any(0 < share < 1 for share in seen) or (0.0 in seen and 1.0 in seen):
-                return None
+                return []
     if len(seen) < _TUNING.enough:
-        return None
+        return []
     name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
     code, where, hint = (
         ("W0012", "everywhere", "an ordinary substitution is proved, and needs no correction")
         if seen[0] == 0
         else ("W0013", "nowhere", "a correction would compute all of the output again")
     )
-    return Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint)
+    return [Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint)]

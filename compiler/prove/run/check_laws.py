@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
@@ -12,7 +12,7 @@ from dslc.prove.known.resting import known_verdict
 from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.run.verify import diagnostic_of
 from dslc.prove.verdict import RuleVerdict
-from dslc.semantics.definitions import Module, PropertyDef
+from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules
 
 
@@ -23,29 +23,21 @@ def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnost
     return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
 
 
-def wrong_laws(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagnostic] = (), seed: int = 0) -> Iterator[Diagnostic]:
-    """E0502 with a counterexample for each law of some modules that the field prover refutes; what it found equal is kept.
+def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic]:
+    """E0502 with a counterexample where the field prover refutes a law; what it found equal is kept.
 
-    Laws with mistakes, and laws about operators with some, are left out.
+    A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
     """
-    chosen = frozenset(modules)
-    for law in rules.laws.values():
-        if law.module in chosen and mistake_in(rules, law, mistakes) is None:
-            found = _refuted(rules, law, seed)
-            if found is not None:
-                yield found
-
-
-def _refuted(rules: Rules, law: PropertyDef, seed: int) -> Diagnostic | None:
     known = known_verdict(rules, law, locks=True)
     if known is not None and known.status != "refuted":
-        return None
+        return []
     digest = rule_digest(rules, law)
     place = cache_folder() / "checked" / f"{digest}.json"
     if known is None and place.exists():
-        return None
+        return []
     verdict = prover_verdict(rules, law, "field", seed=seed)
     if verdict.answer != "differs":
         keep_json(place, law.name)
-        return None
-    return diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
+        return []
+    found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
+    return [] if found is None else [found]

@@ -40,6 +40,7 @@ class Derived:
             return 0.0
         if self.every:
             return 1.0 if context.task.target.measured else 0.0
+        context.run.phase(self.phase)
         tell_left_open(context)
         return Derivations(**_common(context)).to_gain(base)
 
@@ -62,6 +63,7 @@ class Paired:
         """What the operators of all pairs take beyond their operations."""
         if not context.task.settings.derive or not _may_stand(context, base):
             return 0.0
+        context.run.phase(self.phase)
         return Siblings(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
@@ -85,6 +87,7 @@ class Mutated:
         rounds = sum(step.rule.startswith("mutant") for step in base.path())
         if not settings.mutate or rounds >= settings.mutant_rounds or not _may_stand(context, base):
             return 0.0
+        context.run.phase(self.phase)
         tell_left_open(context)
         return Mutants(**_common(context), strict=settings.strict_floats).to_gain(base)
 
@@ -120,6 +123,7 @@ class Branched:
         """What all calls take that may be combined."""
         if not context.task.settings.mutate or not _may_stand(context, base):
             return 0.0
+        context.run.phase(self.phase)
         return Branches(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:

@@ -10,6 +10,7 @@ from dslc.search.candidate import Candidate
 from dslc.search.contenders import Blamed, Contender
 from dslc.search.context import SearchContext
 from dslc.search.fusions import wanted
+from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.proving import passed
 from dslc.search.run import CHECKED
@@ -22,7 +23,7 @@ class Rules:
     one goes on from its best.
 
     `brief` is the share of the budget after which a search that has gained may give way to others, `guilty` how many rules may be found
-    guilty before it gives up.
+    guilty before it gives up, `after` what it promises of what others found.
     """
 
     name: str = "rules"
@@ -32,10 +33,13 @@ class Rules:
     prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=5.0, share=0.5))
     brief: float = 0.125
     guilty: int = 5
+    after: float = 0.2
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
-        """All of it, from where rules came."""
-        return 1.0 if base is context.start else 0.0
+        """All of it, from where rules came; less of what others found, where rules were mostly applied before."""
+        if base is context.start:
+            return 1.0
+        return 0.0 if base is context.best or has_kernels(base) or context.run.journal.repeats else self.after
 
     def begin(self, context: SearchContext) -> Proposer:
         settings, run, journal = context.task.settings, context.run, context.run.journal
@@ -53,6 +57,16 @@ class Rules:
             return settings.steps is None and (last.late or (gave_way and gained))
 
         def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            return first() if base is context.start else further(base)
+
+        def further(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            """From what somebody else found: whoever asked for it checks it."""
+            context.measuring = context.turn
+            found = searched(context, f"{self.name} after others", base, settings.steps, self.brief)
+            context.measuring = context.exploring
+            yield (found,) if found is not base else ()
+
+        def first() -> Iterator[Sequence[Candidate]]:
             more = True
             while more:
                 before = context.reached

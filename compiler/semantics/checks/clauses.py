@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
+from dslc.errors import Fix, Span
 from dslc.semantics.checks.names import Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
@@ -35,7 +37,7 @@ def _groups(op: str, clauses: tuple[OnnxClause, ...], report: Report) -> None:
             if clause.until is not None and clause.until > following:
                 report.add(
                     "E0319", f"clauses for `{op}` overlap: one stands until opset {clause.until}, others begin at {following}",
-                    clause.syntax.span, hint=f"write `until {following}`",
+                    clause.syntax.span, _until(clause, following), hint=f"write `until {following}`",
                 )  # fmt: skip
         ends = [clause.until for clause in group if clause.until is not None]
         if len(ends) == len(group) and max(ends) < following:
@@ -43,6 +45,13 @@ def _groups(op: str, clauses: tuple[OnnxClause, ...], report: Report) -> None:
                 "E0319", f"no clause for `{op}` stands from opset {max(ends)} to {following - 1}",
                 group[0].syntax.span, hint=f"write `until {following}`, or add a clause",
             )  # fmt: skip
+
+
+def _until(clause: OnnxClause, opset: int) -> Fix | None:
+    """The edit that ends a clause that ends already at another opset."""
+    span = clause.syntax.span
+    found = re.search(r"\buntil\s+(\d+)", span.text)
+    return None if found is None else Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
 
 
 def _own_clause(clause: OnnxClause, report: Report) -> None:

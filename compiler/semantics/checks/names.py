@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dslc.errors import Diagnostic, Span
-from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
+from dslc.errors import Diagnostic, Fix, Span, instead
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Remember, afresh
 from dslc.semantics.library import Rules, standard
 from dslc.semantics.nary import takes_many
 from dslc.syntax import tree as t
@@ -29,12 +29,17 @@ class Report:
     """Collects diagnostics; the same finding at the same place is kept once."""
 
     found: list[Diagnostic] = field(default_factory=list)
+    remember: Remember = afresh
 
-    def add(self, code: str, message: str, span: Span | None, **more: str) -> None:
+    def add(self, code: str, message: str, span: Span | None, fix: Fix | None = None, **more: str) -> None:
         severity = "warning" if code.startswith("W") else "error"
-        new = Diagnostic(code, message, span, severity=severity, **more)  # type: ignore[arg-type]
-        if not any(d.code == code and d.span is span and d.message == message for d in self.found):
-            self.found.append(new)
+        self.take([Diagnostic(code, message, span, severity=severity, fix=fix, **more)])  # type: ignore[arg-type]
+
+    def take(self, found: Iterable[Diagnostic]) -> None:
+        """Adds findings, each once."""
+        for new in found:
+            if not any(d.code == new.code and d.span is new.span and d.message == new.message for d in self.found):
+                self.found.append(new)
 
 
 class Scope:
@@ -124,9 +129,11 @@ class Scope:
         cased = [option for option in options if option.lower() == name.lower()]
         close = [name] if name in elsewhere else cased or difflib.get_close_matches(name, options, n=1)
         hint = f"did you mean `{close[0]}`?" if close and close[0] != name else ""
+        fix = instead(span, name, close[0]) if hint else None
         if close and close[0] in elsewhere:
             hint = f"{hint} `import std ({close[0]})` brings it".strip()
-        self.report.add("E0201", f"nothing is named `{name}` here", span, hint=hint)
+            fix = imports(self.module.file, close[0]) if close[0] == name else None
+        self.report.add("E0201", f"nothing is named `{name}` here", span, fix, hint=hint)
 
     def _binders(self, binders: tuple[t.Binder, ...], bodies: tuple[t.Expr | None, ...]) -> None:
         scope = self.inner()
@@ -187,7 +194,8 @@ class Scope:
             if known is not None and keyword.name not in known:
                 options = difflib.get_close_matches(keyword.name, known, n=1)
                 hint = f"did you mean `{options[0]}`?" if options else "attributes: " + ", ".join(known) if known else ""
-                self.report.add("E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, hint=hint)
+                fix = instead(keyword.span, keyword.name, options[0]) if options else None
+                self.report.add("E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, fix, hint=hint)
             elif known is not None:
                 problem = literal_problem(known[keyword.name], keyword.value)
                 if problem:
@@ -251,6 +259,16 @@ class Scope:
 
     def _arity(self, expr: t.Call, text: str) -> None:
         self.report.add("E0301", f"`{expr.function}` {text}", expr.span)
+
+
+def imports(file: t.File, name: str) -> Fix:
+    """The edit that imports a name of the standard library, behind the other imports."""
+    header = file.header
+    before = header.imports[-1].span if header.imports else header.library.span if header.library is not None else header.span
+    # without imports and a library the first line is `dslc 1`
+    end = before.end if before is not header.span else before.source.text.find("\n", before.start)
+    end = len(before.source.text) if end < 0 else end
+    return Fix(Span(before.source, end, end), f"\nimport std ({name})")
 
 
 def _arguments(count: int) -> str:

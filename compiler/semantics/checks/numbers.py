@@ -8,6 +8,7 @@ from dataclasses import fields
 from dslc.semantics.checks.names import Report
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 _LIMIT = 1 << 63
@@ -16,7 +17,7 @@ _LIMIT = 1 << 63
 def check_numbers(rules: Rules, modules: frozenset[Module], report: Report) -> None:
     """E0329 for whole numbers of 2^63 and more where a size, an attribute or a range stands; results of equations may be larger."""
     for module in rules.modules:
-        if module in modules and any(isinstance(node, t.Int) and node.value >= _LIMIT for node in t.walk(module.file)):
+        if module in modules and any(isinstance(node, t.Int) and node.value >= _LIMIT for node in walk_expr(module.file.items)):
             for number in _counts(module.file, False):
                 report.add("E0329", f"{number.value} does not fit 64 bits, as sizes and attributes must", number.span)
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import islice
 
-from dslc.errors import Span
+from dslc.errors import Diagnostic, Span, instead
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
@@ -36,7 +36,7 @@ def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
     if op.syntax.doc is None:
         report.add("W0008", f"`{op.short}` has no documentation", op.syntax.span)
     if sum(d.severity == "error" for d in report.found) == before:
-        _elaborates(rules, op, report)
+        report.take(report.remember("elaborates", op, lambda: _elaborates(rules, op)))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------
@@ -132,6 +132,7 @@ def _types(op: OperatorDef, scope: Scope) -> None:
             hint = "one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`"
             report.add(
                 "E0305", f"there is no element type `{param.type.name}`", param.type.span,
+                instead(param.type.span, param.type.name, meant),
                 hint=f"did you mean `{meant}`?" if meant is not None else hint,
             )  # fmt: skip
         _packs(op, param, report)
@@ -141,7 +142,11 @@ def _types(op: OperatorDef, scope: Scope) -> None:
             continue
         name = output.type.name
         if name not in DTYPE_NAMES and name not in types and name not in type_attrs:
-            report.add("E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span)
+            meant = DTYPE_SPELLINGS.get(name)
+            report.add(
+                "E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span,
+                instead(output.type.span, name, meant), hint=f"did you mean `{meant}`?" if meant is not None else "",
+            )  # fmt: skip
         for node in walk_expr(output.type.dims or ()):
             if isinstance(node, t.Name) and scope.kind(node.id) is None and not _indexed(node.id, output):
                 report.add("E0310", f"nothing determines the size `{node.id}`", node.span)
@@ -181,19 +186,22 @@ def _packs(op: OperatorDef, param: t.Param, report: Report) -> None:
         )
 
 
-def _ranked(op: OperatorDef, pack: str, apart: t.Param) -> bool:
+def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = frozenset()) -> bool:
+    """Whether something says how many sizes a pack has; `asked` are packs for which that is being found out."""
+    if pack in asked:
+        return False
     for condition in conditions_of(op):
         if isinstance(condition, t.Compare) and condition.ops == ("==",):
             for side in condition.operands:
                 if isinstance(side, t.Name) and side.id == pack:
                     return True
-                asked = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
-                if any(isinstance(arg, t.Name) and arg.id == pack for arg in asked):
+                counted = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
+                if any(isinstance(arg, t.Name) and arg.id == pack for arg in counted):
                     return True
     for param in op.syntax.params:
         if param is not apart and param.type is not None:
             packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
-            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param) for p in packs)):
+            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs)):
                 return True
     return False
 
@@ -395,8 +403,9 @@ def _unused(op: OperatorDef, scope: Scope) -> None:
 # ---- elaboration -----------------------------------------------------------------------------------------------
 
 
-def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
+def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     """Evaluates the equations at the first choices that the guards allow; what never works is reported."""
+    report = Report()
     first: EvalError | Mismatch | None = None
     worked = 0
     for ranks in rank_choices(op):
@@ -420,11 +429,12 @@ def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
             except (Unbound, TypeError, ValueError, IndexError, Infeasible):
                 continue
     if worked:
-        return
+        return report.found
     if isinstance(first, EvalError) and first.diagnostics:
-        report.found.extend(d for d in first.diagnostics if d not in report.found)
+        report.take(first.diagnostics)
     elif isinstance(first, Mismatch) and not _is_composite(op):
         report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
+    return report.found
 
 
 def _is_composite(op: OperatorDef) -> bool:

@@ -10,7 +10,7 @@ from dslc.semantics.checks.names import VOCABULARY, Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
-from dslc.semantics.library import Rules, word_of
+from dslc.semantics.library import Rules, without, word_of
 from dslc.semantics.targets import DEVICES, TEMPLATED
 from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
@@ -243,7 +243,7 @@ def check_header(rules: Rules, module: Module, report: Report) -> None:
     for item in file.header.imports:
         for name in item.names or ():
             if name in module.names and name not in mentioned:
-                report.add("W0007", f"`{name}` is imported and never used", word_of(item, name))
+                report.add("W0007", f"`{name}` is imported and never used", word_of(item, name), without(item, name))
     for one in file.items:
         if isinstance(one, t.Function) and isinstance(module.names.get(one.name), FunctionDef):
             check_function(one, Scope(module, rules, report))

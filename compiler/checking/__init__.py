@@ -1,0 +1,1 @@
+"""What `dslc check` and the editor find in rule files: one checker for both."""

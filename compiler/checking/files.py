@@ -1,0 +1,132 @@
+"""Every mistake in rule files that can be found without running them: from the text of a file to what its rules mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from dslc.checking.project import project_of
+from dslc.checking.suppressed import suppress
+from dslc.errors import Diagnostic, DslcError
+from dslc.semantics.definitions import Module, Remember, SubstitutionDef, afresh
+from dslc.semantics.library import Rules, load_many
+from dslc.syntax import tree as t
+from dslc.syntax.names import check_names
+from dslc.syntax.parser import parse_with_errors, read_source
+
+
+def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Iterable[Path] = ()) -> list[Diagnostic]:
+    """All findings in some files, by place: syntax and names in each, then imports, then what the rules mean.
+
+    What files mean is only looked at where their syntax and names are right. `overlapping`: also rules that match the same graphs.
+    `folders`: those that were asked for as such, so that every file belongs to the folder's library.
+    """
+    files: list[t.File] = []
+    findings: list[Diagnostic] = []
+    for path in paths:
+        try:
+            file, found = parse_with_errors(read_source(path))
+        except DslcError as failure:
+            findings += failure.diagnostics
+            continue
+        files.append(file)
+        findings += found or check_names(file)
+    if findings:
+        return sorted_once(findings)
+    try:
+        rules = load_many(paths, folders)
+    except DslcError as failure:
+        return sorted_once(failure.diagnostics)
+    return wanted(meant(rules, modules_at(rules, paths), overlapping), files, overlapping)
+
+
+def wanted(findings: Iterable[Diagnostic], files: Sequence[t.File], overlapping: bool = False) -> list[Diagnostic]:
+    """Findings about the meaning of some files, by place: without the warnings that their comments or their project ignore."""
+    kept = suppress(sorted_once(findings), files, overlapping)
+    for folder in dict.fromkeys(Path(file.source.path).parent for file in files):
+        try:
+            ignore = project_of(folder).ignore
+        except DslcError as failure:
+            kept += [one for one in failure.diagnostics if str(one) not in map(str, kept)]
+            continue
+        kept = [one for one in kept if one.code not in ignore or Path(_place(one)[0]).parent != folder]
+    return kept
+
+
+def modules_at(rules: Rules, paths: Iterable[Path]) -> list[Module]:
+    """The modules that some files are."""
+    asked = {str(path.resolve()) for path in paths}
+    return [module for module in rules.modules if str(Path(module.file.source.path).resolve()) in asked]
+
+
+def meant(
+    rules: Rules, modules: Sequence[Module], overlapping: bool = False, remember: Remember = afresh
+) -> list[Diagnostic]:
+    """What is wrong with the meaning of some modules, in no order. What takes long is asked of `remember` first."""
+    from dslc.interpret.check import check_all
+    from dslc.semantics.trust import template_of
+
+    found = check_all(rules, modules, remember=remember)
+    # what cannot be looked for is a mistake of the rule, not of whoever uses it; there an unused tensor is no warning any more
+    unmatched = _unmatched(rules, modules, found, remember)
+    places = {finding.span for finding in unmatched}
+    found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
+    from dslc.prove.run.check_laws import mistake_in, wrong_laws
+
+    mistakes = tuple(found)
+    for law in rules.laws.values():
+        if law.module in modules and mistake_in(rules, law, mistakes) is None:
+            found += remember("law", law, partial(wrong_laws, rules, law))
+    mistakes = tuple(found)
+    for sub in rules.substitutions.values():
+        if sub.syntax.partial and sub.module in modules and mistake_in(rules, sub, mistakes) is None:
+            from dslc.prove.partial.rules import one_sided
+
+            found += remember("partial", sub, partial(one_sided, rules, sub))
+    if any(rule.module in modules for rule in rules.lowerings.values()):
+        from dslc.onnx.lowerings import unknown_nodes
+
+        found += unknown_nodes(rules, modules)
+    if any(rule.module in modules and template_of(rule) is not None for rule in rules.lowerings.values()):
+        from dslc.fuse.template_checks import check_templates
+
+        found += check_templates(rules, modules, found)
+    if overlapping:
+        from dslc.semantics.checks.overlap import overlaps
+
+        found += overlaps(rules, frozenset(modules))
+    return found
+
+
+def sorted_once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Findings by place, each once."""
+    seen: dict[tuple[str, str, str], Diagnostic] = {}
+    for finding in findings:
+        seen.setdefault((finding.code, str(finding.span or finding.path), finding.message), finding)
+    return sorted(seen.values(), key=_place)
+
+
+def _place(finding: Diagnostic) -> tuple[str, int]:
+    return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
+
+
+def _unmatched(rules: Rules, modules: Sequence[Module], found: Sequence[Diagnostic], remember: Remember) -> list[Diagnostic]:
+    """E0323 for every rule whose left side binds too little to be looked for in a graph, unless another mistake in it is known."""
+    wrong = [finding.span for finding in found if finding.severity == "error" and finding.span is not None]
+    findings: list[Diagnostic] = []
+    for rule in rules.substitutions.values():
+        # a mistake in the text of a rule mostly keeps it from being matched as well, and is what is to be mended
+        if rule.module in modules and not any(span.starts_in(rule.syntax.span) for span in wrong):
+            findings += remember("matched", rule, partial(_unlooked, rules, rule))
+    return findings
+
+
+def _unlooked(rules: Rules, rule: SubstitutionDef) -> Sequence[Diagnostic]:
+    from dslc.match.compile import compile_directions
+
+    try:
+        compile_directions(rules, rule)
+    except DslcError as failure:
+        return failure.diagnostics
+    return ()

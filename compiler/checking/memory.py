@@ -1,0 +1,153 @@
+"""What is remembered of definitions between two checks: a check is done again only where something that it rests on has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from dslc.errors import Diagnostic, Span
+from dslc.prove.known.digest import bare
+from dslc.semantics.definitions import Checkable, FunctionDef, Module, OperatorDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.printer import show
+
+_WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+#: results that are kept; the oldest go first
+_MOST = 20_000
+
+
+def bug(failure: Exception, span: Span) -> Diagnostic:
+    """E0901 for what no check should raise."""
+    message = f"dslc failed where it should not: {type(failure).__name__}: {failure}"
+    return Diagnostic("E0901", message, span, hint="this is a bug in dslc; please report it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A definition without what no check of it reads: its digest, the names in it, and whether it has terms. `syntax` is kept alive."""
+
+    syntax: t.Node
+    digest: str
+    words: frozenset[str]
+    terms: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a check found, and the syntax that it spoke of: its places are those of these very objects."""
+
+    found: tuple[Diagnostic, ...]
+    about: tuple[t.Node, ...]
+
+
+@dataclass(eq=False)
+class Memory:
+    """Findings of earlier checks, by the check and a digest of all that it rests on."""
+
+    _texts: dict[int, _Text] = field(default_factory=dict)
+    _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
+
+    def of(self, rules: Rules) -> Recall:
+        """The memory as it serves one look at some rules."""
+        if len(self._texts) > _MOST:
+            self._texts.clear()
+        return Recall(self, rules)
+
+    def text(self, syntax: t.Node) -> _Text:
+        """What is read of a definition."""
+        found = self._texts.get(id(syntax))
+        if found is None:
+            text = show(bare(syntax))
+            terms = isinstance(syntax, t.Substitution | t.Property) and "term" in text
+            digest = hashlib.sha256(f"{type(syntax).__name__}\0{text}".encode()).hexdigest()
+            found = self._texts[id(syntax)] = _Text(syntax, digest, frozenset(_WORD.findall(text)), terms)
+        return found
+
+    def known(self, check: str, digest: str, about: tuple[t.Node, ...]) -> tuple[Diagnostic, ...] | None:
+        """What a check found; findings with places only where these are still those of the same syntax."""
+        found = self._known.get((check, digest))
+        if found is None or (found.found and [id(one) for one in found.about] != [id(one) for one in about]):
+            return None
+        return found.found
+
+    def keep(self, check: str, digest: str, about: tuple[t.Node, ...], found: Sequence[Diagnostic]) -> None:
+        if len(self._known) >= _MOST:
+            del self._known[next(iter(self._known))]
+        self._known[check, digest] = _Known(tuple(found), about if found else ())
+
+
+@dataclass(eq=False)
+class Recall:
+    """A `Remember` that does no check: it looks each up in the memory, and notes which are left to do."""
+
+    memory: Memory
+    rules: Rules
+    #: what is to be done: each does one check, and keeps what it finds
+    left: list[Callable[[], None]] = field(default_factory=list)
+    _digests: dict[int, tuple[str, tuple[t.Node, ...]]] = field(default_factory=dict)
+    _operators: list[str] = field(default_factory=list)
+
+    def __call__(self, check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]) -> Sequence[Diagnostic]:
+        digest, about = self._rests_on(definition)
+        known = self.memory.known(check, digest, about)
+        if known is None:
+            self.left.append(partial(self._do, check, digest, about, find))
+            return ()
+        return known
+
+    def _do(self, check: str, digest: str, about: tuple[t.Node, ...], find: Callable[[], Sequence[Diagnostic]]) -> None:
+        try:
+            found = find()
+        except Exception as failure:  # a bug of one check takes no other findings away
+            found = [bug(failure, about[0].span)]
+        self.memory.keep(check, digest, about, found)
+
+    def _rests_on(self, definition: Checkable) -> tuple[str, tuple[t.Node, ...]]:
+        """A digest of a definition and of every operator, function and trait that it reaches, and their syntax."""
+        if id(definition) in self._digests:
+            return self._digests[id(definition)]
+        text = self.memory.text(definition.syntax)
+        used: dict[str, OperatorDef | FunctionDef] = {}
+        about: list[t.Node] = [definition.syntax]
+        stack: list[tuple[frozenset[str], Module]] = [(text.words, definition.module)]
+        if text.terms:
+            # a term stands for any operator, in the order in which these are known
+            for operator in self.rules.operators.values():
+                self._use(operator, used, stack)
+        if isinstance(definition, OperatorDef):
+            stack.append((self._of_traits(definition), definition.module))
+        while stack:
+            words, module = stack.pop()
+            for word in words:
+                found = module.lookup(word)
+                if isinstance(found, OperatorDef | FunctionDef):
+                    self._use(found, used, stack)
+        lines = [definition.name, text.digest]
+        if text.terms:
+            lines.append(" ".join(self.rules.operators))
+        if isinstance(definition, OperatorDef):
+            lines.append(str(self.rules.traits_of(definition.name)))
+        for name in sorted(used):
+            one = used[name]
+            lines += [name, self.memory.text(one.syntax).digest, str(self.rules.traits_of(name))]
+            about.append(one.syntax)
+        result = hashlib.sha256("\0".join(lines).encode()).hexdigest(), tuple(about)
+        self._digests[id(definition)] = result
+        return result
+
+    def _use(
+        self, found: OperatorDef | FunctionDef, used: dict[str, OperatorDef | FunctionDef], stack: list[tuple[frozenset[str], Module]]
+    ) -> None:
+        if found.name not in used:
+            used[found.name] = found
+            stack.append((self.memory.text(found.syntax).words, found.module))
+            if isinstance(found, OperatorDef):
+                stack.append((self._of_traits(found), found.module))
+
+    def _of_traits(self, operator: OperatorDef) -> frozenset[str]:
+        """The operators that an operator's traits name, as far as its own file knows them by these names."""
+        return frozenset(name.rsplit(".", 1)[-1] for name in self.rules.traits_of(operator.name).named.values())

@@ -1,0 +1,124 @@
+"""`[tool.dslc]` of the nearest `pyproject.toml`: which warnings a project ignores, and what its commands do without being told."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dslc.diagnostics.registry import pages
+from dslc.errors import Diagnostic, DslcError, SourceText, Span
+
+NAME = "pyproject.toml"
+#: what the table may have, and what each is
+KEYS: Mapping[str, str] = {
+    "ignore": "a list of codes of warnings",
+    "rules": "a list of libraries and `.rules` files",
+    "budget": "a time, such as `\"60s\"`",
+    "target": "a device, such as `\"cpu\"`",
+}
+_LISTS = frozenset({"ignore", "rules"})
+_TABLE = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*dslc[ \t]*\][^\n]*$", re.M)
+_NEXT = re.compile(r"^[ \t]*\[", re.M)
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a `pyproject.toml` says; `path` is None where none has the table. Files among `rules` are meant from its folder."""
+
+    path: Path | None = None
+    ignore: frozenset[str] = frozenset()
+    rules: tuple[str, ...] = ()
+    budget: str | None = None
+    target: str | None = None
+
+
+def project_of(folder: Path) -> Project:
+    """The settings for files in a folder: those of the nearest `pyproject.toml` above that has `[tool.dslc]`.
+
+    Raises:
+        DslcError: E0916 for each key or value that makes no sense, and for text that is not TOML.
+    """
+    for place in (folder.resolve(), *folder.resolve().parents):
+        path = place / NAME
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if "dslc" in text and (found := _read(path, text)) is not None:
+            return found
+    return Project()
+
+
+def _read(path: Path, text: str) -> Project | None:
+    source = SourceText(str(path), text)
+    try:
+        tool = tomllib.loads(text).get("tool", {})
+    except tomllib.TOMLDecodeError as problem:
+        message = str(problem)
+        at = _AT.search(message)
+        if _TABLE.search(text) is None:
+            return None
+        if at is None:
+            raise _wrong(f"{NAME} is not TOML: {message}", Span(source, 0, 0)) from None
+        start = min(source.line_starts[min(int(at[1]), len(source.line_starts)) - 1] + int(at[2]) - 1, len(text))
+        raise _wrong(f"{NAME} is not TOML: {message[: at.start()].strip()}", Span(source, start, start + 1)) from None
+    table = tool.get("dslc") if isinstance(tool, dict) else None
+    if not isinstance(table, dict):
+        return None
+    problems = [found for key, value in table.items() if (found := _problem(source, key, value)) is not None]
+    if problems:
+        raise DslcError(problems)
+    rules = tuple(_from(path.parent, each) for each in table.get("rules", ()))
+    return Project(path, frozenset(table.get("ignore", ())), rules, table.get("budget"), table.get("target"))
+
+
+def _from(folder: Path, library: str) -> str:
+    """A library's name as it is, and a file's or folder's as it is found from anywhere."""
+    return str(folder / library) if "/" in library or library.endswith(".rules") else library
+
+
+def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
+    if key not in KEYS:
+        close = difflib.get_close_matches(key, KEYS, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else "one of " + ", ".join(KEYS)
+        return _diagnostic(f"`[tool.dslc]` has no key `{key}`", place(source, key), hint)
+    wanted = f"`{key}` is {KEYS[key]}"
+    if key in _LISTS:
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            return _diagnostic(wanted, place(source, key))
+        for code in value if key == "ignore" else ():
+            if not (code.startswith("W") and code in pages()):
+                why = "is an error, and only warnings are ignored" if code in pages() else "is the code of no warning"
+                return _diagnostic(f"`{code}` {why}", place(source, key, f'"{code}"'), "`dslc explain --list` has all codes")
+        return None
+    if not isinstance(value, str) or not value.strip():
+        return _diagnostic(wanted, place(source, key))
+    return None
+
+
+def place(source: SourceText, key: str, value: str | None = None) -> Span:
+    """Where a key of the table stands, or a value of it; the table's own line where it is written in another way."""
+    table = _TABLE.search(source.text)
+    if table is None:
+        return Span(source, 0, 0)
+    following = _NEXT.search(source.text, table.end())
+    end = following.start() if following is not None else len(source.text)
+    found = re.compile(rf"^[ \t]*(?P<key>[\"']?{re.escape(key)}[\"']?)[ \t]*[=.]", re.M).search(source.text, table.end(), end)
+    if found is None:
+        return Span(source, table.start(), table.end())
+    at = source.text.find(value, found.end(), end) if value is not None else -1
+    return Span(source, at, at + len(value)) if value is not None and at >= 0 else Span(source, *found.span("key"))
+
+
+def _diagnostic(message: str, span: Span, hint: str = "") -> Diagnostic:
+    return Diagnostic("E0916", message, span, hint=hint)
+
+
+def _wrong(message: str, span: Span) -> DslcError:
+    return DslcError([_diagnostic(message, span)])

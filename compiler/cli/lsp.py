@@ -1,0 +1,30 @@
+"""`dslc lsp`: the language server, for editors."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+@click.command()
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output, which is the only way.")
+def command(stdio: bool) -> int:
+    """Start the language server for rule files. An editor starts it, and speaks to it over standard input and output."""
+    try:
+        from dslc.lsp.server import server
+    except ImportError as missing:
+        from dslc.errors import Diagnostic, DslcError
+
+        if (missing.name or "").partition(".")[0] not in {"pygls", "lsprotocol"}:
+            raise
+        message, hint = f"`dslc lsp` needs the package {missing.name}", "`pip install 'dslc[lsp]'`"
+        raise DslcError([Diagnostic("E0907", message, hint=hint)]) from None
+    if sys.stdin.isatty():
+        click.echo("waiting for an editor; Ctrl-C ends this", err=True)
+    # whatever prints into the standard output otherwise would be read as a message
+    with os.fdopen(os.dup(0), "rb") as stdin, os.fdopen(os.dup(1), "wb") as stdout:
+        os.dup2(2, 1)
+        server().start_io(stdin, stdout)
+    return 0

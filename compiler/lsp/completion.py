@@ -1,0 +1,245 @@
+"""What may be typed at a place: operators, attributes, names in reach, words of the language, libraries."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+from lsprotocol import types as lsp
+
+from dslc.errors import DslcError
+from dslc.lsp.declared import declared_in
+from dslc.lsp.names import BUILTIN
+from dslc.lsp.session import Session, View
+from dslc.lsp.view import item_at
+from dslc.semantics.checks.names import imports
+from dslc.semantics.definitions import FunctionDef, OperatorDef
+from dslc.semantics.installed import libraries
+from dslc.semantics.library import standard
+from dslc.syntax import tree as t
+from dslc.syntax.scan import HEADER_WORDS, ITEM_WORDS, Token, scan
+from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES, TRAITS
+
+_WORD = re.compile(r"[A-Za-z_]\w*$")
+#: words that begin a statement, by the item that they stand in
+_STATEMENTS: dict[str, tuple[str, ...]] = {
+    "operator": ("attr", "where", "let", "onnx", "example", "tags", "verify"),
+    "substitution": ("where", "let", "const", "term", "search", "tags", "correct", "verify", "trusted"),
+    "property": ("where", "let", "term", "holds", "trusted"),
+    "derivation": ("index", "term", "map", "set", "tensor", "where", "expr", "search", "tags", "verify"),
+    "lowering": ("expr", "match", "where", "let", "cost", "call", "template", "onnx", "tags", "verify"),
+    "test": ("given", "expect", "fires", "silent", "derives", "where"),
+    "ruleset": ("include", "exclude", "always"),
+}
+_K = lsp.CompletionItemKind
+
+
+def complete(session: Session, view: View, offset: int) -> list[lsp.CompletionItem]:
+    """What may stand at an offset of a document, each name once."""
+    found: dict[str, lsp.CompletionItem] = {}
+    for item in _Place(session, view, offset).items():
+        found.setdefault(item.label, item)
+    return list(found.values())
+
+
+class _Place:
+    """A place in a document, by the tokens before it. A word that is half typed there does not count."""
+
+    def __init__(self, session: Session, view: View, offset: int) -> None:
+        self.session, self.view, self.offset = session, view, offset
+        text = view.source.text
+        typed = _WORD.search(text[max(0, offset - 200) : offset])
+        self.begin = offset - (len(typed[0]) if typed is not None else 0)
+        self.tokens = [token for token in scan(view.source).tokens if token.end <= self.begin]
+        found = item_at(view, offset)
+        self.item = found[2] if found is not None else None
+        self.word = self._item_word()
+
+    def _item_word(self) -> str:
+        """The keyword of the item at hand, from the text where the item cannot be read."""
+        depth = 0
+        for token in reversed(self.tokens):
+            depth += (token.kind == "close") - (token.kind == "open")
+            if token.line_start and token.text in ITEM_WORDS and depth < 0:
+                return "substitution" if token.text == "partial" else token.text
+        return ""
+
+    def _last(self, back: int = 1) -> Token:
+        return self.tokens[-back] if len(self.tokens) >= back else Token("end", "", 0, True)
+
+    # ---- where ---------------------------------------------------------------------------------------------------
+
+    def items(self) -> Iterator[lsp.CompletionItem]:
+        last = self._last()
+        if any(token.start <= self.offset <= token.end and token.kind in {"comment", "doc", "string"} for token in self._texts()):
+            return
+        head = self._header()
+        if head is not None:
+            yield from head
+        elif last.text == "." and self._last(2).kind == "word":
+            yield from self._of(self._last(2).text)
+        elif last.text == "onnx":
+            yield from (lsp.CompletionItem(name, kind=_K.EnumMember) for name in onnx_nodes())
+        elif self._type_wanted():
+            yield from (lsp.CompletionItem(name, kind=_K.TypeParameter) for name in sorted(DTYPE_NAMES | ATTRIBUTE_TYPES))
+        else:
+            if not self.word:
+                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in sorted(ITEM_WORDS | HEADER_WORDS))
+            else:
+                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in _STATEMENTS.get(self.word, ()))
+            if self.word == "property" and self._last().text == "is":
+                yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in sorted(TRAITS))
+            yield from self._attributes()
+            yield from self._locals()
+            yield from self._visible()
+            yield from self._words()
+            yield from self._importable()
+
+    def _texts(self) -> Iterator[Token]:
+        seen = scan(self.view.source)
+        yield from seen.comments
+        yield from (token for token in seen.tokens if token.kind in {"doc", "string", "open_doc", "open_string"})
+
+    def _type_wanted(self) -> bool:
+        return self._last().text == ":" and (self._last(3).text in {"attr", "(", ",", "given", "->"} or self._last(3).text == "*")
+
+    # ---- the header ----------------------------------------------------------------------------------------------
+
+    def _header(self) -> list[lsp.CompletionItem] | None:
+        """Libraries, files and their names behind `import`; the file's own names behind `export`."""
+        at = next((k for k in range(len(self.tokens) - 1, -1, -1) if self.tokens[k].line_start
+                   and self.tokens[k].text in HEADER_WORDS | ITEM_WORDS), -1)  # fmt: skip
+        if at < 0 or self.tokens[at].text not in {"import", "export"} or self.word:
+            return None
+        rest = [token.text for token in self.tokens[at + 1 :]]
+        if self.tokens[at].text == "export":
+            own = [getattr(item, "name", "") for item in self.view.pieces.file.items if not isinstance(item, t.Test | t.PropertyIs)]
+            return [lsp.CompletionItem(name, kind=_K.Function) for name in own if name and not name.startswith("_")]
+        if "(" in rest:
+            return None if ")" in rest else self._names_of("".join(rest[: rest.index("(")]))
+        if rest and rest[-1] != ".":
+            return None
+        if rest:
+            beside = self.view.document.path.parent.glob("*.rules")
+            return [lsp.CompletionItem(path.stem, kind=_K.Module) for path in sorted(beside) if path != self.view.document.path]
+        return [lsp.CompletionItem(name, kind=_K.Module) for name in sorted(libraries())]
+
+    def _names_of(self, module: str) -> list[lsp.CompletionItem]:
+        """What a file or a library defines."""
+        from dslc.semantics.installed import find_library
+
+        if module.startswith("."):
+            paths = [self.view.document.path.parent / f"{module[1:].replace('.', '/')}.rules"]
+        else:
+            folder, rest = find_library(module)
+            paths = [] if folder is None else [folder / f"{rest.replace('.', '/')}.rules"] if rest else sorted(folder.glob("*.rules"))
+        out = []
+        for path in paths:
+            try:
+                file = self.session.files.tree(path.resolve()) if path.is_file() else None
+            except DslcError:
+                continue
+            for item in file.items if file is not None else ():
+                if isinstance(item, t.Operator | t.Function) and not item.name.startswith("_"):
+                    detail = " ".join(item.span.text.split("{")[0].split())
+                    out.append(lsp.CompletionItem(item.name, kind=_K.Function, detail=detail))
+        return out
+
+    # ---- names ---------------------------------------------------------------------------------------------------
+
+    def _of(self, head: str) -> Iterator[lsp.CompletionItem]:
+        """What stands behind a dot: a call's attributes, or a library's names."""
+        module = self.view.module
+        if self.item is not None and module is not None:
+            owner = declared_in(self.item).rests.get(head)
+            found = module.lookup(owner) if owner is not None else None
+            if isinstance(found, OperatorDef):
+                yield from _attributes_of(found)
+        if module is not None and head in module.aliases:
+            for name, one in module.aliases[head].names.items():
+                if isinstance(one, OperatorDef | FunctionDef) and one.module is not module:
+                    yield lsp.CompletionItem(name, kind=_K.Function)
+
+    def _attributes(self) -> Iterator[lsp.CompletionItem]:
+        """The attributes of the operator whose call is open here, as `name=`."""
+        depth = 0
+        for at in range(len(self.tokens) - 1, 0, -1):
+            token = self.tokens[at]
+            depth += (token.kind == "close") - (token.kind == "open")
+            if depth < 0:
+                found = self.view.module.lookup(self.tokens[at - 1].text) if self.view.module is not None else None
+                if token.text == "(" and isinstance(found, OperatorDef) and self._last().text in {"(", ","}:
+                    given = {one.text for one in self.tokens[at:]}
+                    for item in _attributes_of(found):
+                        if item.label not in given:
+                            item.insert_text, item.sort_text = f"{item.label}=", f"0{item.label}"
+                            yield item
+                return
+
+    def _locals(self) -> Iterator[lsp.CompletionItem]:
+        """Tensors, attributes, sizes and iterators of the item at hand."""
+        if self.item is None:
+            yield from self._near()
+            return
+        known = declared_in(self.item)
+        for name in sorted(known.attributes):
+            yield lsp.CompletionItem(name, kind=_K.Property, sort_text=f"1{name}")
+        for name, form in known.locals.items():
+            yield lsp.CompletionItem(name, kind=_K.Variable, detail=form, sort_text=f"1{name}")
+        for param in getattr(self.item, "params", ()):
+            for node in t.walk(param) if isinstance(param, t.Param) else ():
+                if isinstance(node, t.Name):
+                    yield lsp.CompletionItem(node.id.partition(".")[0], kind=_K.TypeParameter, detail="size", sort_text=f"1{node.id}")
+
+    def _near(self) -> Iterator[lsp.CompletionItem]:
+        """The names in an item that cannot be read yet: all of its words up to here."""
+        begins = [k for k, token in enumerate(self.tokens) if token.line_start and token.text in ITEM_WORDS]
+        begin = begins[-1] if begins else 0
+        for token in self.tokens[begin:]:
+            if token.kind == "word" and token.text not in ITEM_WORDS:
+                yield lsp.CompletionItem(token.text, kind=_K.Variable, sort_text=f"1{token.text}")
+
+    def _visible(self) -> Iterator[lsp.CompletionItem]:
+        """The operators and functions that the file has or imports."""
+        module = self.view.module
+        for name, one in (module.names if module is not None else {}).items():
+            if isinstance(one, OperatorDef):
+                doc = " ".join((one.syntax.doc or "").split())
+                yield lsp.CompletionItem(name, kind=_K.Function, detail=one.signature, documentation=doc, sort_text=f"2{name}")
+            elif isinstance(one, FunctionDef):
+                yield lsp.CompletionItem(name, kind=_K.Function, detail=one.syntax.span.text, sort_text=f"2{name}")
+
+    def _importable(self) -> Iterator[lsp.CompletionItem]:
+        """The standard library's operators that the file does not import yet, each with the import that it needs."""
+        module = self.view.module
+        if module is None or not self.word or module.library == "std":
+            return
+        for name, one in ((op.short, op) for op in standard().operators.values()):
+            if name not in module.names and not name.startswith("_"):
+                fix = imports(module.file, name)
+                span = self.session.files.span(fix.span)
+                edit = lsp.TextEdit(self.session.places(span.source).of(span), fix.text)
+                yield lsp.CompletionItem(name, kind=_K.Function, detail=f"import std ({name})", documentation=one.signature,
+                                         sort_text=f"4{name}", additional_text_edits=[edit])  # fmt: skip
+
+    def _words(self) -> Iterator[lsp.CompletionItem]:
+        for name in sorted(BUILTIN):
+            yield lsp.CompletionItem(name, kind=_K.Function, sort_text=f"3{name}")
+        for name in sorted(CONSTANTS | {"if", "else", "and", "or", "not", "forall", "in"}):
+            yield lsp.CompletionItem(name, kind=_K.Keyword, sort_text=f"3{name}")
+
+
+def _attributes_of(operator: OperatorDef) -> Iterator[lsp.CompletionItem]:
+    for attr in operator.attrs:
+        yield lsp.CompletionItem(attr.name, kind=_K.Property, detail=attr.span.text)
+
+
+@functools.cache
+def onnx_nodes() -> tuple[str, ...]:
+    """The names of ONNX's operators."""
+    import onnx
+
+    return tuple(sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}))
+
+

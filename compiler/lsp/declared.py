@@ -1,0 +1,98 @@
+"""The names that an item declares, by what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dslc.syntax import tree as t
+from dslc.syntax.scan import Token
+
+#: what each kind of item is, as a symbol
+_KINDS: dict[type[t.Node], str] = {
+    t.Operator: "operator", t.Function: "function", t.Property: "rule", t.Substitution: "rule", t.Derivation: "rule",
+    t.Lowering: "rule", t.Ruleset: "rule", t.Test: "test", t.PropertyIs: "is", t.OnnxDef: "onnx",
+}  # fmt: skip
+_INTRODUCES = frozenset("operator property substitution derivation lowering test ruleset let onnx".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What an item declares.
+
+    `locals`: name -> what it is coloured as. `rests`: the name of `**a` -> the operator, as it is called, that has these attributes.
+    """
+
+    kind: str
+    name: str
+    attributes: frozenset[str]
+    outputs: frozenset[str]
+    locals: dict[str, str]
+    rests: dict[str, str]
+
+    def name_at(self, tokens: Sequence[Token], index: int) -> bool:
+        """Whether a word is (the last part of) the item's own name, behind its keyword."""
+        at = index
+        while at >= 2 and tokens[at - 1].text == "." and tokens[at - 2].kind == "word":
+            at -= 2
+        keyword = tokens[at - 1] if at else None
+        if keyword is None or keyword.text not in _INTRODUCES or not (keyword.line_start or _partial(tokens, at - 1)):
+            return False
+        dotted = "".join(token.text for token in tokens[at : index + 1])
+        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        return dotted == self.name and after != "." and (keyword.text != "let" or self.kind == "function")
+
+    def declares(self, tokens: Sequence[Token], index: int) -> bool:
+        """Whether a word is where an attribute or an output is declared: behind `attr`, or behind `->` with a type."""
+        if tokens[index - 1].text == "attr":
+            return True
+        if tokens[index].text not in self.outputs:
+            return False
+        at = index - 1
+        while at >= 0 and tokens[at].text != "->":
+            if tokens[at].text in {"{", "onnx"}:
+                return False
+            at -= 1
+        head = next((k for k in range(at, -1, -1) if tokens[k].text in _INTRODUCES and tokens[k].line_start), -1)
+        return at >= 0 and head >= 0 and tokens[head].text == "operator"
+
+
+def _partial(tokens: Sequence[Token], at: int) -> bool:
+    return at > 0 and tokens[at - 1].text == "partial"
+
+
+def declared_in(item: t.Item) -> Declared:
+    """What an item declares."""
+    kind = _KINDS[type(item)]
+    name = item.op if isinstance(item, t.OnnxDef) else item.name
+    attributes = frozenset(s.name for s in item.statements if isinstance(s, t.Attr)) if isinstance(item, t.Operator) else frozenset()
+    outputs = frozenset(one.name for one in item.outputs) if isinstance(item, t.Operator) else frozenset()
+    names: dict[str, str] = {}
+    rests: dict[str, str] = {}
+    for node in t.walk(item):
+        if isinstance(node, t.Param):
+            names.setdefault(node.name, "parameter")
+            if node.type is not None:
+                names.setdefault(node.type.name, "type")
+        elif isinstance(node, t.Binder):
+            names.setdefault(node.name, "iterator")
+        elif isinstance(node, t.Defined):
+            names.setdefault(node.name, "variable")
+        elif isinstance(node, t.ForAll):
+            names.setdefault(node.name, "iterator")
+        elif isinstance(node, t.LetMany | t.EquationMany | t.Bind | t.SetDecl | t.TensorDecl):
+            names.update({each: "variable" for each in node.names if each not in names})
+        elif isinstance(node, t.Function | t.Signature):
+            if node is not item:
+                names.setdefault(node.name, "function")
+            names.update({each: "parameter" for each in node.params if each not in names})
+        elif isinstance(node, t.MapDecl):
+            names.setdefault(node.name, "function")
+        elif isinstance(node, t.Search | t.GivenItem | t.Formula):
+            names.setdefault(node.name or "", "variable")
+        elif isinstance(node, t.Call) and node.rest is not None:
+            names.setdefault(node.rest, "variable")
+            rests.setdefault(node.rest, node.function)
+    for taken in (*attributes, "_"):
+        names.pop(taken, None)
+    return Declared(kind, name, attributes, outputs, names, rests)

@@ -1,0 +1,165 @@
+"""What is known of a name, as a text beside it: its definition, types and shapes, costs, and how far a rule is proved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dslc.catalogue.rows import RuleDef, definitions, status_of
+from dslc.errors import DslcError
+from dslc.inspection.describe import describe
+from dslc.inspection.finding import onnx_operators
+from dslc.inspection.samples import sample
+from dslc.lsp.names import Occurrence, Symbol
+from dslc.lsp.session import View
+from dslc.lsp.view import item_at
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules, standard
+from dslc.syntax import tree as t
+from dslc.syntax.printer import show
+from dslc.syntax.vocabulary import NUMERICS
+
+_FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionError, KeyError, LookupError, TypeError, ValueError)
+
+
+def hover(view: View, word: Occurrence) -> str | None:
+    """What a word means, in Markdown; None where nothing is to be said."""
+    symbol = word.symbol
+    if symbol is None or view.rules is None:
+        return NUMERICS.get(view.source.text[word.start : word.end])
+    if symbol.kind == "onnx":
+        return of_onnx(view.rules, symbol.name)
+    if symbol.kind == "operator":
+        operator = operator_of(view.rules, symbol)
+        return None if operator is None else of_operator(view.rules, operator)
+    if symbol.kind == "attribute":
+        return _attribute(view.rules, symbol)
+    if symbol.kind in {"rule", "function"}:
+        return _definition(view.rules, symbol)
+    if symbol.kind == "module":
+        module = next((one for one in view.rules.modules if one.file.source.path == symbol.path), None)
+        return None if module is None else f"`{module.name}`: {', '.join(f'`{name}`' for name in _own(module.names, module))}"
+    return _local(view, word, symbol)
+
+
+def _own(names: Mapping[str, Any], module: Any) -> list[str]:
+    return [name for name, one in names.items() if one.module is module]
+
+
+def operator_of(rules: Rules, symbol: Symbol) -> OperatorDef | None:
+    """The operator that a symbol is."""
+    found = (op for op in rules.operators.values() if op.short == symbol.name and op.module.file.source.path == symbol.path)
+    return next(found, None)
+
+
+def _code(text: str) -> str:
+    return f"```rules\n{text.strip()}\n```"
+
+
+def of_operator(rules: Rules, op: OperatorDef) -> str:
+    """Signature, documentation, equations, and at some small shapes types and costs."""
+    statements = [s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags | t.Verify)]
+    parts = [_code("\n".join([f"operator {op.signature}", *(f"  {s.span.text}" for s in statements)]))]
+    if op.syntax.doc:
+        parts.append(" ".join(op.syntax.doc.split()))
+    facts = facts_of(rules, op)
+    if "arguments" in facts:
+        given = ", ".join(f"{name}: {type}" for name, type in facts["arguments"].items())
+        results = ", ".join(f"{name}: {type}" for name, type in facts["results"].items())
+        chosen = ", ".join(f"{name}={value}" for name, value in facts["attributes"].items())
+        parts.append(f"At `{given}`{f' with `{chosen}`' if chosen else ''}: `{results}`, "
+                     f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes.")  # fmt: skip
+    if facts.get("traits"):
+        parts.append(f"Traits: {', '.join(facts['traits'])}.")
+    nodes = list(dict.fromkeys(s.op for s in op.syntax.statements if isinstance(s, t.OnnxMap)))
+    if nodes:
+        parts.append(f"ONNX: {', '.join(f'`{node}`' for node in nodes)}.")
+    return "\n\n".join(parts)
+
+
+def facts_of(rules: Rules, op: OperatorDef) -> dict[str, Any]:
+    """What `dslc show` says of an operator at small shapes; nothing where none fit it."""
+    cache = rules_cache(rules, "facts of operators")
+    if op.name not in cache:
+        try:
+            cache[op.name] = describe(rules, op, sample(rules, op))
+        except _FAILS:
+            cache[op.name] = {}
+    found: dict[str, Any] = cache[op.name]
+    return found
+
+
+def _attribute(rules: Rules, symbol: Symbol) -> str | None:
+    operator = operator_of(rules, Symbol("operator", symbol.owner, symbol.path))
+    found = next((attr for attr in operator.attrs if attr.name == symbol.name), None) if operator is not None else None
+    return None if found is None else f"{_code(found.span.text)}\n\nAn attribute of `{symbol.owner}`."
+
+
+def rule_named(rules: Rules, path: str, name: str) -> RuleDef | None:
+    """The rule of a file by its own name."""
+    found = (one for _, one in definitions(rules) if one.syntax.name == name and one.module.file.source.path == path)
+    return next((one for one in found if getattr(one, "trait", None) is None), None)
+
+
+def status_text(rules: Rules, rule: RuleDef) -> str:
+    """How far a rule is proved, in a few words."""
+    if isinstance(rule, SubstitutionDef) and rule.syntax.partial:
+        return "partial"
+    try:
+        status, counts, reason = status_of(rules, rule)
+    except _FAILS:
+        return "unknown"
+    said = ": ".join(part for part in (status, reason) if part) or "not proved yet"
+    return said if counts or not status else f"{said} (says the lock beside it)"
+
+
+def _definition(rules: Rules, symbol: Symbol) -> str | None:
+    rule = rule_named(rules, symbol.path, symbol.name)
+    if rule is not None:
+        doc = " ".join((getattr(rule.syntax, "doc", None) or "").split())
+        return "\n\n".join(part for part in (_code(show(rule.syntax)), doc, f"Status: {status_text(rules, rule)}.") if part)
+    for module in rules.modules:
+        if module.file.source.path == symbol.path:
+            for item in module.file.items:
+                if getattr(item, "name", None) == symbol.name:
+                    return _code(item.span.text)
+    return None
+
+
+def of_onnx(rules: Rules, name: str) -> str | None:
+    """The operators that an ONNX node is read as."""
+    for known in (rules, standard()):
+        clauses = known.onnx.get(name, ())
+        if clauses:
+            own = onnx_operators(known, name)
+            lines = [f"ONNX `{name}`"]
+            lines += [f"is `{op.name}`:\n\n{_code(f'operator {op.signature}')}" for op in own]
+            read = [clause for clause in clauses if clause.value is not None]
+            lines += [f"is read as `{show(read[-1].value)}`"] if read and not own and read[-1].value is not None else []
+            return "\n\n".join(lines)
+    return f"ONNX `{name}`, which no loaded library reads"
+
+
+def _local(view: View, word: Occurrence, symbol: Symbol) -> str | None:
+    """The declaration of a name inside an item."""
+    found = item_at(view, word.start)
+    if found is None:
+        return None
+    item = found[2]
+    for node in t.walk(item):
+        if isinstance(node, t.Param) and node.name == symbol.name:
+            return _code(node.span.text)
+        if isinstance(node, t.Let | t.Const | t.Equation) and node.target.name == symbol.name:
+            return _code(node.span.text)
+        if isinstance(node, t.Bind | t.LetMany) and symbol.name in node.names:
+            return _code(node.span.text)
+        if isinstance(node, t.Binder) and node.name == symbol.name:
+            return _code(node.span.text) + "\n\nAn iterator."
+        if isinstance(node, t.Function | t.GivenItem | t.Search | t.MapDecl) and node.name == symbol.name:
+            return _code(node.span.text)
+    params = [one for one in getattr(item, "params", ()) if isinstance(one, t.Param) and one.type is not None]
+    sizes = [one.span.text for one in params if re.search(rf"\b{symbol.name}\b", one.span.text.partition(":")[2])]
+    return f"A size or type of {', '.join(f'`{each}`' for each in sizes)}." if sizes else None

@@ -1,0 +1,291 @@
+"""What each word of a rule file stands for: the same answer for going there, finding all uses, renaming and colouring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from dslc.errors import SourceText
+from dslc.lsp.declared import Declared, declared_in
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.scan import ITEM_WORDS, Token, scan
+from dslc.syntax.vocabulary import (
+    ATTRIBUTE_TYPES,
+    CONSTANTS,
+    CONVERT,
+    DTYPE_NAMES,
+    FUNCTIONS_1,
+    FUNCTIONS_N,
+    INDEX_FUNCTIONS,
+    KEYWORDS,
+    PREDICATES,
+    REDUCTIONS,
+    TRAITS,
+)
+
+Kind: TypeAlias = Literal["operator", "function", "rule", "attribute", "output", "local", "onnx", "module"]
+
+#: what makes tensors in tests
+GENERATORS = frozenset("randn rand randint zeros ones iota".split())
+BUILTIN = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Something with a name. `path`: the file that defines it; `owner`: the operator of an attribute or output, the item of a local."""
+
+    kind: Kind
+    name: str
+    path: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A word at [start, end) of a text; `form` is what it is coloured as, `defines` whether it is where its symbol comes from."""
+
+    start: int
+    end: int
+    symbol: Symbol | None
+    form: str
+    defines: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A file to look through: its text, its items with their places in it, and what it means, where that is known."""
+
+    source: SourceText
+    items: tuple[tuple[int, int, t.Item], ...]
+    module: Module | None
+    rules: Rules | None
+
+
+def rule_of(rules: Rules, module: Module, name: str) -> t.Node | None:
+    """The rule, law or rule set that a name of a file's library means."""
+    for table in (rules.substitutions, rules.laws, rules.derivations, rules.lowerings, rules.rulesets):
+        found = table.get(name) or table.get(f"{module.library}.{name}")
+        if found is not None:
+            syntax: t.Node = found.syntax
+            return syntax
+    return None
+
+
+def definition(found: object, name: str) -> Symbol | None:
+    """The symbol of an operator or function."""
+    if isinstance(found, OperatorDef | FunctionDef):
+        kind: Kind = "operator" if isinstance(found, OperatorDef) else "function"
+        return Symbol(kind, found.syntax.name, found.module.file.source.path)
+    return None
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Goes through the tokens of a text."""
+
+    text: Text
+    tokens: Sequence[Token]
+    #: open brackets: the word before each, and what it calls
+    stack: list[tuple[str, OperatorDef | None]] = field(default_factory=list)
+
+    def run(self) -> Iterator[Occurrence]:
+        items = iter([*self.text.items, None])
+        item = next(items)
+        inside: Declared | None = None
+        statement = ""
+        for index, token in enumerate(self.tokens):
+            while item is not None and token.start >= item[1]:
+                item, inside = next(items), None
+            if item is not None and inside is None and token.start >= item[0]:
+                inside = declared_in(item[2])
+                self.stack.clear()
+                statement = ""
+            if token.kind == "open":
+                self.stack.append(self._opened(index))
+            elif token.kind == "close" and self.stack:
+                self.stack.pop()
+            elif token.kind == "word":
+                if token.line_start and token.text in KEYWORDS | ITEM_WORDS:
+                    statement = token.text
+                yield self._word(index, token, inside, item[0] if item is not None and inside is not None else -1, statement)
+
+    # ---- tokens around -------------------------------------------------------------------------------------------
+
+    def _at(self, index: int) -> Token:
+        return self.tokens[index] if 0 <= index < len(self.tokens) else Token("end", "", 0, False)
+
+    def _dotted(self, index: int) -> tuple[int, list[str]]:
+        """Where a dotted name begins that a word is part of, and its parts up to that word."""
+        parts, at = [self.tokens[index].text], index
+        while self._at(at - 1).text == "." and self._at(at - 2).kind == "word" and self._at(at - 2).text != "import":
+            at -= 2
+            parts.insert(0, self.tokens[at].text)
+        return at, parts
+
+    def _opened(self, index: int) -> tuple[str, OperatorDef | None]:
+        before = self._at(index - 1)
+        if self.tokens[index].text != "(" or before.kind != "word":
+            return self.tokens[index].text, None
+        _, parts = self._dotted(index - 1)
+        found = self.text.module.lookup(".".join(parts)) if self.text.module is not None else None
+        return self.tokens[index].text, found if isinstance(found, OperatorDef) else None
+
+    # ---- words ---------------------------------------------------------------------------------------------------
+
+    def _word(self, index: int, token: Token, inside: Declared | None, item: int, statement: str) -> Occurrence:
+        symbol, form, defines = self._meant(index, token, inside, item, statement)
+        return Occurrence(token.start, token.end, symbol, form, defines)
+
+    def _meant(
+        self, index: int, token: Token, inside: Declared | None, item: int, statement: str
+    ) -> tuple[Symbol | None, str, bool]:
+        path, name = self.text.source.path, token.text
+        if inside is None:
+            return self._outside(index, token, statement)
+        if inside.name_at(self.tokens, index):
+            kind = inside.kind
+            if kind in {"test", "is"}:
+                return self._named(name, index), "rule", False
+            if kind == "onnx":
+                return Symbol("onnx", name), "onnx", False
+            return Symbol(kind, name, path), kind, True  # type: ignore[arg-type]
+        start, parts = self._dotted(index)
+        before, after = self._at(start - 1), self._at(index + 1)
+        if self._at(start - 1).text == "onnx":
+            return Symbol("onnx", ".".join(parts)), "onnx", False
+        if before.text == "." and self._at(start - 2).text == ")":
+            owner = self._called_before(start - 2)
+            return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property", False
+        if len(parts) > 1:
+            return self._of_dotted(parts, inside)
+        if statement == "verify" and name != "verify":
+            return None, "property" if after.text == "=" else "constant", False
+        if statement == "tags" or (statement in {"include", "exclude", "always"} and inside.kind == "rule"):
+            return (None, "tag", False) if statement == "tags" else (self._named(name, index), "rule", False)
+        if after.text == "=" and self.stack and (self.stack[-1][0] == "(" or self._is_entry(statement, inside)):
+            return self._keyword(name)
+        if name in inside.attributes:
+            return Symbol("attribute", name, path, inside.name), "property", inside.declares(self.tokens, index)
+        if name in inside.outputs and inside.kind == "operator":
+            return Symbol("output", name, path, inside.name), "parameter", inside.declares(self.tokens, index)
+        if name in inside.locals:
+            return Symbol("local", name, path, str(item)), inside.locals[name], False
+        if name in KEYWORDS or (name in REDUCTIONS and after.text in "[("):
+            return None, "keyword", False
+        module = self.text.module
+        found = module.lookup(name) if module is not None else None
+        if isinstance(found, OperatorDef | FunctionDef):
+            return definition(found, name), "operator" if isinstance(found, OperatorDef) else "function", False
+        if module is not None and name in module.aliases and after.text == ".":
+            return Symbol("module", name, module.aliases[name].file.source.path), "module", False
+        if (name in BUILTIN or (inside.kind == "test" and name in GENERATORS)) and after.text == "(":
+            return None, "builtin", False
+        if name in DTYPE_NAMES | CONSTANTS | ATTRIBUTE_TYPES:
+            return None, "type" if name not in CONSTANTS else "constant", False
+        if inside.kind == "is" and name in TRAITS:
+            return None, "keyword", False
+        return Symbol("local", name, path, str(item)), "size", False
+
+    def _is_entry(self, statement: str, inside: Declared) -> bool:
+        """Whether a name before `=` is that of an entry, as ONNX calls it."""
+        nested = len(self.stack) > 1 or inside.kind == "onnx"
+        return self.stack[-1][0] == "{" and nested and statement in {"onnx", "call", "template"}
+
+    def _called_before(self, close: int) -> OperatorDef | None:
+        """The operator whose call ends with a parenthesis."""
+        depth = 0
+        for at in range(close, -1, -1):
+            depth += (self.tokens[at].kind == "close") - (self.tokens[at].kind == "open")
+            if depth == 0:
+                return self._opened(at)[1]
+        return None
+
+    def _keyword(self, name: str) -> tuple[Symbol | None, str, bool]:
+        operator = self.stack[-1][1]
+        if operator is None or all(attr.name != name for attr in operator.attrs):
+            return None, "property", False
+        return Symbol("attribute", name, operator.module.file.source.path, operator.short), "property", False
+
+    def _of_dotted(self, parts: list[str], inside: Declared) -> tuple[Symbol | None, str, bool]:
+        """The last word of a dotted name: `a.stride` of a call's attributes, or a library's definition."""
+        module = self.text.module
+        owner = inside.rests.get(parts[0])
+        if owner is not None and module is not None:
+            found = module.lookup(owner)
+            if isinstance(found, OperatorDef) and any(attr.name == parts[1] for attr in found.attrs):
+                return Symbol("attribute", parts[1], found.module.file.source.path, found.short), "property", False
+        if module is not None and (found := module.lookup(".".join(parts))) is not None:
+            return definition(found, parts[-1]), "operator", False
+        return None, "property", False
+
+    def _named(self, name: str, index: int) -> Symbol | None:
+        """What a test, a trait or a rule set speaks of."""
+        _, parts = self._dotted(index)
+        dotted = ".".join(parts)
+        module, rules = self.text.module, self.text.rules
+        for _, _, item in self.text.items:
+            if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs) and len(parts) == 1:
+                return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
+        if module is None or rules is None:
+            return None
+        if (found := definition(module.lookup(dotted), name)) is not None:
+            return found
+        syntax = rule_of(rules, module, dotted)
+        if syntax is not None:
+            return Symbol("rule", name, syntax.span.source.path)
+        operator = rules.operators.get(dotted) or rules.operators.get(f"{module.library}.{dotted}")
+        return definition(operator, name)
+
+    def _outside(self, index: int, token: Token, statement: str) -> tuple[Symbol | None, str, bool]:
+        """A word of the header, or of an item that cannot be read."""
+        module, name = self.text.module, token.text
+        start, parts = self._dotted(index)
+        before = self._at(start - 1)
+        if statement == "import" and token.text != "import" and token.text != "as":
+            if self._at(start - 1).text == ".":
+                before = self._at(start - 2)
+            if before.text == "import":
+                return self._imported(name, relative=self._at(start - 1).text == "."), "module", False
+            if before.text == "as":
+                return None, "module", False
+        if name in KEYWORDS:
+            return None, "keyword", False
+        if statement in {"dslc", "library"}:
+            return None, "module", False
+        if statement in {"import", "export"}:
+            return self._of_header(name), "operator", False
+        found = definition(module.lookup(".".join(parts)), name) if module is not None else None
+        return found, "operator" if found is not None else "variable", False
+
+    def _imported(self, name: str, relative: bool) -> Symbol | None:
+        module = self.text.module
+        for item in module.file.header.imports if module is not None else ():
+            if item.module.split(".")[-1] == name and item.relative == relative and module is not None and self.text.rules is not None:
+                for one in self.text.rules.modules:
+                    if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
+                        return Symbol("module", name, one.file.source.path)
+        return None
+
+    def _of_header(self, name: str) -> Symbol | None:
+        module = self.text.module
+        for _, _, item in self.text.items:
+            if getattr(item, "name", None) == name and not isinstance(item, t.Test | t.PropertyIs):
+                return Symbol(declared_in(item).kind, name, self.text.source.path)  # type: ignore[arg-type]
+        return definition(module.lookup(name), name) if module is not None else None
+
+
+def occurrences(text: Text) -> tuple[Occurrence, ...]:
+    """Every word of a text with what it stands for, in order; never raises for any text."""
+    found = list(_Walk(text, scan(text.source).tokens).run())
+    seen: set[Symbol] = set()
+    out = []
+    for one in found:
+        # a local comes from where it is first said
+        if one.symbol is not None and one.symbol.kind == "local" and one.symbol not in seen:
+            seen.add(one.symbol)
+            one = Occurrence(one.start, one.end, one.symbol, one.form, True)
+        out.append(one)
+    return tuple(out)

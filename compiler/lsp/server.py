@@ -1,0 +1,369 @@
+"""The server itself: requests and notifications of the Language Server Protocol, each answered by the module that knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcInvalidParams
+from pygls.lsp.server import LanguageServer
+
+from dslc.checking.incremental import Look
+from dslc.errors import Diagnostic, DslcError, SourceText
+from dslc.lsp.commands import run
+from dslc.lsp.completion import complete
+from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, uses
+from dslc.lsp.hover import hover
+from dslc.lsp.names import Occurrence
+from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
+from dslc.lsp.session import Session, View, path_of
+from dslc.lsp.texts import Places
+from dslc.lsp.view import word_at, words
+from dslc.version import __version__
+
+#: seconds without a key before what takes long is looked at; the first look begins at once
+PAUSE = 0.03
+_LOG = logging.getLogger("dslc.lsp")
+_SEVERITY = {
+    "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
+}  # fmt: skip
+_Answer = TypeVar("_Answer", bound=Callable[[Any], Any])
+
+
+class _At(Protocol):
+    """Parameters of a request about a position."""
+
+    @property
+    def text_document(self) -> lsp.TextDocumentIdentifier: ...
+
+    @property
+    def position(self) -> lsp.Position: ...
+
+
+class Answers(Protocol):
+    """Registers the answer to a request or notification."""
+
+    def __call__(self, method: str, options: Any = None) -> Callable[[_Answer], _Answer]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A word of a document that a request is about."""
+
+    view: View
+    places: Places
+    word: Occurrence
+
+
+class Server(LanguageServer):
+    """A language server for rule files. All of its work is done in one thread, a definition at a time between two messages."""
+
+    def __init__(self) -> None:
+        super().__init__("dslc", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
+        self.session = Session()
+        #: what the last look at each document found
+        self.found: dict[Path, Look] = {}
+        self._running: dict[Path, asyncio.Task[None]] = {}
+        self._told: dict[Path, set[str]] = {}
+
+    # ---- diagnostics ---------------------------------------------------------------------------------------------
+
+    def check(self, path: Path) -> None:
+        """Begins to look at a document, and then at the open ones that it concerns; what is under way for them ends."""
+        files = self.session.files
+        for each in [path, *(other for other in self.session.documents if other != path and files.concerns(other, path))]:
+            running = self._running.pop(each, None)
+            if running is not None:
+                running.cancel()
+            self._running[each] = asyncio.ensure_future(self._checked(each, first=each == path))
+
+    async def _checked(self, path: Path, first: bool) -> None:
+        if not first:
+            await asyncio.sleep(PAUSE * 4)
+        shown: tuple[Diagnostic, ...] | None = None
+        try:
+            for look in self.session.looks(path):
+                if look.findings is not shown:
+                    shown = look.findings
+                    self.found[path] = look
+                    self.publish(path, look.findings)
+                await asyncio.sleep(0 if shown is not None else PAUSE)
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # a bug in a check is no reason to leave the editor alone
+            _LOG.exception("checking %s failed", path)
+
+    def publish(self, path: Path, findings: Iterable[Diagnostic]) -> None:
+        """Shows what was found by a look at one document, in it and in files that it imports and that are not open."""
+        by_file: dict[str, list[lsp.Diagnostic]] = {self.session.uri(path): []}
+        for one in findings:
+            where = Path(one.span.source.path) if one.span is not None else Path(one.path) if one.path else path
+            if where != path and where in self.session.documents:
+                continue  # it says so itself
+            by_file.setdefault(self.session.uri(where), []).append(self._diagnostic(one))
+        gone = self._told.get(path, set()) - by_file.keys()
+        self._told[path] = set(by_file)
+        document = self.session.documents.get(path)
+        for uri, found in [*by_file.items(), *((uri, []) for uri in gone)]:
+            version = document.version if document is not None and uri == document.uri else None
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
+
+    def forget(self, path: Path) -> None:
+        """Ends what is under way for a document, and takes back what was said."""
+        running = self._running.pop(path, None)
+        if running is not None:
+            running.cancel()
+        self.found.pop(path, None)
+        for uri in self._told.pop(path, set()):
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
+
+    def _diagnostic(self, one: Diagnostic) -> lsp.Diagnostic:
+        start = lsp.Position(0, 0)
+        place = lsp.Range(start, start) if one.span is None else self.session.places(one.span.source).of(one.span)
+        said = [one.message, *([one.label] if one.label else []), *([one.counterexample] if one.counterexample else [])]
+        said += [f"help: {one.hint}"] if one.hint else []
+        related = [
+            lsp.DiagnosticRelatedInformation(self.session.location(label.span), label.message) for label in one.secondary
+        ]
+        tags = [lsp.DiagnosticTag.Unnecessary] if one.code in {"W0005", "W0007", "W0016"} else None
+        return lsp.Diagnostic(
+            place, "\n".join(said), severity=_SEVERITY[one.severity], code=one.code, source="dslc", related_information=related,
+            tags=tags,
+        )  # fmt: skip
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    def at(self, params: _At) -> Asked | None:
+        """The word at a position of an open document."""
+        view = self.session.view(params.text_document.uri)
+        if view is None:
+            return None
+        places = self.session.places(view.source)
+        word = word_at(words(self.session, view), places.offset(params.position))
+        return None if word is None else Asked(view, places, word)
+
+
+def server() -> Server:
+    """A server that knows all that it can do."""
+    made = Server()
+
+    def answers(method: str, options: Any = None) -> Callable[[_Answer], _Answer]:
+        """Input that cannot be understood has no answer."""
+
+        def registered(answer: _Answer) -> _Answer:
+            @made.feature(method, options)
+            def _answered(ls: LanguageServer, params: Any = None) -> Any:
+                try:
+                    return answer(params)
+                except (DslcError, OSError, RecursionError):
+                    _LOG.exception("no answer to %s", method)
+                    return None
+
+            return answer
+
+        return registered
+
+    _documents(made, answers)
+    _questions(made, answers)
+    _edits(made, answers)
+    _commands(made)
+    return made
+
+
+def _documents(made: Server, answers: Answers) -> None:
+    """What is open, and what it says."""
+    session = made.session
+
+    @answers(lsp.INITIALIZED)
+    def initialized(_params: Any) -> None:
+        encoding = made.server_capabilities.position_encoding
+        session.encoding = str(getattr(encoding, "value", encoding) or "utf-16")
+        session.folders = [path_of(uri) for uri in made.workspace.folders]
+        if not session.folders and made.workspace.root_uri:
+            session.folders = [path_of(made.workspace.root_uri)]
+
+    @answers(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    def folders_changed(_params: lsp.DidChangeWorkspaceFoldersParams) -> None:
+        session.folders = [path_of(uri) for uri in made.workspace.folders]
+
+    @answers(lsp.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
+        one = params.text_document
+        made.check(session.open(one.uri, one.text, one.version).path)
+
+    @answers(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(params: lsp.DidChangeTextDocumentParams) -> None:
+        document = session.change(params.text_document.uri, list(params.content_changes), params.text_document.version)
+        if document is not None:
+            made.check(document.path)
+
+    @answers(lsp.TEXT_DOCUMENT_DID_SAVE)
+    def saved(params: lsp.DidSaveTextDocumentParams) -> None:
+        made.check(path_of(params.text_document.uri)) if path_of(params.text_document.uri) in session.documents else None
+
+    @answers(lsp.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+        document = session.close(params.text_document.uri)
+        if document is not None:
+            made.forget(document.path)
+
+    @answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def files_changed(_params: lsp.DidChangeWatchedFilesParams) -> None:
+        session.reload()
+        for path in session.documents:
+            made.check(path)
+
+
+def _questions(made: Server, answers: Answers) -> None:
+    """What words mean, where they come from, and what may be typed."""
+    session = made.session
+
+    def location(source: SourceText, one: Occurrence) -> lsp.Location:
+        return lsp.Location(session.uri(source.path), session.places(source).range(one.start, one.end))
+
+    @answers(lsp.TEXT_DOCUMENT_HOVER)
+    def hovered(params: lsp.HoverParams) -> lsp.Hover | None:
+        asked = made.at(params)
+        text = hover(asked.view, asked.word) if asked is not None else None
+        if asked is None or text is None:
+            return None
+        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text), asked.places.range(asked.word.start, asked.word.end))
+
+    @answers(lsp.TEXT_DOCUMENT_DEFINITION)
+    def defined(params: lsp.DefinitionParams) -> list[lsp.Location]:
+        asked = made.at(params)
+        symbol = asked.word.symbol if asked is not None else None
+        if asked is None or symbol is None:
+            return []
+        if symbol.kind == "module":
+            return [lsp.Location(session.uri(symbol.path), lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0)))]
+        if symbol.kind == "onnx":
+            clauses = asked.view.rules.onnx.get(symbol.name, ()) if asked.view.rules is not None else ()
+            return [session.location(clause.syntax.span) for clause in clauses]
+        return [location(source, one) for source, one in declared(session, asked.view, symbol)]
+
+    @answers(lsp.TEXT_DOCUMENT_REFERENCES)
+    def referred(params: lsp.ReferenceParams) -> list[lsp.Location]:
+        asked = made.at(params)
+        if asked is None or asked.word.symbol is None:
+            return []
+        found = uses(session, asked.view, asked.word.symbol, params.context.include_declaration)
+        return [location(source, one) for source, one in found]
+
+    @answers(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    def highlighted(params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
+        asked = made.at(params)
+        if asked is None or asked.word.symbol is None:
+            return []
+        own = (one for one in words(session, asked.view) if one.symbol == asked.word.symbol)
+        return [lsp.DocumentHighlight(asked.places.range(one.start, one.end)) for one in own]
+
+    @answers(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "(", ","]))
+    def completed(params: lsp.CompletionParams) -> lsp.CompletionList | None:
+        view = session.view(params.text_document.uri)
+        if view is None:
+            return None
+        offset = session.places(view.source).offset(params.position)
+        return lsp.CompletionList(False, complete(session, view, offset))
+
+    @answers(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def outlined(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        view = session.view(params.text_document.uri)
+        return [] if view is None else symbols(view, session.places(view.source))
+
+    legend = lsp.SemanticTokensLegend(list(TOKEN_TYPES), list(TOKEN_MODIFIERS))
+
+    @answers(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, legend)
+    def coloured(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
+        view = session.view(params.text_document.uri)
+        return lsp.SemanticTokens([] if view is None else tokens(words(session, view), session.places(view.source)))
+
+    @answers(lsp.TEXT_DOCUMENT_CODE_LENS)
+    def above(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        view = session.view(params.text_document.uri)
+        return [] if view is None else list(lenses(view, session.places(view.source)))
+
+
+def _edits(made: Server, answers: Answers) -> None:
+    """What the server writes when it is asked to."""
+    session = made.session
+
+    @answers(lsp.TEXT_DOCUMENT_FORMATTING)
+    def laid_out(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit] | None:
+        view = session.view(params.text_document.uri)
+        return None if view is None else formatted(view, session.places(view.source))
+
+    @answers(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+    def may_be_renamed(params: lsp.PrepareRenameParams) -> lsp.PrepareRenamePlaceholder | None:
+        asked = made.at(params)
+        if asked is None or asked.word.symbol is None or asked.word.symbol.kind in {"onnx", "module"}:
+            return None
+        return lsp.PrepareRenamePlaceholder(asked.places.range(asked.word.start, asked.word.end), asked.word.symbol.name)
+
+    @answers(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+    def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        asked = made.at(params)
+        if asked is None:
+            return None
+        try:
+            return renamed(session, asked.view, asked.word, params.new_name)
+        except NotRenamed as why:
+            raise JsonRpcInvalidParams(str(why)) from None
+
+    @answers(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions([lsp.CodeActionKind.QuickFix]))
+    def mended(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        view = session.view(params.text_document.uri)
+        if view is None:
+            return []
+        # what was published may be of an earlier text: the places of this one are needed
+        findings = session.files.look(view.document.path).findings
+        places = session.places(view.source)
+        start, end = places.offset(params.range.start), places.offset(params.range.end)
+        return actions(view, places, findings, params.context.diagnostics, start, end)
+
+
+def _commands(made: Server) -> None:
+    """What lenses do."""
+
+    async def ran(command: str, uri: str, name: str) -> dict[str, Any]:
+        document = made.session.documents.get(path_of(uri))
+        path = path_of(uri)
+        unsaved = document is not None and (not path.is_file() or path.read_bytes().decode("utf-8", "replace") != document.text.raw)
+        result = await run(command, path, name)
+        kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
+        note = " (of the file as it is saved)" if unsaved else ""
+        made.session.reload()
+        asked = made.client_capabilities.workspace
+        if asked is not None and asked.code_lens is not None and asked.code_lens.refresh_support:
+            made.workspace_code_lens_refresh(None)
+        made.window_log_message(lsp.LogMessageParams(kind, result.text))
+        made.window_show_message(lsp.ShowMessageParams(kind, f"{name}: {result.last}{note}"))
+        return {"ok": result.ok, "text": result.text}
+
+    @made.command("dslc.test")
+    async def tested(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+        return await ran("test", uri, name)
+
+    @made.command("dslc.verify")
+    async def verified(ls: LanguageServer, uri: str, name: str = "") -> dict[str, Any]:
+        return await ran("verify", uri, name)
+
+    @made.command("dslc.status")
+    def status(ls: LanguageServer, uri: str, name: str) -> str | None:
+        from dslc.lsp.hover import rule_named, status_text
+
+        view = made.session.view(uri)
+        rule = rule_named(view.rules, str(view.document.path), name) if view is not None and view.rules is not None else None
+        if view is None or view.rules is None or rule is None:
+            return None
+        text = f"{name}: {status_text(view.rules, rule)}"
+        made.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, text))
+        return text
+
+
+__all__ = ["Server", "server"]
