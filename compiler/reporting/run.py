@@ -14,7 +14,7 @@ from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a report shows.
+    """Numbers that decide what a report shows.
 
     Attributes:
         hues: rules that have a colour of their own; the last one is for all others.
