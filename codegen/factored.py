@@ -38,7 +38,7 @@ from dslc.ir.scopes import scope_of, split_iterator, substitute
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When a sum over windows becomes a product of matrices.
+    """Numbers that decide when a sum over windows becomes a product of matrices; `benchmarks/kernels.py` shows them.
 
     Attributes:
         more: how many times as many products the matrices may have as the windows.

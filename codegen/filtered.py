@@ -43,7 +43,7 @@ from dslc.ir.scopes import inline, scope_of, substitute
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When minimal filtering (Winograd's) is written.
+    """Numbers that decide when minimal filtering (Winograd's) is written; `benchmarks/kernels.py` shows them.
 
     Attributes:
         terms: terms of the product, with fewer of which the transforms take longer than it.

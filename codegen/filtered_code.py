@@ -22,7 +22,7 @@ from dslc.ir.scalar import Sym
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many rows are taken at a time.
+    """Numbers that decide how many rows are taken at a time.
 
     Attributes:
         near: bytes of the points of some rows, before and behind the product: what a second-level cache holds beside the weights.

@@ -17,7 +17,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
 
 @dataclass(frozen=True, slots=True)
 class LanesTuning:
-    """How work is divided into tasks.
+    """Numbers that decide how work is divided into tasks; `benchmarks/kernels.py` shows them.
 
     Attributes:
         grain: elements of work that are worth a task.

@@ -36,7 +36,7 @@ from dslc.ir.scopes import scope_of
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When an operand is written out with what is around it.
+    """Numbers that decide when an operand is written out with what is around it; `benchmarks/kernels.py` shows them.
 
     Attributes:
         used: how often an element must be read.

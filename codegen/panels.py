@@ -35,7 +35,7 @@ from dslc.ir.scopes import substitute
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When an operand is packed in panels: with less a panel takes longer than it brings.
+    """Least sizes of an operand that is packed in panels; `benchmarks/kernels.py` shows them.
 
     Attributes:
         shared: positions that share a factor.

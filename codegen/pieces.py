@@ -11,7 +11,7 @@ from dslc.codegen.poly import Datum, Poly, Quotient, Var
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When pieces of a loop are written one by one.
+    """Numbers that decide when pieces of a loop are written one by one.
 
     Attributes:
         written: pieces that are written one after the other at most: beyond, one text serves them all.

@@ -24,7 +24,7 @@ from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a stage's loops are written.
+    """Numbers that decide how a stage's loops are written; `benchmarks/kernels.py` shows them.
 
     Attributes:
         chunk: lanes that one task takes of a long loop.

@@ -16,7 +16,7 @@ from dslc.ir.scopes import positions
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What stays in buffers, and what one task may do.
+    """Numbers that decide what stays in buffers, and what one task may do; `benchmarks/kernels.py` shows them.
 
     Attributes:
         row: elements of a row's buffer: beyond, values go through memory.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When a folder is full.
+    """Numbers that decide when a folder is full.
 
     Attributes:
         room: bytes that must fit into a folder that is written.

@@ -26,7 +26,7 @@ _HEADER = re.compile(r"\A\ufeff?(?:\s|#[^\n]*)*dslc\b")
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How files are told apart.
+    """Numbers that decide how files are told apart.
 
     Attributes:
         head: characters in which the header is looked for.

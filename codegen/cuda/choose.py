@@ -14,7 +14,7 @@ from dslc.ir.scalar import Sym
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a roofline assumes.
+    """Numbers that decide what a roofline assumes; `benchmarks/gpu.py` shows them.
 
     Attributes:
         unknown: what an unknown size is taken to be.

@@ -18,7 +18,7 @@ from dslc.ir.scalar import Iter, Read, Reduce, Sym
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When loops are spread over threads.
+    """Numbers that decide when loops are spread over threads.
 
     Attributes:
         few: steps of a loop; with fewer it is not spread over threads where a longer one is beside it.

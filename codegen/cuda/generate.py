@@ -31,7 +31,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When reductions are cut in pieces.
+    """Numbers that decide when reductions are cut in pieces.
 
     Attributes:
         long: elements from which on a reduction is cut in pieces.

@@ -24,7 +24,7 @@ from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a stage is laid out over threads and blocks.
+    """Numbers that decide how a stage is laid out over threads and blocks; `benchmarks/gpu.py` shows them.
 
     Attributes:
         shared: bytes of shared memory that rows of one block may take.

@@ -26,7 +26,7 @@ from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When products are computed in tiles, and how they are laid out.
+    """Numbers that decide when products are computed in tiles, and how they are laid out; `benchmarks/gpu.py` shows them.
 
     Attributes:
         apart: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors

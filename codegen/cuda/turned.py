@@ -23,7 +23,7 @@ from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When operands are transposed through shared memory, and how.
+    """Numbers that decide when operands are transposed through shared memory, and how; `benchmarks/gpu.py` shows them.
 
     Attributes:
         side: positions along a side of a square.

@@ -28,7 +28,7 @@ _ROWS, _COLUMNS, _BESIDE = 16, 8, 2
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How tiles for tensor cores are laid out in shared memory.
+    """Numbers that decide how tiles for tensor cores are laid out in shared memory; `benchmarks/gpu.py` shows them.
 
     Attributes:
         apart: bytes by which a row of shared memory is longer than it must be.

@@ -39,7 +39,7 @@ TENSORS, RANK, SIZES = 64, 16, 64
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a library is built, and when its stages run in parallel.
+    """Numbers that decide how a library is built, and when its stages run in parallel.
 
     Attributes:
         parallel_bytes: bytes; what touches fewer is not worth a second thread.

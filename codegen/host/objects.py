@@ -21,7 +21,7 @@ from dslc.processes.process import Job
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How object files are kept, and their compilers looked at.
+    """Numbers that decide how object files are kept, and their compilers looked at.
 
     Attributes:
         kept: object files that are kept; the oldest go first.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is shown, and how the budget is divided.
+    """Numbers that decide what is shown, and how the budget is divided.
 
     Attributes:
         most: programs that are shown.

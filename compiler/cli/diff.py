@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is listed, and how instances are looked for.
+    """Numbers that decide what is listed, and how instances are looked for.
 
     Attributes:
         listed: boxes that are listed one by one.

@@ -11,7 +11,7 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How long answers are waited for.
+    """Numbers that decide how long answers are waited for.
 
     Attributes:
         patience: seconds that a driver has to answer.

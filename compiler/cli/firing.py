@@ -22,7 +22,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How matches are compared.
+    """Numbers that decide how matches are compared.
 
     Attributes:
         matches: matches that are compared and shown.

@@ -27,7 +27,7 @@ _FORMS = ("taso", "tensat", "flexflow")
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is listed.
+    """Numbers that decide what is listed.
 
     Attributes:
         listed: rules of one outcome that are listed one by one; all are in the file, and in the JSON report.

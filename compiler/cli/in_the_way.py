@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How places are timed.
+    """Numbers that decide how places are timed.
 
     Attributes:
         places: places that are looked at.

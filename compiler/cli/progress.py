@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProgressTuning:
-    """When progress is shown.
+    """Numbers that decide when progress is shown.
 
     Attributes:
         lines: seconds between two lines where there is no terminal.

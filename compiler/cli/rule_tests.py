@@ -49,7 +49,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When numbers are the same.
+    """Numbers that decide when numbers are the same.
 
     Attributes:
         close: share by which equal numbers differ.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How wide tables are.
+    """Numbers that decide how wide tables are.
 
     Attributes:
         piped: columns of a table that no terminal shows: as many as its cells take.

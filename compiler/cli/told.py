@@ -13,7 +13,7 @@ from dslc.errors import Diagnostic, DslcError
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is worth telling.
+    """Numbers that decide what is worth telling.
 
     Attributes:
         share: share of what the graph takes; a step that saves less saves nothing.

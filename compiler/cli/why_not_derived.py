@@ -82,7 +82,7 @@ def _nearest(rules: Rules, search: Search, name: str) -> tuple[Missed, Scope | N
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is asked.
+    """Numbers that decide what is asked.
 
     Attributes:
         asked: expressions that are asked why they are no call.

@@ -12,7 +12,7 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When a command was kept waiting by others.
+    """Numbers that decide when a command was kept waiting by others.
 
     Attributes:
         starved: share of one processor; a command that never rests and got less of it was kept waiting by others.

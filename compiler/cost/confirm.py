@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How what decides between graphs is measured again.
+    """Numbers that decide how what decides between graphs is measured again.
 
     Attributes:
         turns: rounds over what is measured, where that is little.

@@ -11,7 +11,7 @@ from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many nodes are measured together.
+    """Numbers that decide how many nodes are measured together.
 
     Attributes:
         after_one: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise

@@ -21,7 +21,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is tried of an operator.
+    """Numbers that decide what is tried of an operator.
 
     Attributes:
         tried: positions at which a view is tried.

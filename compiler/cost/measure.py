@@ -19,7 +19,7 @@ from dslc.cost.process import Worker, WorkerFailed
 
 @dataclass(frozen=True, slots=True)
 class MeasureTuning:
-    """How long one measurement lasts.
+    """Numbers that decide how long one measurement lasts; `benchmarks/budget.py` shows them.
 
     Attributes:
         longest: seconds that an operator is measured, at most, however busy the machine is.

@@ -55,7 +55,7 @@ Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is measured of a group in one model, and the least that a price may be.
+    """Numbers that decide what is measured of a group in one model, and the least that a price may be.
 
     Attributes:
         kept: elements; smaller constants of integers keep their values in what is measured: indices decide what is touched.

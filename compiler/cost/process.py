@@ -24,7 +24,7 @@ RUNNER = "dslc.cost.worker"
 
 @dataclass(frozen=True, slots=True)
 class ProcessTuning:
-    """Limits of the processes that run models.
+    """Limits of the processes that run models; `benchmarks/budget.py` shows them.
 
     Attributes:
         large: bytes of a model that is worth a file.

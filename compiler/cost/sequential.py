@@ -129,7 +129,7 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a bet is spread.
+    """Numbers that decide how a bet is spread.
 
     Attributes:
         bets: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them.

@@ -19,7 +19,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How an original graph is compared with its groups.
+    """Numbers that decide how an original graph is compared with its groups.
 
     Attributes:
         most_alone: share of the original that a run without nodes takes, at most.

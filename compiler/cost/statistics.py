@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is shown of an interval.
+    """Numbers that decide what is shown of an interval.
 
     Attributes:
         wide: how many times apart the ends of an interval are that is not shown.

@@ -26,7 +26,7 @@ Run = Callable[[Feeds, bool], Reference]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How an input is moved.
+    """Numbers that decide how an input is moved.
 
     Attributes:
         places: units in the last place by which an input is moved.

@@ -18,7 +18,7 @@ from dslc.ir.graph import Call, Node, Value
 
 @dataclass(frozen=True, slots=True)
 class WeightsTuning:
-    """What weights cost that a graph reads beside the original's.
+    """Numbers that decide what weights cost that a graph reads beside the original's.
 
     Attributes:
         room: share of the farthest cache that weights have room in beside all else.

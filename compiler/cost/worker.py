@@ -29,7 +29,7 @@ CPUS = allowed_cpus()
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a model is run to be timed.
+    """Numbers that decide how a model is run to be timed.
 
     Attributes:
         sample: seconds of a sample.

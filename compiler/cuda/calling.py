@@ -26,7 +26,7 @@ _LIBRARY, _ON = "targets", "cuda"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How calls of a vendor's library are tried.
+    """Numbers that decide how calls of a vendor's library are tried.
 
     Attributes:
         layouts: weights of which several layouts are tried.

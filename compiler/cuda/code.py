@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When other variants of a kernel are tried.
+    """Numbers that decide when other variants of a kernel are tried.
 
     Attributes:
         near: how many times as long as by its bytes and operations a kernel may take, before there is something to look for.

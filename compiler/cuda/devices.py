@@ -12,7 +12,7 @@ from dslc.ir.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class DevicesTuning:
-    """How much of a data sheet is reached.
+    """Numbers that decide how much of a data sheet is reached; `benchmarks/gpu.py` shows them.
 
     Attributes:
         memory: share of the memory's peak that is reached.

@@ -20,7 +20,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Sizes of groups.
+    """Sizes of groups; `benchmarks/gpu.py` shows them.
 
     Attributes:
         epilogue: nodes behind a product that may be computed with it.

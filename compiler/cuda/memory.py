@@ -11,7 +11,7 @@ ALIGNED = 256
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much runs side by side.
+    """Numbers that decide how much runs side by side.
 
     Attributes:
         streams: streams; more gain nothing.

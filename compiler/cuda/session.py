@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a session keeps.
+    """Numbers that decide what a session keeps.
 
     Attributes:
         kept: plans that are kept, by the shapes of inputs.

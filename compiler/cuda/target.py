@@ -34,7 +34,7 @@ _IR = 8
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a report lists.
+    """Numbers that decide what a report lists.
 
     Attributes:
         shown: steps of a plan.

@@ -33,7 +33,7 @@ from dslc.semantics.library import Rules, load
 
 @dataclass(frozen=True, slots=True)
 class WrittenTuning:
-    """How a written kernel is checked.
+    """Numbers that decide how a written kernel is checked.
 
     Attributes:
         elements: elements of a tensor up to which a kernel is run.

@@ -25,7 +25,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which programs are shown.
+    """Numbers that decide which programs are shown.
 
     Attributes:
         cheapest: programs that are shown for their price alone, at most.

@@ -15,7 +15,7 @@ from dslc.ir.scopes import each_of
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How programs of members are put together.
+    """Numbers that decide how programs of members are put together; `benchmarks/einnet_search.py` shows them.
 
     Attributes:
         each: programs of one member that are put together.

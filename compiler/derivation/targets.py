@@ -28,7 +28,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is computed together.
+    """Numbers that decide what is computed together.
 
     Attributes:
         above: scopes over a reduction that are computed with it at most.

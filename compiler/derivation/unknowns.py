@@ -22,7 +22,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which sizes are split.
+    """Numbers that decide which sizes are split.
 
     Attributes:
         short: extents up to which every part is a size to split by.

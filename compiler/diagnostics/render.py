@@ -18,7 +18,7 @@ _BOLD, _BLUE, _RESET = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How source is shown.
+    """Numbers that decide how source is shown.
 
     Attributes:
         width: characters of a source line; a longer one is shown around its label only.

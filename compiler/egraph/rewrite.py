@@ -26,7 +26,7 @@ from dslc.match.state import State
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When matches are shuffled.
+    """Numbers that decide when matches are shuffled.
 
     Attributes:
         few: part of a rule's matches; where more of them are at one place, its places are shuffled.

@@ -27,7 +27,7 @@ from dslc.semantics.definitions import SubstitutionDef
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How rules of other systems are decided.
+    """Numbers that decide how rules of other systems are decided.
 
     Attributes:
         instances: instances that are tried.

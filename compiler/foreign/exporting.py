@@ -40,7 +40,7 @@ _ANY_KERNEL = 3
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How exported rules are checked.
+    """Numbers that decide how exported rules are checked.
 
     Attributes:
         draws: draws of instances on which a reading is checked.

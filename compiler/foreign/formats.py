@@ -55,7 +55,7 @@ _OF_DSLC = "it is a rule file of dslc already, which `dslc check` and `dslc opti
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What tells a format.
+    """Numbers that decide what tells a format.
 
     Attributes:
         head: bytes that are looked at.

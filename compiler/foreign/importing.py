@@ -27,7 +27,7 @@ from dslc.foreign.typing import Unknown
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How imported rules are written.
+    """Numbers that decide how imported rules are written.
 
     Attributes:
         width: characters of a line of documentation.

@@ -14,7 +14,7 @@ _NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How long names are.
+    """Numbers that decide how long names are.
 
     Attributes:
         longest: characters of a name.

@@ -23,7 +23,7 @@ AxisOrder = Literal["outer", "inner"]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which sums are written out.
+    """Numbers that decide which sums are written out.
 
     Attributes:
         sums: equal arrays of a sum that is written out.

@@ -29,7 +29,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a kernel is compared on with the interpreter before it is used.
+    """Numbers that decide what a kernel is compared on with the interpreter before it is used.
 
     Attributes:
         sizes: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few.

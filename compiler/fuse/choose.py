@@ -13,7 +13,7 @@ from dslc.ir.graph import Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Limits of the search for the best set of kernels.
+    """Limits of the search for the best set of kernels; `benchmarks/kernels.py` shows them.
 
     Attributes:
         exact: offers of one knot up to which every choice is looked at; with more, one choice is improved.

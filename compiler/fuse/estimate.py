@@ -19,7 +19,7 @@ from dslc.semantics.elaborate import expand
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How fast a processor is assumed to be where nothing is measured, and what is measured.
+    """Speeds of a processor where nothing is measured, and sizes of what is measured; `benchmarks/kernels.py` shows them.
 
     Attributes:
         additions: elements of the additions that are measured for the speed of each level of memory.

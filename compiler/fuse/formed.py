@@ -17,7 +17,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Sizes of groups around a node that has another form.
+    """Sizes of groups around a node that has another form; `benchmarks/kernels.py` shows them.
 
     Attributes:
         behind: nodes behind one that has a form.

@@ -21,7 +21,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Limits of the search for groups.
+    """Limits of the search for groups; `benchmarks/kernels.py` shows them.
 
     Attributes:
         farthest: nodes outside a set that are looked at for a path back.

@@ -33,7 +33,7 @@ Numbers = tuple[Number | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is read off equations to estimate a kernel.
+    """Numbers that decide what is read off equations to estimate a kernel.
 
     Attributes:
         powers: powers up to which products are cheaper than the function.

@@ -44,7 +44,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class TrialsTuning:
-    """Shares of time and thresholds of building and measuring kernels.
+    """Shares of time and thresholds of building and measuring kernels; `benchmarks/kernels.py` shows them.
 
     Attributes:
         variants: variants of a kernel that are built, at most.

@@ -27,7 +27,7 @@ from dslc.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a library is written.
+    """Numbers that decide how a library is written.
 
     Attributes:
         tests: rules that have a test each; of more, every n-th.

@@ -30,7 +30,7 @@ from dslc.semantics.values import numbers_of
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How instances that look for mistakes are drawn.
+    """Numbers that decide how instances that look for mistakes are drawn.
 
     Attributes:
         attempts: draws of names for one instance that counts.

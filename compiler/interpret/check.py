@@ -27,7 +27,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many instances are compared.
+    """Numbers that decide how many instances are compared.
 
     Attributes:
         instances: instances of a rule.

@@ -34,7 +34,7 @@ Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many instances are compared.
+    """Numbers that decide how many instances are compared.
 
     Attributes:
         attempts: draws of instances; a rule whose guards are this hard to meet is reported as uninstantiated.

@@ -30,7 +30,7 @@ READ_OUTSIDE = "a read out of bounds"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When numbers are the same.
+    """Numbers that decide when numbers are the same.
 
     Attributes:
         tolerance: share of the largest element by which equal numbers differ, where no narrower type rounds.

@@ -148,7 +148,7 @@ def type_in_turn(attempt: int) -> tuple[DType, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How values are drawn.
+    """Numbers that decide how values are drawn.
 
     Attributes:
         floats_first: draws of which every one is tried on floats; of later ones every second.

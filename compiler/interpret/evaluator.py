@@ -38,7 +38,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, n
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much is computed at once.
+    """Numbers that decide how much is computed at once.
 
     Attributes:
         piece: elements of intermediates that are computed at once (200 MB of float64); larger ones are computed in pieces.

@@ -26,7 +26,7 @@ POSITIVE, NEGATIVE = P, P + 1
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What keeps its meaning in a field.
+    """Numbers that decide what keeps its meaning in a field.
 
     Attributes:
         small: integers up to this size keep their true order.

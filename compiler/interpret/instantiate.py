@@ -35,7 +35,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How often something is drawn.
+    """Numbers that decide how often something is drawn.
 
     Attributes:
         default: how often an attribute has its default.

@@ -16,7 +16,7 @@ from dslc.ir.scalar import Iter
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When reads are padded.
+    """Numbers that decide when reads are padded.
 
     Attributes:
         pad: times its size by which an axis is padded, at most: beyond, masking costs less.

@@ -17,7 +17,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is easy to read.
+    """Numbers that decide what is easy to read.
 
     Attributes:
         negative: how much harder to read a negative number is.

@@ -35,7 +35,7 @@ FROM_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How fills are found.
+    """Numbers that decide how fills are found.
 
     Attributes:
         small: elements of an array that is compared by its first element to find fills.

@@ -39,7 +39,7 @@ PROGRAM = "program"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is written out.
+    """Numbers that decide what is written out.
 
     Attributes:
         elements: elements of an array that is written out.

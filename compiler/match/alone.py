@@ -30,7 +30,7 @@ _EXACT = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How ways to match are joined.
+    """Numbers that decide how ways to match are joined; `benchmarks/matching.py` shows them.
 
     Attributes:
         pairs: pairs of ways for each node of the index, beyond which all that depends on one thing is looked at together.

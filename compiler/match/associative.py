@@ -21,7 +21,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class AssociativeTuning:
-    """How chains of one associative operator are taken apart.
+    """Numbers that decide how chains of one associative operator are taken apart; `benchmarks/matching.py` shows them.
 
     Attributes:
         most_operands: operands of a chain.

@@ -35,7 +35,7 @@ KERNELS = "kernels"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many forms of a group are tried.
+    """Numbers that decide how many forms of a group are tried.
 
     Attributes:
         forms: forms of one group, at most.

@@ -23,7 +23,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class CoresTuning:
-    """Attributes and shapes that operators of mutants are tried with.
+    """Attributes and shapes that operators of mutants are tried with; `benchmarks/pet.py` shows them.
 
     Attributes:
         derived: attributes that may be off what the region has, and off their defaults.

@@ -30,7 +30,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class CorrectTuning:
-    """Limits of correcting a mutant.
+    """Limits of correcting a mutant; `benchmarks/pet.py` shows them.
 
     Attributes:
         boxes: boxes that a guard may name.

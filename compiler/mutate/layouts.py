@@ -23,7 +23,7 @@ Digits = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which dimensions may be shifted.
+    """Numbers that decide which dimensions may be shifted.
 
     Attributes:
         shifted: positions of a dimension that may be shifted when it is cut: windows may, images may not.

@@ -19,7 +19,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How mutants are made at real sizes.
+    """Numbers that decide how mutants are made at real sizes.
 
     Attributes:
         lifted: sizes of a real instance that are tried for what was found at a small one.

@@ -26,7 +26,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How tilings are made.
+    """Numbers that decide how tilings are made.
 
     Attributes:
         parts: parts of a dimension.

@@ -26,7 +26,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """The small sizes at which programs are tried.
+    """The small sizes at which programs are tried; `benchmarks/pet.py` shows them.
 
     Attributes:
         even: what an even dimension becomes that no window slides over: the first of these that nothing else has become.

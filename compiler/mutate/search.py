@@ -40,7 +40,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a search for mutants looks at, and how it counts its work.
+    """Numbers that decide what a search for mutants looks at, and how it counts its work; `benchmarks/pet.py` shows them.
 
     Attributes:
         held: elements of arrays that are kept for later.

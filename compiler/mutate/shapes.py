@@ -27,7 +27,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is kept of operators' shapes.
+    """Numbers that decide what is kept of operators' shapes.
 
     Attributes:
         cases: ways to answer that are kept for an operator with its attributes on tensors of some ranks.

@@ -22,7 +22,7 @@ from dslc.mutate.problem import Problem, shape_of
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many layouts are tried.
+    """Numbers that decide how many layouts are tried.
 
     Attributes:
         shared: positions of the region at which it is looked what some elements are needed for.

@@ -22,7 +22,7 @@ from dslc.onnx.protos import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is held of weights.
+    """Numbers that decide what is held of weights.
 
     Attributes:
         small: elements of a constant that is held as numbers, so that rules can ask for its value.

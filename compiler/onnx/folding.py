@@ -17,7 +17,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How weights are computed.
+    """Numbers that decide how weights are computed.
 
     Attributes:
         chunk: bytes of weights that one session computes with.

@@ -17,7 +17,7 @@ from dslc.onnx.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much a file may grow.
+    """Numbers that decide how much a file may grow.
 
     Attributes:
         slack: bytes by which a file may always grow.

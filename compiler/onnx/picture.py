@@ -14,7 +14,7 @@ from dslc.reporting.data import Drawn, Picture
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is written of attributes.
+    """Numbers that decide what is written of attributes.
 
     Attributes:
         numbers: attributes of so many numbers are written out.

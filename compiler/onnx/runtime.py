@@ -81,7 +81,7 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is loaded only to see whether it loads.
+    """Numbers that decide what is loaded only to see whether it loads.
 
     Attributes:
         light: bytes of weights of a model that is loaded only to see whether it loads.

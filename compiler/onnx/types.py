@@ -32,7 +32,7 @@ from dslc.onnx.protos import DTYPES, subgraphs
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is kept of a model's text.
+    """Numbers that decide what is kept of a model's text.
 
     Attributes:
         keep: elements of a tensor that is kept.

@@ -21,7 +21,7 @@ from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailu
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How long an end is waited for.
+    """Numbers that decide how long an end is waited for.
 
     Attributes:
         gone: seconds until a process whose pipe is closed has ended.

@@ -26,7 +26,7 @@ from dslc.processes.guard import GUARD
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a program is watched.
+    """Numbers that decide how a program is watched.
 
     Attributes:
         look: seconds between the first two looks whether it has ended.

@@ -20,7 +20,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many instances look for mistakes.
+    """Numbers that decide how many instances look for mistakes.
 
     Attributes:
         instances: instances of one rule.

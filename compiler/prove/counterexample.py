@@ -32,7 +32,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a difference is replayed and printed.
+    """Numbers that decide how a difference is replayed and printed.
 
     Attributes:
         tries: draws of inputs in one domain.

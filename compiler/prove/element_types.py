@@ -26,7 +26,7 @@ _TELLING = (
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many element types are looked at.
+    """Numbers that decide how many element types are looked at.
 
     Attributes:
         most: combinations that are looked at; a rule is used only for those that were.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When garbage is collected.
+    """Numbers that decide when garbage is collected.
 
     Attributes:
         objects: objects that are made until the youngest ones are looked at; Python's own number is 700.

@@ -14,7 +14,7 @@ from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What a report shows.
+    """Numbers that decide what a report shows.
 
     Attributes:
         hues: rules that have a colour of their own; the last one is for all others.
@@ -99,7 +99,7 @@ def timeline_of(report: Mapping[str, Any]) -> dict[str, Any]:
         Piece(
             round(100 * one["begin"] / whole, 3), round(100 * (one["end"] - one["begin"]) / whole, 3),
             hues.get(one["phase"], f"var(--r{_TUNING.hues - 1})"),
-                f"{one['phase']}: {one['begin']:.1f} s to {one['end']:.1f} s",
+            f"{one['phase']}: {one['begin']:.1f} s to {one['end']:.1f} s",
         )
         for one in spans
     ]  # fmt: skip

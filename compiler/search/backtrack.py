@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from random import Random
 
@@ -14,18 +15,33 @@ from dslc.match import CompiledRule
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.chains import chained
-from dslc.search.divided import TURN, divided, ended, is_large
+from dslc.search.divided import TUNING as DIVIDED_TUNING
+from dslc.search.divided import divided, ended, is_large
 from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import State, greedy, least_gain
 
-#: the cheapest graphs wait in the queue: so many, and so many nodes in all
-QUEUE, NODES = 2000, 300_000
-MATCHES = 500
-#: a graph that costs up to this many times what it may is still tried in other layouts: the right one may pay
-ROOM = 1.5
-#: the cheapest layouts of the original that are searched from
-LAYOUTS = 2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of a search with backtracking.
+
+    Attributes:
+        queue: graphs that wait, the cheapest ones.
+        nodes: nodes of all graphs that wait.
+        matches: matches of one rule in one graph that are tried.
+        room: how many times what it may cost a graph costs at most that is tried in other layouts: the right one may pay.
+        layouts: layouts of the original that are searched from, the cheapest ones.
+    """
+
+    queue: int = 2000
+    nodes: int = 300_000
+    matches: int = 500
+    room: float = 1.5
+    layouts: int = 2
+
+
+_TUNING = _Tuning()
 
 
 def backtrack(
@@ -52,7 +68,18 @@ def backtrack(
     if is_large(start.graph):
 
         def search(start: Candidate, costs: CostModel, count: int) -> Search:
-            return Search(start, rules, costs, limits, alpha, seed, layouts, lambda _: None, NODES // count, TURN)
+            return Search(
+                start,
+                rules,
+                costs,
+                limits,
+                alpha,
+                seed,
+                layouts,
+                lambda _: None,
+                _TUNING.nodes // count,
+                DIVIDED_TUNING.turn,
+            )
 
         return divided(start, costs, limits, search, on_best, alpha, note)
     whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best)
@@ -76,7 +103,7 @@ class Search:
         seed: int,
         layouts: Layouts | None,
         on_best: Progress,
-        nodes: int = NODES,
+        nodes: int = _TUNING.nodes,
         turn: int | None = None,
     ) -> None:
         """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most."""
@@ -85,7 +112,7 @@ class Search:
         self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
         self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
         self._order = itertools.count()
-        self._longest = min(QUEUE, max(20, nodes // len(start.graph.nodes())))
+        self._longest = min(_TUNING.queue, max(20, nodes // len(start.graph.nodes())))
         self._queue: list[tuple[float, int, Candidate]] = []
         self._seen = {hash(start.graph.outputs)}
         self._shuffled = list(rules)
@@ -168,7 +195,7 @@ def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layou
     They are looked at when the graph itself is done with: each has costs that must be measured.
     """
     gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-    return sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
+    return sorted(gaining, key=lambda found: found.cost)[: _TUNING.layouts]
 
 
 def _successors(
@@ -189,7 +216,7 @@ def _successors(
     for rule, new, cost in _moves(state, rules, limits):
         built = _built(new, state.index.position)
         turnable = layouts is not None and layouts.concern(built)
-        if cost > most() * (ROOM if turnable else 1):
+        if cost > most() * (_TUNING.room if turnable else 1):
             continue
         found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
         yield found
@@ -225,7 +252,7 @@ def _moves(
     for rule in rules:
         if limits.over:
             return
-        for match in state.matches(rule, MATCHES):
+        for match in state.matches(rule, _TUNING.matches):
             if not limits.step():
                 return
             try:

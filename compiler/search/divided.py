@@ -21,19 +21,33 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Front, Limits, Progress
-from dslc.search.regions import MOST, WHOLE, Map, Place, Region
+from dslc.search.regions import TUNING as REGIONS_TUNING
+from dslc.search.regions import Map, Place, Region
 from dslc.search.stitching import Found, put, stitched
 
-#: kinds of regions that take turns
-KINDS = 3
-#: steps that regions are gone on with in a turn, and how many times as many as it took to begin them; twice as many in each next cycle
-STEPS, AGAIN = 500, 2
-#: steps that a sweep of a region takes at most
-TURN = 400
-#: how much of what was found is tried in its places at most, in a turn
-TRIED = 8
-#: seconds that a graph has to get faster by
-SECONDS = 2e-7
+
+@dataclass(frozen=True, slots=True)
+class DividedTuning:
+    """Numbers that decide how regions take turns.
+
+    Attributes:
+        kinds: kinds of regions that take turns.
+        steps: steps that regions are gone on with in a turn, at least; twice as many in each next cycle.
+        longer: how many times as many steps as it took to begin them; twice as many in each next cycle.
+        turn: steps that a sweep of a region takes, at most.
+        tried: findings that are tried in their places, in a turn, at most.
+        seconds: seconds that a graph has to get faster by.
+    """
+
+    kinds: int = 3
+    steps: int = 500
+    longer: int = 2
+    turn: int = 400
+    tried: int = 8
+    seconds: float = 2e-7
+
+
+TUNING = DividedTuning()
 
 
 class Explorer(Protocol):
@@ -73,7 +87,7 @@ class _Work:
 
 def is_large(graph: Graph) -> bool:
     """Whether a graph is searched in regions."""
-    return len(working_nodes(graph.outputs)) > WHOLE
+    return len(working_nodes(graph.outputs)) > REGIONS_TUNING.whole
 
 
 def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
@@ -84,7 +98,7 @@ def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
     Raises:
         TimeUp: what a node costs is not measured.
     """
-    if len(working_nodes(graph.outputs)) <= MOST:
+    if len(working_nodes(graph.outputs)) <= REGIONS_TUNING.most:
         return False
     found = Map(graph, costs, small=True)
     places = found.places(1)
@@ -149,12 +163,12 @@ class _Divided:
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
-                alive = self._explored(places, turn // KINDS) or (alive and turn % KINDS > 0)
+                alive = self._explored(places, turn // TUNING.kinds) or (alive and turn % TUNING.kinds > 0)
             before = self._best
             with ended(self._limits):
                 self._take(places)
             quiet = 0 if self._best is not before else quiet + 1
-            if self._limits.over or (quiet >= KINDS and turn % KINDS == KINDS - 1 and not alive):
+            if self._limits.over or (quiet >= TUNING.kinds and turn % TUNING.kinds == TUNING.kinds - 1 and not alive):
                 self._small(before, places)
                 return self._best
         raise AssertionError
@@ -173,7 +187,7 @@ class _Divided:
                 work = self._works[key] = self._new(found[0].region, len(places))
                 self._every.append(work)
             work.places = max(work.places, len(found))
-            works.append((max(work.start.cost, SECONDS) * len(found), number, work))
+            works.append((max(work.start.cost, TUNING.seconds) * len(found), number, work))
         before = limits.done
         for _, _, work in sorted(works, key=lambda one: (-one[0], one[1])):
             if limits.over:
@@ -182,7 +196,7 @@ class _Divided:
                 with self._telling(work):
                     work.explorer.begin()
                 work.begun = True
-        end = limits.done + 2**cycle * max(STEPS, AGAIN * (limits.done - before))
+        end = limits.done + 2**cycle * max(TUNING.steps, TUNING.longer * (limits.done - before))
         queue = [(work.expanded / weight, number, weight, work) for weight, number, work in works if work.alive]
         heapq.heapify(queue)
         while queue and limits.done < end and not limits.over:
@@ -196,7 +210,7 @@ class _Divided:
 
     def _forget(self, turn: int, places: Collection[tuple[Value, ...]]) -> None:
         """Regions that were in no turn of a cycle stand nowhere any more."""
-        if turn % KINDS == 0:
+        if turn % TUNING.kinds == 0:
             self._works = {key: work for key, work in self._works.items() if key in self._seen}
             self._seen = set()
         self._seen.update(places)
@@ -243,12 +257,12 @@ class _Divided:
         gains.sort(key=lambda one: one[:2])
         waiting = [gains] if gains else []
         # where all together gain nothing, some of it may
-        for _ in range(TRIED):
+        for _ in range(TUNING.tried):
             if not waiting:
                 return
             some = waiting.pop()
             made, evaluation = self._together([one[3] for one in some])
-            if made is not None and made.cost < self._best.cost - SECONDS:
+            if made is not None and made.cost < self._best.cost - TUNING.seconds:
                 self._best = made
                 self._map = None if evaluation is None else Map(made.end, self._costs, evaluation, self._small_regions)
                 self._on_built(made)

@@ -18,9 +18,23 @@ from dslc.search.rewriting import rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
-#: places that are tried in every combination; rounds of settling (each moves every transpose one operator on)
-PLACES, ROUNDS = 3, 64
-MATCHES = 500
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of settling layouts; `benchmarks/layout.py` shows them.
+
+    Attributes:
+        places: places that are tried in every combination.
+        rounds: rounds of settling: each moves every transpose one operator on.
+        matches: matches of one rule that are tried.
+    """
+
+    places: int = 3
+    rounds: int = 64
+    matches: int = 500
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +82,14 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
     """The graph with other layouts of some of its operators, transposes settled; equal graphs may come twice.
 
     Args:
-        near: only operators among these nodes (what a substitution built), in every combination of up to `PLACES` of them; without it
+        near: only operators among these nodes (what a substitution built), in every combination of a few of them; without it
             each rule at all of its places together, which is how a chain of operators changes its layout, and at each place alone.
     """
     index = GraphIndex(graph)
     places: list[tuple[str, dict[Value, Value]]] = []
     whole: dict[str, list[dict[Value, Value]]] = {}
     for rule in layouts.choices:
-        for match in find_matches(rule, index, limit=MATCHES):
+        for match in find_matches(rule, index, limit=_TUNING.matches):
             if near is not None and not any(value.node in near for _, value in match.roots):
                 continue
             try:
@@ -86,7 +100,7 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
             whole.setdefault(rule.name, []).append(new)
     chosen: Iterable[tuple[tuple[str, dict[Value, Value]], ...]]
     if near is not None:
-        few = places[:PLACES]
+        few = places[: _TUNING.places]
         chosen = chain.from_iterable(combinations(few, count) for count in range(len(few), 0, -1))
     else:
         together = [tuple((name, new) for new in every) for name, every in whole.items() if len(every) > 1]
@@ -105,13 +119,13 @@ def settled(graph: Graph, layouts: Layouts) -> Graph:
 
     The rules move transposes one way, towards the outputs, so this ends; the number of rounds is limited all the same.
     """
-    for _ in range(ROUNDS):
+    for _ in range(_TUNING.rounds):
         before = graph
         for rule in layouts.settling:
             index = GraphIndex(graph)
             mapping: dict[Value, Value] = {}
             # weights too, so that a graph has one form however often its layout was changed
-            for match in find_matches(rule, index, limit=MATCHES, constants=True):
+            for match in find_matches(rule, index, limit=_TUNING.matches, constants=True):
                 try:
                     new = replacements(match)
                 except Refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from dslc.cost.clock import TimeUp
@@ -21,17 +22,32 @@ from dslc.search.layouts import without_layouts
 from dslc.search.strategy import Space
 from dslc.search.sweep import least_gain
 
-#: what cannot be run costs so many times what the whole graph does: a sum stays a number
-_NEVER = 1e3
-#: what was not measured is hoped to take such a part of what a guess says: what might be best is then measured
-_HOPE = 0.5
-#: a graph with kernels is not taken to cost less than such a part of the start
-_PART = 0.05
-#: steps that the best graph so far is gone on from by itself, such a part of all steps at most, and up to how many times its cost
-#: others are gone on from there
-_TIDY, _PARTS, _ROOM = 200, 4, 1.05
-#: such a part of the time may go into measuring single e-nodes
-MEASURING = 0.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Prices and steps of extracted programs.
+
+    Attributes:
+        never: how many times what the whole graph costs something costs that cannot be run: a sum stays a number.
+        hope: share of a guess that something is hoped to cost that was not measured: what might be best is then measured.
+        part: share of the start's cost that a graph with kernels costs at least.
+        tidy: steps that the best graph so far is gone on from by itself, at most.
+        parts: parts of all steps of which it has one, at most.
+        room: how many times its cost a graph may cost that is gone on from there.
+        measuring: share of the time that measuring single e-nodes may take.
+    """
+
+    never: float = 1e3
+    hope: float = 0.5
+    part: float = 0.05
+    tidy: int = 200
+    parts: int = 4
+    room: float = 1.05
+    measuring: float = 0.5
+
+
+_TUNING = _Tuning()
+
 #: what a node costs in seconds, None for what others know
 Own = Callable[[Node], float | None]
 
@@ -49,9 +65,9 @@ class Prices:
         self._lazy = lazy and costs.start is not None
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
-        self._most = _NEVER * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
+        self._most = _TUNING.never * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
         now = limits.now()
-        self._until = inf if limits.deadline == inf else now + MEASURING * max(0.0, limits.deadline - now)
+        self._until = inf if limits.deadline == inf else now + _TUNING.measuring * max(0.0, limits.deadline - now)
 
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
@@ -101,7 +117,7 @@ class Prices:
 
     def _guess(self, group: Group, key: Key) -> float:
         self._guessed.add(key)
-        return _HOPE * self._costs.guess(group)
+        return _TUNING.hope * self._costs.guess(group)
 
 
 class Programs:
@@ -180,7 +196,7 @@ class Programs:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
         if not kernels(graph) or self._first is None:
             return self._costs.graph_cost(graph)
-        return max(self._start.cost - (self._first - extraction.cost), _PART * self._start.cost)
+        return max(self._start.cost - (self._first - extraction.cost), _TUNING.part * self._start.cost)
 
     def _candidate(self, cost: float, egraph: EGraph, extraction: Extraction) -> Candidate | None:
         """A program with the way to it: a step for each rule, and what each step rests on. None where it rests on nothing."""
@@ -221,8 +237,8 @@ class Tidying:
         if best is self._done or kernels(best.graph):
             return
         limits = self._limits
-        steps = _TIDY if limits.steps is None else min(_TIDY, limits.steps // _PARTS)
-        near = Search(best, self._rules, self._costs, limits, _ROOM, self._seed, None, programs.take, turn=steps)
+        steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
+        near = Search(best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps)
         end = limits.done + steps
         near.begin()
         while not swept and not limits.over and limits.done < end and near.expand():
@@ -240,4 +256,4 @@ def rules_of(space: Space) -> list[CompiledRule]:
     return space.rules
 
 
-__all__ = ["MEASURING", "Prices", "Programs", "Tidying", "rules_of"]
+__all__ = ["Prices", "Programs", "Tidying", "rules_of"]

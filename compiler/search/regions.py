@@ -31,18 +31,33 @@ from dslc.ir.graph import (
     with_args,
 )
 
-#: a graph of up to so many running nodes is one region
-WHOLE = 300
-#: running nodes of a region, where its graph has places to cut it at
-FEWEST, MOST = 32, 96
-#: so many values may cross a cut; where more do, a region may have so many nodes if it then ends where half as many cross
-NARROW, WIDEST = 4, 256
-#: running nodes of a block that is repeated at once
-BLOCK = 5
-#: running nodes of a region around what lies far apart
-NEAR = 48
-#: integer constants up to so many elements keep their contents, as where costs are measured: they decide what is touched
-_KEPT = 4096
+
+@dataclass(frozen=True, slots=True)
+class RegionsTuning:
+    """Sizes of regions, in running nodes.
+
+    Attributes:
+        whole: nodes of a graph that is one region.
+        fewest: nodes of a region at least, where its graph has places to cut it at.
+        most: nodes of a region at most, where its graph has places to cut it at.
+        narrow: values that may cross a cut.
+        widest: nodes of a region that ends where half as many values cross, if more than those would cross before.
+        block: nodes of a block that is repeated at once.
+        near: nodes of a region around what lies far apart.
+        kept: elements of a constant of integers that keeps its contents, as where costs are measured: they decide what is touched.
+    """
+
+    whole: int = 300
+    fewest: int = 32
+    most: int = 96
+    narrow: int = 4
+    widest: int = 256
+    block: int = 5
+    near: int = 48
+    kept: int = 4096
+
+
+TUNING = RegionsTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +176,20 @@ class Map:
     def _next(self, at: int) -> int:
         """Where the interval ends that begins at a group."""
         count, nodes = len(self.groups), 0
-        rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * MOST])
+        rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * TUNING.most])
         best: int | None = None
         for k in range(at + 1, count + 1):
             nodes += len(self.groups[k - 1].nodes)
-            if nodes <= MOST:
+            if nodes <= TUNING.most:
                 if k == count:
                     return count if best is None or not self._small else best
-                if nodes < FEWEST or (self._small and rest - nodes < FEWEST):
+                if nodes < TUNING.fewest or (self._small and rest - nodes < TUNING.fewest):
                     continue
                 if best is None or self._rank[k] < self._rank[best] or (self._rank[k] == self._rank[best] and not self._small):
                     best = k
             elif best is None:
                 return k
-            elif self._rank[best][0] <= NARROW or nodes > WIDEST:
+            elif self._rank[best][0] <= TUNING.narrow or nodes > TUNING.widest:
                 return best
             elif k == count or 2 * self._rank[k][0] <= self._rank[best][0]:
                 # branches side by side are not cut where they soon come together
@@ -193,8 +208,8 @@ class Map:
             return after + length in places and keys[first:after] == keys[after : after + length]
 
         while at < count:
-            near = [k for k in narrow if at < k and self._nodes(at, k) <= MOST]
-            end = next((k for k in near if self._nodes(at, k) >= BLOCK and repeats(at, k - at)), None)
+            near = [k for k in narrow if at < k and self._nodes(at, k) <= TUNING.most]
+            end = next((k for k in near if self._nodes(at, k) >= TUNING.block and repeats(at, k - at)), None)
             if end is None:
                 at = next((k for k in narrow if k > at), count)
                 continue
@@ -273,7 +288,7 @@ class Map:
             if k in found or not all(arg in known for arg in outer):
                 continue
             nodes += len(group.nodes)
-            if nodes > NEAR:
+            if nodes > TUNING.near:
                 break
             found[k] = None
             for result in group.nodes[-1].values:
@@ -292,7 +307,7 @@ class Map:
                 continue
             group = self.groups[k]
             nodes += len(group.nodes)
-            if nodes > NEAR:
+            if nodes > TUNING.near:
                 break
             found[k] = None
             for args in group.args:
@@ -360,4 +375,4 @@ def _said(value: Value) -> bool:
     type = value.node.types[value.index]
     if type is None or number_of(value) is not None:
         return True
-    return not type.dtype.is_float and type.is_static and type.elements <= _KEPT
+    return not type.dtype.is_float and type.is_static and type.elements <= TUNING.kept

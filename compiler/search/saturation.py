@@ -17,14 +17,29 @@ if TYPE_CHECKING:
     from dslc.search.candidate import Candidate, Limits, Progress
     from dslc.search.strategy import Grown, Space
 
-#: how often prices are asked for what the best program is made of, and the best program for these prices
-_SETTLED = 12
-#: such a part of the time growing may take, such a part of what is left the solver, and it has no more seconds than that
-_GROWING, _SOLVING, _SOLVER = 0.5, 0.25, 30.0
-#: such a part of the time what can be had at once may take
-_SWEPT = 0.3
-#: e-nodes of a region, however many there are
-_LEAST = 800
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide how a saturation divides its time.
+
+    Attributes:
+        settled: how often prices are asked for what the best program is made of, and the best program for these prices.
+        growing: share of the time that growing may take.
+        solving: share of what is left that the solver may take.
+        solver: seconds that the solver may take, at most.
+        swept: share of the time that what can be had at once may take.
+        least: e-nodes of a region, however many regions there are.
+    """
+
+    settled: int = 12
+    growing: float = 0.5
+    solving: float = 0.25
+    solver: float = 30.0
+    swept: float = 0.3
+    least: int = 800
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +75,8 @@ class Saturate:
         rules = rules_of(space)
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
-            options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _LEAST)))
-            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _SWEPT / count)
+            options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _TUNING.least)))
+            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
 
         return explored(space, make, apart=True)
 
@@ -71,7 +86,7 @@ class _Saturating:
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, swept: float = _SWEPT,
+        told: Progress, swept: float = _TUNING.swept,
     ) -> None:  # fmt: skip
         from dslc.egraph.graph import EGraph
         from dslc.search.programs import Prices, Programs, Tidying
@@ -158,7 +173,7 @@ class _Saturating:
     def _until(self) -> float:
         """When growing ends: what is found has to be taken out, ranked, and gone on from."""
         deadline = self._limits.deadline
-        return deadline if deadline == inf else self._began + _GROWING * (deadline - self._began)
+        return deadline if deadline == inf else self._began + _TUNING.growing * (deadline - self._began)
 
     def _take(self, how: str) -> None:
         """The best programs by one extractor: as if weights were free, and as if caches were full of them where they may be."""
@@ -173,11 +188,11 @@ class _Saturating:
         from dslc.egraph.extract.program import extract
 
         limits = self._limits
-        for _ in range(_SETTLED):
+        for _ in range(_TUNING.settled):
             if limits.over:
                 return
             now = limits.now()
-            end = inf if how != "ilp" else now + min(_SOLVER, _SOLVING * (limits.deadline - now))
+            end = inf if how != "ilp" else now + min(_TUNING.solver, _TUNING.solving * (limits.deadline - now))
             found = extract(self._egraph, self._prices, how, deadline=end, now=limits.now, weigh=weigh)
             if found is None:
                 return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -18,29 +19,45 @@ from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits, Progress
-from dslc.search.divided import TURN, divided, is_large
+from dslc.search.divided import TUNING as DIVIDED_TUNING
+from dslc.search.divided import divided, is_large
 from dslc.search.flatten import flattened
 from dslc.search.rewriting import disjoint, rewritten
 
-#: gains below this share of the whole cost are noise, and at one place those below so many seconds or this share of what the
-#: rewrite concerns
-SHARE, SECONDS = 1e-3, 2e-7
-#: what a rewrite must save of what it concerns: clear gains are all taken before small ones, which may be noise and could
-#: take a clear gain's place away
-CLEAR, SMALL = 0.15, 0.03
-#: gains of so large a share of the whole are compared with each other, and the largest is taken
-LARGE = 0.1
-#: what operations and bytes promise may be as small a part of what is gained
-HOPED = 0.25
-#: places where so small a share of the whole can be gained wait
-MATTERS = 0.005
-MATCHES = 2000
-ROUNDS = 20
+
+@dataclass(frozen=True, slots=True)
+class SweepTuning:
+    """Numbers that decide which gains are taken, and when.
+
+    Attributes:
+        share: share of a cost below which a gain is noise: of the whole graph's, and at one place of what the rewrite concerns.
+        seconds: seconds below which a gain at one place is noise.
+        clear: share of what a rewrite concerns that is a clear gain: these are all taken first.
+        small: share of it that is a small gain, which may be noise and could take a clear gain's place away.
+        large: share of the whole; gains as large are compared with each other, and the largest is taken.
+        hoped: share of a gain that operations and bytes may promise of it.
+        matters: share of the whole; places where no more can be gained wait.
+        matches: matches of one rule that are tried.
+        rounds: rounds over all rules.
+    """
+
+    share: float = 1e-3
+    seconds: float = 2e-7
+    clear: float = 0.15
+    small: float = 0.03
+    large: float = 0.1
+    hoped: float = 0.25
+    matters: float = 0.005
+    matches: int = 2000
+    rounds: int = 20
+
+
+TUNING = SweepTuning()
 
 
 def least_gain(cost: float) -> float:
     """What a rewrite must save to count, in seconds."""
-    return max(SECONDS, SHARE * cost)
+    return max(TUNING.seconds, TUNING.share * cost)
 
 
 def sweep(
@@ -73,7 +90,7 @@ class Swept:
         self.best = found
 
     def begin(self) -> None:
-        with self._limits.turn(TURN):
+        with self._limits.turn(DIVIDED_TUNING.turn):
             greedy(self.best, self._rules, self._costs, self._limits, self._found)
 
     def expand(self) -> bool:
@@ -86,8 +103,8 @@ def greedy(
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
     state = _largest(State(start, costs), rules, costs, limits, on_best)
     # what is large enough to matter is measured first: time may not suffice for all
-    for least, share in ((CLEAR, MATTERS), (CLEAR, 0.0), (SMALL, 0.0)):
-        for _ in range(ROUNDS):
+    for least, share in ((TUNING.clear, TUNING.matters), (TUNING.clear, 0.0), (TUNING.small, 0.0)):
+        for _ in range(TUNING.rounds):
             before = state
             for rule in _promising(state, rules, limits) if share else rules:
                 while not limits.over:
@@ -106,7 +123,7 @@ def _promising(state: State, rules: Sequence[CompiledRule], limits: Limits) -> l
     """The rules that may save enough to matter by operations and bytes, those first that may save most; all of them where nothing
     is known of the original as a whole."""
     hopes = [(-state.hoped(rule, limits)[0], number) for number, rule in enumerate(rules)]
-    return [rules[number] for hope, number in sorted(hopes) if -hope > MATTERS * state.candidate.cost]
+    return [rules[number] for hope, number in sorted(hopes) if -hope > TUNING.matters * state.candidate.cost]
 
 
 def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> State:
@@ -114,15 +131,20 @@ def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limi
 
     In a small graph a rule with a lesser gain could take the place of the one that matters.
     """
-    for _ in range(ROUNDS):
+    for _ in range(TUNING.rounds):
         whole = state.candidate.cost
         best: Candidate | None = None
         for rule in rules:
             if limits.over:
                 break
-            if most_saved(state, rule) <= LARGE * whole or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole:
+            if (
+                most_saved(state, rule) <= TUNING.large * whole
+                or state.hoped(rule, limits)[1] <= TUNING.hoped * TUNING.large * whole
+            ):
                 continue
-            found = everywhere(state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole)
+            found = everywhere(
+                state, rule, costs, limits, TUNING.clear, whole - least_gain(whole), TUNING.large * whole
+            )
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         if best is None:
@@ -154,7 +176,7 @@ def everywhere(
     """
     gains: dict[Any, float | None] = {}
     found: list[tuple[float, tuple[int, ...], Match, dict[Value, Value]]] = []
-    for match in start.matches(rule, MATCHES):
+    for match in start.matches(rule, TUNING.matches):
         try:
             new = replacements(match)
         except Refused:
@@ -163,7 +185,7 @@ def everywhere(
         if key not in gains:
             if not limits.step():
                 break
-            wanted = max(SECONDS, seconds) if least > 0 else -inf
+            wanted = max(TUNING.seconds, seconds) if least > 0 else -inf
             cost, concerned = start.evaluation.after(new, wanted)
             limits.on_tried(rule.name, cost < inf)
             gain = start.evaluation.cost - cost
@@ -214,7 +236,7 @@ class State:
         if rule.name not in self._hoped:
             gains = [0.0]
             known: dict[Any, float] = {}
-            for match in self.matches(rule, MATCHES):
+            for match in self.matches(rule, TUNING.matches):
                 key = self.likeness(match)
                 if key not in known:
                     known[key] = 0.0

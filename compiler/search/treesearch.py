@@ -27,26 +27,37 @@ if TYPE_CHECKING:
     from dslc.search.sources import Source
     from dslc.search.strategy import Grown, Space
 
-#: a selection ends at a node with such a probability, and expands it
-_STOP = 0.5
-#: e-nodes of a region, however many there are
-_LEAST = 500
-#: such a part of the simulations without a gain, where there was one before, ends a tree
-_PART = 16
-#: facts of another source about one program
-_TOLD = 200
-#: nested calls that are made one after a rule: anywhere, and near the best program
-_LEVELLED = (8, 32)
-#: in the best program a rule is applied at so many times fewer places
-_NEAR = 4
-#: so many e-nodes that were added are near, those of the last rule in any case
-_FRESH = 200
-#: trees from one graph that find nothing better before the search ends
-_BARREN = 3
-#: a program is cheaper than another one by this share at least
-_LESS = 1e-9
-#: what is looked at for matches of one rule: no rule holds up a simulation for long
-_ASKED = 5_000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide how trees of programs are searched.
+
+    Attributes:
+        stop: chance that a selection ends at a node, and expands it.
+        least: e-nodes of a region, however many regions there are.
+        part: parts of the simulations of which one without a gain, where there was one before, ends a tree.
+        told: facts of another source about one program.
+        levelled: nested calls that are made one after a rule: anywhere, and near the best program.
+        near: how many times fewer places a rule is applied at in the best program.
+        fresh: e-nodes that were added last that are near; those of the last rule are in any case.
+        barren: trees from one graph that find nothing better before the search ends.
+        less: share by which a program is cheaper than another one, at least.
+        asked: calls that are looked at for matches of one rule: no rule holds up a simulation for long.
+    """
+
+    stop: float = 0.5
+    least: int = 500
+    part: int = 16
+    told: int = 200
+    levelled: tuple[int, ...] = (8, 32)
+    near: int = 4
+    fresh: int = 200
+    barren: int = 3
+    less: float = 1e-9
+    asked: int = 5_000
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ class Mcts:
         rules = rules_of(space)
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Searching:
-            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _LEAST)))
+            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _TUNING.least)))
             moves = space.moves if self.mixed else []
             return _Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price)
 
@@ -164,9 +175,10 @@ class _Searching:
         self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
         self._tidying, self._barren = Tidying(rules, costs, limits, seed), 0
-        few = max(1, options.matches // _NEAR)
+        few = max(1, options.matches // _TUNING.near)
         self._caps: dict[bool, Caps] = {
-            near: Caps(matches, 2 * matches, options.enodes, asked=_ASKED) for near, matches in ((False, options.matches), (True, few))
+            near: Caps(matches, 2 * matches, options.enodes, asked=_TUNING.asked)
+            for near, matches in ((False, options.matches), (True, few))
         }
         self._root: _State | None = None
         self._initial = 1.0
@@ -220,7 +232,7 @@ class _Searching:
         self._tidy()
         best = self._programs.best
         self._barren = self._barren + 1 if best is self._start else 0
-        if self._limits.over or self._barren >= _BARREN or self._moves:
+        if self._limits.over or self._barren >= _TUNING.barren or self._moves:
             return False
         self._start, self._least = best, None
         self._programs = self._programs.onwards()
@@ -248,7 +260,7 @@ class _Searching:
         self._tidy()
         if not self._programs.own and not self._moves:
             return self._onwards()
-        if self._least is None or not self._least[1].cost < self._planted * (1 - _LESS):
+        if self._least is None or not self._least[1].cost < self._planted * (1 - _TUNING.less):
             return False
         known = self._least[1].cost
         self._plant(kept(*self._least, self._start.graph), program_of(*self._least))
@@ -278,7 +290,7 @@ class _Searching:
             return self._root is not None
         if self._done >= self._options.simulations:
             return self._descend()
-        if self._idle * _PART >= self._options.simulations and self._again():
+        if self._idle * _TUNING.part >= self._options.simulations and self._again():
             return True
         self._done += 1
         self._idle += 1
@@ -311,7 +323,9 @@ class _Searching:
         visited = [child for child in root.children if child.visits]
         best = max(visited, key=lambda child: child.value / child.visits) if visited else None
         known = inf if self._least is None else self._least[1].cost
-        if (best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - _LESS)) and self._again():
+        if (
+            best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - _TUNING.less)
+        ) and self._again():
             return True
         if best is None or len(best.egraph) >= self._options.enodes:
             return self._onwards()
@@ -327,7 +341,7 @@ class _Searching:
         while True:
             free = any(self._tryable(at, near) for near in (False, True))
             alive = [child for child in at.children if self._alive(child)]
-            if not alive or (free and self._random.random() < _STOP):
+            if not alive or (free and self._random.random() < _TUNING.stop):
                 if free:
                     return at
                 if at is root:
@@ -422,7 +436,13 @@ class _Searching:
         if not outcome.unions and len(child) == len(egraph):
             return None
         if isinstance(rule, CompiledRule):
-            level(child, rule, [node for node in child.memo if node not in egraph.memo], options.enodes, _LEVELLED[near])
+            level(
+                child,
+                rule,
+                [node for node in child.memo if node not in egraph.memo],
+                options.enodes,
+                _TUNING.levelled[near],
+            )
         growing = state.growing.clone(child)
         found = growing.best()
         if found is None:
@@ -430,7 +450,7 @@ class _Searching:
         made = _State(child, growing, found)
         made.before = state.seen()
         fresh = frozenset(child.memo.keys() - egraph.memo.keys())
-        older = state.fresh if len(fresh) + len(state.fresh) <= _FRESH else frozenset()
+        older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
         made.fresh = fresh | older
         return made, outcome
 
@@ -458,7 +478,7 @@ class _Searching:
         if told is None:
             told = self._facts[key] = []
             with suppress(TimeUp):
-                told.extend(islice(source.facts(graph), _TOLD))
+                told.extend(islice(source.facts(graph), _TUNING.told))
         if not told or not self._limits.step():
             return None
         most = self._caps[True].matches

@@ -32,7 +32,7 @@ _SAMPLES = {"symbolic": 400, "attributes": 30, "sizes": 30, "numbers": 30}
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is assumed of numbers.
+    """Numbers that decide what is assumed of numbers.
 
     Attributes:
         numbers: what sizes and attributes are, in turn.

@@ -45,7 +45,7 @@ from dslc.syntax.vocabulary import KEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How libraries are read and kept.
+    """Numbers that decide how libraries are read and kept.
 
     Attributes:
         head: characters within which a file's `library` line and imports stand.

@@ -18,7 +18,7 @@ from dslc.syntax.shipped import shipped_tree
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is kept.
+    """Numbers that decide what is kept.
 
     Attributes:
         most: files; the oldest go first.

@@ -22,7 +22,8 @@ from dslc.onnx.importer import import_model
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.divided import is_large
-from dslc.search.regions import MOST, NEAR, Map
+from dslc.search.regions import TUNING as REGIONS_TUNING
+from dslc.search.regions import Map
 from dslc.search.sweep import sweep
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.apply import apply
@@ -126,7 +127,7 @@ def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, 
         region = place.region
         assert place.filled(region.graph.outputs, place.args) == place.outputs
         inside = working_nodes(region.graph.outputs)
-        assert len(inside) <= 2 * max(MOST, NEAR) + len(region.graph.inputs)
+        assert len(inside) <= 2 * max(REGIONS_TUNING.most, REGIONS_TUNING.near) + len(region.graph.inputs)
         taken.update(place.outputs)
     assert max(taken.values(), default=1) == 1
     if turn % 3:

@@ -17,7 +17,7 @@ from dslc.processes.process import ProcessFailed
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Where a program is solved, and for how long.
+    """Numbers that decide where a program is solved, and for how long.
 
     Attributes:
         here: columns; larger programs are solved in another process.

@@ -11,7 +11,7 @@ from dslc.processes.child import Asker
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How a solving process divides its time.
+    """Numbers that decide how a solving process divides its time.
 
     Attributes:
         solving: share of its time that it solves for: it ends a little after it should.

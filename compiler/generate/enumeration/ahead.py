@@ -37,7 +37,7 @@ _Process: TypeAlias = "tuple[Fork, memoryview]"
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How processes of families are watched.
+    """Numbers that decide how processes of families are watched.
 
     Attributes:
         tell: seconds between two words to somebody who waits.

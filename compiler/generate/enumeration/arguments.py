@@ -18,7 +18,7 @@ from dslc.interpret.domain import Array
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How argument tuples are divided.
+    """Numbers that decide how argument tuples are divided; `benchmarks/generate_growth.py` shows them.
 
     Attributes:
         chunk: argument tuples in a chunk.

@@ -40,7 +40,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How operators are evaluated.
+    """Numbers that decide how operators are evaluated.
 
     Attributes:
         depth: how deep operators are spelled out in others.

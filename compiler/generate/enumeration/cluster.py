@@ -22,7 +22,7 @@ from dslc.generate.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How chunks are spread over a cluster.
+    """Numbers that decide how chunks are spread over a cluster.
 
     Attributes:
         ahead: chunks on their way, for each worker.

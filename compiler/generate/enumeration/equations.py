@@ -19,7 +19,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How equations are compared on floats.
+    """Numbers that decide how equations are compared on floats.
 
     Attributes:
         threshold: TASO's; for results above 1 in size it is relative.

@@ -26,7 +26,7 @@ from dslc.semantics.library import Rules, load_many
 
 @dataclass(frozen=True, slots=True)
 class EvaluateTuning:
-    """How much is evaluated at once.
+    """Numbers that decide how much is evaluated at once.
 
     Attributes:
         elements: elements of one intermediate of an evaluation.

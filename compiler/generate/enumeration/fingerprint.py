@@ -20,7 +20,7 @@ from dslc.ir.dtype import TensorType
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much is hashed at once.
+    """Numbers that decide how much is hashed at once.
 
     Attributes:
         rows: rows that are hashed at once.

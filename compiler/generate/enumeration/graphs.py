@@ -26,7 +26,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much is counted at once.
+    """Numbers that decide how much is counted at once.
 
     Attributes:
         rows: graphs that are held at once.

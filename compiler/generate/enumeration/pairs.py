@@ -15,7 +15,7 @@ from dslc.interpret.domain import Array
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How much is held at once.
+    """Numbers that decide how much is held at once.
 
     Attributes:
         rows: rows that are held at once, about.

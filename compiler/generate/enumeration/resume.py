@@ -21,7 +21,7 @@ from dslc.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When what is finished is written.
+    """Numbers that decide when what is finished is written.
 
     Attributes:
         seconds: seconds since the last block after which one is written.

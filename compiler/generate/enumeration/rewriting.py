@@ -22,7 +22,7 @@ from dslc.interpret.domain import Array
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is rewritten with.
+    """Numbers that decide what is rewritten with.
 
     Attributes:
         rules: equations that are used to rewrite, at most, the smallest first.

@@ -21,7 +21,7 @@ from dslc.interpret.domain import Array
 
 @dataclass(frozen=True, slots=True)
 class SettleTuning:
-    """How much is settled at once.
+    """Numbers that decide how much is settled at once; `benchmarks/generate_growth.py` shows them.
 
     Attributes:
         part: terms of a part, about.

@@ -17,7 +17,7 @@ Work = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When processes are forked.
+    """Numbers that decide when processes are forked; `benchmarks/generate_growth.py` shows them.
 
     Attributes:
         few: terms; fewer are not worth new processes.

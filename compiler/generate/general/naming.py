@@ -27,7 +27,7 @@ _NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How long names are.
+    """Numbers that decide how long names are.
 
     Attributes:
         longest: characters of a name, at most.

@@ -42,7 +42,7 @@ from dslc.syntax.vocabulary import KEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How general forms of a rule are tried, and how it is written.
+    """Numbers that decide how general forms of a rule are tried, and how it is written.
 
     Attributes:
         width: characters of a line of documentation.

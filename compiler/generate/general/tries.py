@@ -17,7 +17,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How forms are proved.
+    """Numbers that decide how forms are proved.
 
     Attributes:
         together: rules of one kind that are tried at once.

@@ -27,7 +27,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How far terms are rewritten.
+    """Numbers that decide how far terms are rewritten.
 
     Attributes:
         steps: terms that are rewritten.

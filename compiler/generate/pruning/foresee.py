@@ -17,7 +17,7 @@ from dslc.processes.forked import mapped
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """When pairs are divided among processes.
+    """Numbers that decide when pairs are divided among processes.
 
     Attributes:
         few: pairs; fewer are not worth new processes.

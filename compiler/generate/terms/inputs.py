@@ -35,7 +35,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class InputsTuning:
-    """In how large terms there is a choice.
+    """Numbers that decide in how large terms there is a choice.
 
     Attributes:
         varied: operators of terms in which attributes off their defaults (a stride of 2, another padding) are tried: what holds for the

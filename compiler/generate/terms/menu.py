@@ -37,7 +37,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which attributes are tried.
+    """Numbers that decide which attributes are tried.
 
     Attributes:
         permuted: axes; permutations of more are too many to be tried.

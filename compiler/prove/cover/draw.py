@@ -29,7 +29,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What the names of a rule stand for in a case.
+    """Numbers that decide what the names of a rule stand for in a case.
 
     Attributes:
         steps: steps (strides, dilations) that stand for names in turn.

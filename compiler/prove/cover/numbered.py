@@ -21,7 +21,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What sizes stand for, where they are numbers.
+    """Numbers that decide what sizes stand for, where they are numbers.
 
     Attributes:
         numbers: what a size is in turn.

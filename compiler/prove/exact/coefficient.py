@@ -19,7 +19,7 @@ from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Which numbers are exact.
+    """Numbers that decide which numbers are exact.
 
     Attributes:
         powers: a power beyond this one is kept as a function.

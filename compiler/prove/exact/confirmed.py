@@ -20,7 +20,7 @@ from dslc.prove.sizes import at_sizes
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How an answer is confirmed by numbers.
+    """Numbers that decide how an answer is confirmed by numbers.
 
     Attributes:
         draws: draws of numbers.

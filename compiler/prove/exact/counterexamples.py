@@ -21,7 +21,7 @@ from dslc.prove.exact.terms import Term
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Where a counterexample is looked for.
+    """Numbers that decide where a counterexample is looked for.
 
     Attributes:
         small: bounds of sizes, one after the other.

@@ -40,7 +40,7 @@ _BRANCHING = COMPARISONS | {"and", "or", "not", "select"}
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What is written out.
+    """Numbers that decide what is written out.
 
     Attributes:
         factors: a product over so many factors is written out.

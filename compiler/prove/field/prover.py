@@ -39,7 +39,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class FieldTuning:
-    """How many instances and draws the field prover takes.
+    """Numbers that decide how many instances and draws the field prover takes.
 
     Attributes:
         draws: independent random inputs for each instance.

@@ -33,7 +33,7 @@ from dslc.syntax.parser import parse
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How guards are found by examples.
+    """Numbers that decide how guards are found by examples; `benchmarks/guards.py` shows them.
 
     Attributes:
         draws: draws of instances at first.

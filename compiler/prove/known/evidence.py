@@ -22,7 +22,7 @@ _PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """What evidence is kept.
+    """Numbers that decide what evidence is kept.
 
     Attributes:
         kept: evidence of so many other states of the provers stays.

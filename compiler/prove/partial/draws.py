@@ -26,7 +26,7 @@ from dslc.prove.strided import Mask
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many random inputs are drawn.
+    """Numbers that decide how many random inputs are drawn.
 
     Attributes:
         draws: independent random inputs for polynomials; a position is missed with probability (degree / p)^2.

@@ -27,7 +27,7 @@ from dslc.semantics.types import solve
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """How many instances of a partial rule are looked at.
+    """Numbers that decide how many instances of a partial rule are looked at.
 
     Attributes:
         attempts: draws of instances.
