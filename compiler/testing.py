@@ -137,6 +137,8 @@ class RuleItem(pytest.Item):
     def __init__(self, *, piece: t.Node, **rest: Any) -> None:
         super().__init__(**rest)
         self.span = piece.span
+        # plugins take items for functions (pytest-lsp fails where there are no arguments)
+        self.funcargs: dict[str, Any] = {}
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.span.source.position(self.span.start)[0] - 1, self.name
