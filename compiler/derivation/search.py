@@ -29,7 +29,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Numbers that decide what a search for derivations looks at, and how it divides its time; `benchmarks/einnet_search.py` shows them.
+    """Limits of a search for derivations, and its shares of time; `benchmarks/einnet_search.py` shows them.
 
     Attributes:
         ways: ways to write an expression by operators that are looked at.

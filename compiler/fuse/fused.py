@@ -26,7 +26,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class FusedTuning:
-    """Least promises of kernels that are tried, and shares of time of finding, pricing and trying them; `benchmarks/kernels.py` shows them.
+    """Least promises of kernels that are tried, and shares of time; `benchmarks/kernels.py` shows them.
 
     Attributes:
         saved_share: share of the price of its nodes that a kernel must be estimated to save.
