@@ -27,12 +27,14 @@ def fmt(text: str) -> str:
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
 def test_real_files(path: Path) -> None:
     source = read_source(path)
-    before = parse(source)
     text = format_source(source)
-    after = parse(SourceText("again", text))
-    assert after == before
-    assert [(c.text, c.own_line) for c in after.comments] == [(c.text, c.own_line) for c in before.comments]
-    assert fmt(text) == text
+    # what comes out as it went in is the same file, formatted: so it is with shipped ones
+    if text != source.text:
+        before = parse(source)
+        after = parse(SourceText("again", text))
+        assert after == before
+        assert [(c.text, c.own_line) for c in after.comments] == [(c.text, c.own_line) for c in before.comments]
+        assert fmt(text) == text
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
