@@ -230,8 +230,9 @@ class Disturbed(Measurer):
         return 0.0
 
     def _ask(
-        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "", like: bytes = b""
-    ) -> dict[str, object]:
+        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "", like: bytes = b"",
+        hopeless: float = 0.0,
+    ) -> dict[str, object]:  # fmt: skip
         self.seen[model] = self.seen.get(model, 0) + 1
         return {"seconds": 2e-3 if self.seen[model] % 3 == 1 else 1e-3, "layout": ((), False, False)}
 
