@@ -158,7 +158,7 @@ def test_what_an_opaque_node_lies_between_is_not_in_one_region() -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -> None:
     steps = []
-    for nodes in (304, 3040):
+    for nodes in (400, 4000):
         start, costs = started(large("turned", nodes), whole)
         assert is_large(start.graph)
         limits = Limits(steps=5000)
