@@ -16,16 +16,16 @@ import statistics
 import sys
 import tempfile
 import time
+from importlib import resources
 from pathlib import Path
 from shutil import copytree
 
-import dslc
 from dslc.checking.files import check_files
 from dslc.checking.incremental import Edited, Look
 from dslc.prove.garbage import rare_collections
 from tests.checking.test_incremental import edits, shown
 
-STD = Path(dslc.__file__).parent.parent / "rules" / "std"
+STD = Path(str(resources.files("dslc.rules"))) / "std"
 
 
 def quantile(values: list[float], share: float) -> float:

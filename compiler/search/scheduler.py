@@ -233,6 +233,9 @@ class Scheduler:
         arm.gained += max(0.0, before - self._best_cost()) / context.start.cost
         if context.best is not None and context.best is not context.start:
             self._grow(context.best)
+            # nobody is asked about what rules have made better since
+            for one in self.arms:
+                one.done = one.done or (not one.turns and one.base in context.best.path()[1:-1])
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keeps what was proposed; without timing, predictions alone say what is better than the original."""
@@ -242,7 +245,7 @@ class Scheduler:
             self.candidates.append(one)
         if one.cost < self.tuning.near * self._cheapest() and not has_kernels(one):
             own = [arm.base for arm in self.arms if arm.base not in (self.context.start, self.context.best)]
-            if len({*own}) < self.tuning.bases:
+            if len({*own}) < self.tuning.bases or one.cost < min(base.cost for base in own):
                 self._grow(one)
 
     def _grow(self, base: Candidate) -> None:
@@ -316,7 +319,7 @@ class Scheduler:
                 arm.generator.name, self._name(bases, arm.base), round(arm.promise or 0.0, 4), arm.generator.prior.seconds, arm.turns,
                 round(arm.seconds, 3), round(arm.gained, 4), arm.done,
             )
-            for arm in sorted(self.arms, key=lambda one: -one.seconds) if arm.promise
+            for arm in sorted(self.arms, key=lambda one: -one.seconds) if arm.promise and (arm.turns or not arm.done)
         ]  # fmt: skip
 
     def _name(self, bases: Sequence[Candidate], base: Candidate) -> str:

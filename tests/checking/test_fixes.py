@@ -164,6 +164,8 @@ def test_files_are_watched_until_an_interrupt(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "dslc", "check", "--watch", "--output-format", "concise", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # a job in the background ignores Ctrl-C, and so do its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stdout is not None
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
 import pytest
 
-import dslc
 from dslc.checking.files import check_files
 from dslc.checking.incremental import Edited
 from dslc.errors import Diagnostic, SourceText
@@ -19,7 +19,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.parser import parse_with_errors
 from dslc.syntax.pieces import read_pieces
 
-STD = Path(dslc.__file__).parent.parent / "rules" / "std"
+STD = Path(str(resources.files("dslc.rules"))) / "std"
 #: files whose rules are checked within a moment
 QUICK = ("pool_rules", "linalg", "logic", "order", "taso", "norm_rules", "attention_rules", "einsum")
 

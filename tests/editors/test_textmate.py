@@ -17,7 +17,7 @@ from dslc.syntax.scan import scan
 from dslc.syntax.vocabulary import KEYWORDS
 from tests.editors.colours import Colours
 
-ROOT = Path(dslc.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = sorted(ROOT.glob("rules/*/*.rules"))
 EXTENSION = ROOT / "editors" / "vscode"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-import dslc
 from dslc.lsp.completion import complete
 from dslc.lsp.edits import NotRenamed, actions, formatted, renamed
 from dslc.lsp.hover import hover
@@ -17,7 +17,7 @@ from dslc.lsp.session import Session
 from dslc.lsp.view import word_at, words
 from tests.checking.test_incremental import edits
 
-STD = Path(dslc.__file__).parent.parent / "rules" / "std"
+STD = Path(str(resources.files("dslc.rules"))) / "std"
 FILES = sorted(STD.glob("*.rules"))
 #: what stands for itself only on a screen, or is no text at all
 ODD = ["", "\x00", "\ufeff", "é🙂\u2028", "\r\r\n", '"""', "}" * 40, "import .", "operator", "dslc 1\noperator f(", "# dslc: ignore"]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
-import dslc
 from dslc.checking.files import check_files
 from dslc.errors import SourceText
 from dslc.syntax.parser import parse_with_errors
 from tests.lsp.editor import Editor, edited, position, with_editor
 
-STD = Path(dslc.__file__).parent.parent / "rules" / "std"
+STD = Path(str(resources.files("dslc.rules"))) / "std"
 
 OPERATORS = '''dslc 1
 library shop 1.0.0
