@@ -97,6 +97,8 @@ class Scheduler:
     seen: set[int] = field(default_factory=set)
     #: seconds of timing between turns
     timed: float = 0.0
+    #: whether there was no time to check something
+    unchecked: bool = False
     #: whether timing has decided, and the rest of the time is nobody else's
     spare: bool = False
     _proposers: dict[Generator, Proposer] = field(default_factory=dict)
@@ -160,8 +162,11 @@ class Scheduler:
                 self._check(one)
             except TimeUp:
                 run.cut("comparing outputs")
+                self.unchecked = True
                 break
         self._cuts()
+        if self.unchecked and not run.checked:
+            raise TimeUp
 
     def _next(self) -> Arm | None:
         """The arm that promises most for a second; nobody is looked at before all that he might promise is most."""
@@ -220,8 +225,7 @@ class Scheduler:
         except TimeUp:
             arm.done = True
             run.cut(generator.phase)
-            if not run.checked and generator.phase == "searching":
-                raise
+            self.unchecked = True
         finally:
             tally.seconds += run.clock.now() - began
         with suppress(TimeUp):
@@ -234,8 +238,9 @@ class Scheduler:
         if context.best is not None and context.best is not context.start:
             self._grow(context.best)
             # nobody is asked about what rules have made better since
-            for one in self.arms:
-                one.done = one.done or (not one.turns and one.base in context.best.path()[1:-1])
+            before_it = context.best.path()[1:-1]
+            for other in self.arms:
+                other.done = other.done or (not other.turns and other.base in before_it)
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keeps what was proposed; without timing, predictions alone say what is better than the original."""

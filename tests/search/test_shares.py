@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_budget import Hands
 from test_optimize import powers
 
-from dslc.cost.clock import Clock
+from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.process import ModelFile
 from dslc.ir.graph import Graph
@@ -127,6 +127,26 @@ def test_who_was_asked_long_in_vain_gives_way(tmp_path: Path, monkeypatch: pytes
     report = run(tmp_path, monkeypatch, hands, 60.0, *fakes)
     seconds = [asked(report, name).seconds for name in ("one", "another")]
     assert min(seconds) > 0.4 * max(seconds)
+
+
+@dataclass(frozen=True)
+class Late(Fake):
+    """Has no time for what it began, before anything is there."""
+
+    def begin(self, context: SearchContext) -> Proposer:
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            self.hands.time += self.takes
+            raise TimeUp
+            yield ()
+
+        return of
+
+
+def test_who_had_no_time_takes_nothing_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hands = Hands()
+    late = Late(hands, "late", 5.0, 1, None, Prior(gain=0.9, seconds=1.0), phase="searching")
+    report = run(tmp_path, monkeypatch, hands, 60.0, late, Fake(hands, "finds", 2.0, 4, 0.5))
+    assert [step.rule for step in report.steps] == ["own.generator"]
 
 
 def test_what_is_needed_at_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
