@@ -85,8 +85,6 @@ class Derivations:
     margin: float = TRIALS_TUNING.margin
     #: programs of one expression that are built
     built: int = BUILT
-    #: seconds for building what promises to be faster, where that may take longer than looking for it
-    longer: Callable[[], float] | None = None
     #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything
     every: bool = False
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
@@ -101,8 +99,8 @@ class Derivations:
 
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
-        sizes, left = self._profiles.sizes, self.longer or self.left
-        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=left, strict=self.strict)
+        sizes = self._profiles.sizes
+        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=self.left, strict=self.strict)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""

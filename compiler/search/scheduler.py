@@ -152,7 +152,7 @@ class Scheduler:
         """
         run = self.context.run
         while True:
-            self.context.exploring = run.clock.until(self.reserve())
+            self.context.exploring = self.context.measuring = run.clock.until(self.reserve())
             arm = self._next()
             if arm is None or self.context.exploring.left() < self.tuning.turn:
                 break
@@ -203,31 +203,26 @@ class Scheduler:
         context, run, generator = self.context, self.context.run, arm.generator
         began, before = run.clock.now(), self._best_cost()
         context.turn = context.exploring.part(generator.prior.share, generator.prior.most)
-        context.measuring = context.exploring
         ends = run.clock.now() + max(self.tuning.turn, min(generator.prior.seconds, generator.prior.most))
         run.phase(generator.phase)
-        tally = run.tallies.setdefault(generator.name, Tally())
         new: list[Candidate] = []
-        try:
-            if arm.work is None:
-                if generator not in self._proposers:
-                    self._proposers[generator] = generator.begin(context)
-                arm.work = self._proposers[generator](arm.base)
-            for found in arm.work:
-                for one in found:
-                    self._add(one, generator, tally)
-                new += found
-                # who has a share of the time has used it
-                if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
-                    break
-            else:
-                arm.done = True
-        except TimeUp:
-            arm.done = True
-            run.cut(generator.phase)
-            self.unchecked = True
-        finally:
-            tally.seconds += run.clock.now() - began
+        with run.turn(generator.name) as tally:
+            try:
+                if arm.work is None:
+                    if generator not in self._proposers:
+                        self._proposers[generator] = generator.begin(context)
+                    arm.work = self._proposers[generator](arm.base)
+                for found in arm.work:
+                    for one in found:
+                        self._add(one, generator, tally)
+                    new += found
+                    # who has a share of the time has used it
+                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
+                        break
+                else:
+                    arm.done = True
+            except TimeUp:
+                arm.done = self.unchecked = True
         with suppress(TimeUp):
             for one in sorted(new, key=lambda one: one.cost):
                 if one.cost < self._best_cost():

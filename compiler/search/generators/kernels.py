@@ -18,15 +18,17 @@ from dslc.search.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Some nodes of a candidate as kernels. The first turn is `hurried`: kernels are tried at guessed prices, before anything is
-    searched, in such a part of the time and so many seconds; where kernels decide, most of what there is to gain is known then."""
+    """Some nodes of a candidate as kernels. The first turn is hurried: kernels are tried at guessed prices, before anything is
+    searched. It takes the share `hurried` of the time, and so many `seconds` at most; where kernels decide, most of what there is to
+    gain is known then."""
 
     name: str = "kernels"
     phase: str = "building kernels"
     needed: bool = True
     again: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.35, seconds=6.0, share=0.5))
-    hurried: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=6.0, share=0.4, most=8.0))
+    hurried: float = 0.4
+    seconds: float = 8.0
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """All of it: kernels are tried on what has none."""
@@ -58,7 +60,7 @@ class Kernels:
             while late:
                 made: Sequence[Candidate] = ()
                 try:
-                    seconds = context.exploring.part(self.hurried.share, self.hurried.most) if hurried else context.turn
+                    seconds = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
                     made, found = fusions.of(base, seconds.left(), hurried)
                 except TimeUp:
                     yield ()
