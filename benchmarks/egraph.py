@@ -1,9 +1,10 @@
 """Steps of a search over e-graphs: clone, one random rule, the best program.
 
-    python -m benchmarks.egraph [--models nasrnn bert] [--sizes 500 2000 10000] [--steps 300] [--seed 0]
+    python -m benchmarks.egraph [--models nasrnn bert] [--sizes 500 2000 10000] [--steps 300] [--seed 0] [--matches 1] [--rules std]
 
-The thirty rules of `egraph.rules` grow the e-graph of a network to a size, then steps are timed in two ways: as children of one state,
-and as a random walk of ten steps, in which every state is looked at for the first time. Prints steps per processor second, where the
+The thirty rules of `egraph.rules`, or std's, grow the e-graph of a network to a size, then steps are timed in two ways: as children of
+one state, and as a random walk of ten steps, in which every state is looked at for the first time. A rule is applied at so many random
+places at once as `--matches` says; what it matches in the first state is found before. Prints steps per processor second, where the
 time goes in milliseconds for each step, and what a clone takes. A rule counts when it matches somewhere. Weights have types only.
 """
 
@@ -22,9 +23,10 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.zoo import build
+from dslc.egraph.carried import Places
 from dslc.egraph.extract.growing import Growing
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Caps, apply_matches, matches_of, step
+from dslc.egraph.rewrite import Caps, apply_matches, step
 from dslc.egraph.view import View
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, replace
 from dslc.match import CompiledRule, find_matches
@@ -109,17 +111,21 @@ class Times:
         return self.clone + self.match + self.apply + self.extract
 
 
-def one(
-    state: tuple[EGraph, Growing, View], rule: CompiledRule, rng: random.Random, times: Times, caps: Caps
-) -> tuple[EGraph, Growing, View]:
+#: an e-graph, its best program, and where rules match in it
+State = tuple[EGraph, Growing, Places]
+
+
+def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps: Caps) -> State:
     """One step from a state; its parts are added to `times`."""
-    egraph, best, view = state
+    egraph, best, places = state
     clock = time.process_time
     began = clock()
     child = egraph.clone()
     growing = best.clone(child)
     cloned = clock()
-    matches, _ = matches_of(rule, view, rng, caps)
+    matches, _ = places.of(rule, rng, caps)
+    if len(matches) > caps.matches:
+        matches = rng.sample(matches, caps.matches)
     matched = clock()
     outcome = apply_matches(child, matches, caps)
     applied = clock()
@@ -133,7 +139,7 @@ def one(
     times.added += len(child) - len(egraph)
     times.matches += outcome.applied
     times.slowest[rule.name] = max(times.slowest.get(rule.name, 0.0), done - began)
-    return child, growing, View(child, before=view)
+    return child, growing, Places(View(child, before=places.view), places, matches)
 
 
 def live(view: View, rules: Sequence[CompiledRule]) -> list[CompiledRule]:
@@ -145,12 +151,12 @@ def measured(
     egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random, caps: Caps
 ) -> tuple[Times, Times]:
     """Steps as children of one state, and as random walks from it."""
-    state = (egraph, Growing(egraph, Prices(), joint), View(egraph))
+    state = (egraph, Growing(egraph, Prices(), joint), Places(View(egraph)))
     state[1].best()
-    usable = live(state[2], rules)
+    usable = live(state[2].view, rules)
     children, walks = Times(), Times()
-    for _ in range(len(usable)):
-        one(state, rng.choice(usable), rng, Times(), caps)
+    for rule in usable:
+        one(state, rule, rng, Times(), caps)
     # as a search does: what is there stays, and the collector need not look through rules and states again and again
     gc.collect()
     gc.freeze()
@@ -190,11 +196,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--matches", type=int, default=CAPS.matches, help="places at which one rule is applied")
+    parser.add_argument("--rules", choices=["egraph", "std"], default="egraph", help="the thirty of egraph.rules, or all of std")
     parser.add_argument("--profile", action="store_true", help="profile children of the last size instead of timing them")
     options = parser.parse_args()
     caps = replace_(CAPS, matches=options.matches, looked=options.matches)
     rules = load_many(["std", str(RULES)])
-    used = [rule for rule in chosen_rules(rules) if rule.name.startswith("egraph.")]
+    own = options.rules == "egraph"
+    used = [rule for rule in chosen_rules(rules) if rule.name.startswith("egraph." if own else "std.")]
     print(f"{len(used)} rules, {sum(len(rule.left.tops) > 1 for rule in used)} of them with several patterns\n")
     columns = ["network", "e-nodes", "classes", "reward", "steps", "steps/s", "clone", "match", "apply", "extract", "added", "matches"]
     print("| " + " | ".join([*columns, "clone alone, ms", "kB a clone"]) + " |\n|" + "---|" * (len(columns) + 2), flush=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from dslc.egraph.graph import EGraph
-from dslc.ir.graph import Node
+from dslc.ir.graph import Call, Node
+from dslc.match.outline import Outline
 
 
 class Since:
@@ -14,8 +15,7 @@ class Since:
 
     def __init__(self, before: EGraph, egraph: EGraph) -> None:
         self._old, self._egraph = before, egraph
-        self._within: list[frozenset[Node]] = []
-        self._touched: frozenset[int] = frozenset()
+        self._unknown: dict[Outline, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
@@ -26,21 +26,60 @@ class Since:
     @cached_property
     def nodes(self) -> list[Node]:
         """The e-nodes that are new, in the order in which they came."""
-        old = self._old.memo
-        return [node for node in self._egraph.memo if node not in old]
+        return added(self._old, self._egraph)
 
-    def nodes_within(self, depth: int) -> Collection[Node]:
-        """The e-nodes that are new, or from which a changed class is at most so many classes away: 1 for their arguments."""
-        egraph, within = self._egraph, self._within
-        if not within:
-            within.append(frozenset(self.nodes))
-            self._touched = self.classes
-        while len(within) <= depth:
-            touched = self._touched
-            readers = frozenset([node for number in touched for node in egraph.users.get(number, ())])
-            within.append(within[-1] | readers)
-            self._touched = touched.union([egraph.find(out) for node in readers for out in egraph.memo[node].outs])
-        return within[depth]
+    @cached_property
+    def _fresh(self) -> dict[str, list[Call]]:
+        """The new calls by operator."""
+        out: dict[str, list[Call]] = {}
+        for node in self.nodes:
+            if isinstance(node, Call):
+                out.setdefault(node.op, []).append(node)
+        return out
+
+    @cached_property
+    def _readers(self) -> dict[str, dict[Call, None]]:
+        """The calls that read a class that is new or has other e-nodes, by operator."""
+        out: dict[str, dict[Call, None]] = {}
+        for number in sorted(self.classes):
+            for node in self._egraph.users.get(number, ()):
+                if isinstance(node, Call):
+                    out.setdefault(node.op, {})[node] = None
+        return out
+
+    def unknown(self, outline: Outline) -> dict[Call, None]:
+        """The calls of which it is not known whether an outline lets them through where that is known of the e-graph before.
+
+        Every match that the e-graph before did not have, and whose top has this outline, has one of these as its top.
+        """
+        found = self._unknown.get(outline)
+        if found is None:
+            found = self._unknown[outline] = self._anew(outline)
+        return found
+
+    def _anew(self, outline: Outline) -> dict[Call, None]:
+        operator = outline.operator
+        out = dict.fromkeys(_of(operator, self._fresh))
+        if not outline.below and not outline.nested:
+            return out
+        out.update(dict.fromkeys(_of(operator, self._readers)))
+        level = [call for below in outline.below for call in self.unknown(below)]
+        if level:
+            out.update(dict.fromkeys(self._above(level, operator)))
+        level = list(out) if outline.nested else []
+        while level:
+            # of nested calls of one operator any may be looked through
+            level = [call for call in dict.fromkeys(self._above(level, operator)) if call not in out]
+            out.update(dict.fromkeys(level))
+        return out
+
+    def _above(self, calls: Iterable[Call], operator: str | None) -> Iterator[Call]:
+        """The calls of an operator, or of any, that read a result of some calls."""
+        egraph = self._egraph
+        for number in dict.fromkeys([egraph.find(out) for call in calls for out in egraph.memo[call].outs]):
+            for node in egraph.users[number]:
+                if isinstance(node, Call) and (operator is None or node.op == operator):
+                    yield node
 
     @cached_property
     def above(self) -> frozenset[int]:
@@ -79,4 +118,24 @@ class Since:
         return out
 
 
-__all__ = ["Since"]
+def added(before: EGraph, egraph: EGraph) -> list[Node]:
+    """The e-nodes that an e-graph has beside those of what it was cloned from, in the order in which they came: the last ones."""
+    old, out = before.memo, list[Node]()
+    for node in reversed(egraph.memo):
+        if node in old:
+            break
+        out.append(node)
+    out.reverse()
+    return out
+
+
+def _of(operator: str | None, calls: Mapping[str, Iterable[Call]]) -> Iterator[Call]:
+    """The calls of an operator, or of any."""
+    if operator is not None:
+        yield from calls.get(operator, ())
+    else:
+        for some in calls.values():
+            yield from some
+
+
+__all__ = ["Since", "added"]

@@ -15,7 +15,7 @@ from dslc.egraph.since import Since
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import Number
-from dslc.match.index import Fitting, Memory
+from dslc.match.index import Earlier, Fitting, Memory
 from dslc.match.outline import Outline
 from dslc.match.rule import CompiledRule
 
@@ -27,13 +27,11 @@ class _Tuning:
     Attributes:
         ask: calls that are looked at between two looks at the clock.
         before: views before one that are asked for what they found.
-        deep: depth beyond which an outline is asked anew.
         kept: answers about values and calls by themselves; with more, all are forgotten.
     """
 
     ask: int = 1 << 10
     before: int = 12
-    deep: int = 3
     kept: int = 1 << 17
 
 
@@ -99,8 +97,9 @@ class View:
                 out.setdefault(node.op, []).append(node)
             return out
         # lists are shared with the view before, as far as they are the same
-        memo, fresh = self.egraph.memo, [node for node in self._since_view(known).nodes if isinstance(node, Call)]
-        gone = known.egraph.memo.keys() - memo.keys()
+        memo, fresh = self.egraph.memo, [node for node in self.since(known).nodes if isinstance(node, Call)]
+        some = len(memo) < len(known.egraph.memo) + len(self.since(known).nodes)
+        gone = known.egraph.memo.keys() - memo.keys() if some else set[Node]()
         changed = {node.op for node in (*fresh, *gone) if isinstance(node, Call)}
         for name in changed:
             out[name] = [node for node in out.get(name, ()) if node not in gone]
@@ -110,22 +109,28 @@ class View:
 
     # ---- what was found before ---------------------------------------------------------------------------------
 
-    def _since_view(self, before: View) -> Since:
+    def since(self, before: View) -> Since:
+        """What became of the e-graph since it was another view's."""
         found = self._since.get(before)
         if found is None:
             found = self._since[before] = Since(before.egraph, self.egraph)
         return found
 
-    def _earlier(self, outline: Outline, depth: int) -> tuple[Fitting, Collection[Node]] | None:
-        """What an outline let through in the nearest view before that was asked, and the nodes of which that says nothing here."""
-        if depth > _TUNING.deep:
-            # almost every node has a changed one so near
-            return None
+    def _earlier(self, outline: Outline) -> Earlier | None:
+        """What an outline let through in the nearest view before that was asked."""
         for before in self._before:
             found = before.memory.fitting.get(outline)
             if found is not None:
-                return found, self._since_view(before).nodes_within(depth)
+                return Earlier(found, self.since(before).unknown(outline), self.egraph.memo)
         return None
+
+    def settle(self) -> None:
+        """Takes over what views before this one know, so that they may go."""
+        for before in self._before:
+            for outline in [*before.memory.fitting]:
+                outline.fitting(self)
+        self._before, self.memory.earlier = (), None
+        self._since.clear()
 
     @cached_property
     def _ordered(self) -> View | None:
@@ -137,7 +142,7 @@ class View:
         """Classes in the order of their numbers, then e-nodes in the order in which they came; what is new comes last."""
         egraph, ordered = self.egraph, self._ordered
         if ordered is not None:
-            return self._since_view(ordered).placed(ordered.position)
+            return self.since(ordered).placed(ordered.position)
         out: dict[Node, int] = {}
         for number in egraph.members:
             out[egraph.value(number).node] = len(out)
@@ -146,9 +151,9 @@ class View:
                 out[node] = len(out)
         return out
 
-    @property
-    def rank(self) -> dict[Node, int]:
-        return self.position
+    @cached_property
+    def rank(self) -> Mapping[Node, int]:
+        return _Ranks(self.egraph)
 
     @contextmanager
     def limited(self, deadline: float, now: Callable[[], float], asked: float) -> Iterator[None]:
@@ -208,7 +213,7 @@ class View:
         if ordered is None:
             kids, parts = self._kids, self._components
         else:
-            above = self._since_view(ordered).above
+            above = self.since(ordered).above
             out = {number: bits for number, bits in ordered._below.items() if number not in above and number in egraph.members}
             kids = {
                 number: tuple(dict.fromkeys([kid for node in egraph.members[number] for kid in egraph.memo[node].kids]))
@@ -281,6 +286,16 @@ class View:
     # ---- chance ------------------------------------------------------------------------------------------------
 
     @contextmanager
+    def changed(self, calls: Mapping[Call, None]) -> Iterator[None]:
+        """While it lasts, only matches are found of which a top is one of some calls."""
+        kept = self.memory
+        self.memory = replace(kept, changed=calls, ways={})
+        try:
+            yield
+        finally:
+            self.memory = kept
+
+    @contextmanager
     def shuffled(self, rule: CompiledRule, rng: random.Random) -> Iterator[None]:
         """While it lasts, a rule's matches begin anywhere."""
         kept = self.memory
@@ -296,11 +311,30 @@ class View:
             self.memory = kept
 
 
+class _Ranks(Mapping[Node, int]):
+    """E-nodes by the numbers of their first results, which they keep."""
+
+    def __init__(self, egraph: EGraph) -> None:
+        self._memo = egraph.memo
+
+    def __getitem__(self, node: Node) -> int:
+        return self._memo[node].outs[0]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._memo)
+
+    def __len__(self) -> int:
+        return len(self._memo)
+
+
 def _carried(before: Memory) -> Memory:
     """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) > _TUNING.kept:
+    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) > _TUNING.kept:
         return Memory()
-    return Memory(attributes=before.attributes, number=before.number, known=before.known, built=before.built)
+    return Memory(
+        attributes=before.attributes, number=before.number, known=before.known, built=before.built,
+        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests,
+    )  # fmt: skip
 
 
 def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:

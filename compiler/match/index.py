@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
@@ -31,13 +31,12 @@ class Fitting:
     members: frozenset[Call]
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The calls of one operator. Those of one look differ in nothing but what produces their arguments; `each` is one of each look."""
+class Earlier(NamedTuple):
+    """What an outline let through in an earlier index, the calls of this one of which that says nothing, and what is in this one."""
 
-    calls: tuple[Call, ...]
-    looks: tuple[int, ...]
-    each: tuple[Call, ...]
+    fitting: Fitting
+    unknown: Mapping[Call, None]
+    there: Container[Node]
 
 
 @dataclass(slots=True)
@@ -45,7 +44,11 @@ class Memory:
     """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
 
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
-    pools: dict[str | None, Pool] = field(default_factory=dict)
+    #: what a call looks like by itself, and the number of each look: calls of one differ in nothing but what produces their arguments
+    looks: dict[Call, int] = field(default_factory=dict)
+    numbers: dict[object, int] = field(default_factory=dict)
+    #: the looks that an outline lets through as far as they say, and those that it does not
+    verdicts: dict[Outline, dict[int, bool]] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
     rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
     ways: dict[Part, Ways] = field(default_factory=dict)
@@ -57,8 +60,10 @@ class Memory:
     built: dict[tuple[object, ...], Value | None] = field(default_factory=dict)
     #: whether some matches are enough: parts are matched one after the other then, as joining them begins with all ways of each
     few: bool = False
-    #: what an outline of a depth let through in an earlier index, and the nodes of which that says nothing; None where nobody knows
-    earlier: Callable[[Outline, int], tuple[Fitting, Collection[Node]] | None] | None = None
+    #: matches without a top among these calls are known: only the others are looked for
+    changed: Mapping[Call, None] | None = None
+    #: what an outline let through in an earlier index; None where nobody knows
+    earlier: Callable[[Outline], Earlier | None] | None = None
 
 
 class Index(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Value
+from dslc.ir.graph import Call, Value
 from dslc.match.cases import Case, Cases, cases_of, state_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
@@ -45,6 +45,11 @@ class Match:
     def state(self) -> State:
         """All parts together."""
         return state_of(self.order, self.ways)
+
+    @functools.cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The calls that the left side's sites are."""
+        return tuple([call for way in self.ways for call in way.state.nodes.values()])
 
     @property
     def roots(self) -> tuple[tuple[str, Value], ...]:

@@ -6,15 +6,14 @@ cannot. What it refuses no rule has to try.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES
-from dslc.ir.graph import Call, Node, Value
-from dslc.match.associative import TUNING as ASSOCIATIVE_TUNING
+from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
-from dslc.match.index import Fitting, Index, Kind, Pool
+from dslc.match.index import Earlier, Fitting, Index, Kind
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
 from dslc.semantics.apply import rules_cache
@@ -75,47 +74,71 @@ class Outline:
         self._rules = rules
 
     @property
-    def depth(self) -> int:
-        """How many arguments of arguments decide what it lets through; 0 where a call by itself does."""
-        parts = self._parts
-        below = max((need.outline.depth + 1 for need in parts.needs if isinstance(need, From)), default=0)
-        return below + ASSOCIATIVE_TUNING.most_operands if parts.nested and not self._open else below
+    def operator(self) -> str | None:
+        """The operator of the calls that it lets through, None for any."""
+        return self._parts.operator
 
     @property
-    def _open(self) -> bool:
-        """Whether it takes any tensors."""
-        return all(isinstance(need, AnyTensor) and not need.constant for need in self._parts.needs)
+    def below(self) -> tuple[Outline, ...]:
+        """The outlines of what its calls have to read."""
+        return tuple([need.outline for need in self._parts.needs if isinstance(need, From)])
+
+    @property
+    def nested(self) -> bool:
+        """Whether calls of the same operator that its calls read are looked through."""
+        return self._parts.nested
 
     def fitting(self, index: Index) -> Fitting:
         """The calls that it lets through."""
         known = index.memory.fitting
         found = known.get(self)
         if found is None:
-            earlier = None if index.memory.earlier is None else index.memory.earlier(self, self.depth)
+            earlier = None if index.memory.earlier is None else index.memory.earlier(self)
             if earlier is None:
                 calls = self._calls(index)
+                found = Fitting(calls, frozenset(calls))
             else:
-                before, unknown = earlier
-                calls = self._after(index, before, unknown)
-            found = known[self] = Fitting(calls, frozenset(calls))
+                found = self._after(index, earlier)
+            known[self] = found
         return found
 
     def _calls(self, index: Index) -> tuple[Call, ...]:
-        pool = _pool(self._parts.operator, index)
-        # where nothing fits that a call would have to read, no call is looked at
-        if not pool.calls or not self._feasible(index):
-            return ()
-        verdicts = [self._alone(call, index) for call in pool.each]
-        return self._below([call for call, look in zip(pool.calls, pool.looks, strict=True) if verdicts[look]], index)
-
-    def _after(self, index: Index, before: Fitting, unknown: Collection[Node]) -> tuple[Call, ...]:
-        """As before, but for those calls of which that says nothing."""
         operator = self._parts.operator
         pool = index.calls if operator is None else index.by_operator.get(operator, ())
-        anew = [call for call in pool if call in unknown and self._alone(call, index)]
-        found = set(self._below(anew, index)) if anew and self._feasible(index) else ()
+        # where nothing fits that a call would have to read, no call is looked at
+        if not pool or not self._feasible(index):
+            return ()
+        return self._below(self._possible(pool, index), index)
+
+    def _possible(self, calls: Iterable[Call], index: Index) -> list[Call]:
+        """Those of some calls that it lets through as far as they say by themselves: those of one look are asked once."""
+        memory = index.memory
+        looks, verdicts = memory.looks, memory.verdicts.setdefault(self, {})
+        out: list[Call] = []
+        for call in calls:
+            look = looks.get(call)
+            if look is None:
+                key = (call.head, *[kind_at(arg, index) for arg in call.args])
+                look = looks[call] = memory.numbers.setdefault(key, len(memory.numbers))
+            verdict = verdicts.get(look)
+            if verdict is None:
+                verdict = verdicts[look] = self._alone(call, index)
+            if verdict:
+                out.append(call)
+        return out
+
+    def _after(self, index: Index, earlier: Earlier) -> Fitting:
+        """As before, but for those calls of which that says nothing; what is new comes last."""
+        before, unknown, there = earlier
+        anew = self._possible(unknown, index)
+        found = dict.fromkeys(self._below(anew, index)) if anew and self._feasible(index) else {}
         members = before.members
-        return tuple([call for call in pool if call in (found if call in unknown else members)])
+        calls = [call for call in before.calls if call in there and (call not in unknown or call in found)]
+        fresh = [call for call in found if call not in members]
+        if not fresh and len(calls) == len(before.calls):
+            return before
+        calls += fresh
+        return Fitting(tuple(calls), frozenset(calls))
 
     def _feasible(self, index: Index) -> bool:
         return all(need.outline.fitting(index).calls for need in self._parts.needs if isinstance(need, From))
@@ -176,21 +199,6 @@ class Outline:
             elif not any(_meets(need, value, index) for value in operands):
                 return False
         return True
-
-
-def _pool(operator: str | None, index: Index) -> Pool:
-    """The calls of an operator, or all, with those told apart of which an outline may think differently, what they read aside."""
-    known = index.memory.pools
-    found = known.get(operator)
-    if found is None:
-        calls = tuple(index.calls if operator is None else index.by_operator.get(operator, ()))
-        numbers: dict[object, int] = {}
-        looks = tuple([numbers.setdefault((c.head, *[kind_at(arg, index) for arg in c.args]), len(numbers)) for c in calls])
-        each: dict[int, Call] = {}
-        for call, look in zip(calls, looks, strict=True):
-            each.setdefault(look, call)
-        found = known[operator] = Pool(calls, looks, tuple(each.values()))
-    return found
 
 
 def satisfies(predicate: str, node: Call, count: int, rules: Rules) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -43,6 +43,9 @@ def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tupl
     for top in rule.left.tops:
         if not outlines[top].fitting(index).calls:
             return (), iter(())
+    changed = index.memory.changed
+    if changed is not None:
+        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed))
     parts = rule.parts
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
@@ -88,6 +91,17 @@ class Structure:
     def states(self) -> Iterator[State]:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
         return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), State())
+
+    def states_at(self, calls: Mapping[Call, None]) -> Iterator[State]:
+        """The states in which a top is one of some calls: each as often as one is."""
+        tops = self._rule.left.tops
+        for top in tops:
+            members, rest = self._fitting(top).members, sorted((other for other in tops if other != top), key=self.frequency)
+            for node in calls:
+                if node in members:
+                    for state in self._site(self._sites[top], node, State()):
+                        if self._in_order(state):
+                            yield from self._tops_from(rest, state)
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
@@ -166,7 +180,8 @@ class Structure:
             ]
             if site.associative:
                 found = self._longer(found, site)
-            found = in_order(found, self._index)
+            # what changed is looked at one call at a time, in an order of its own
+            found = in_order(found, self._index) if self._index.memory.changed is None else list(dict.fromkeys(found))
             values = [value for node in found for value in self._index.results(node)]
         return found
 

@@ -135,26 +135,43 @@ class Programs:
         self._start, self._costs, self._limits, self._price = start, costs, limits, price
         self._most, self._on_best = most, on_best
         self._seen = {hash(start.graph.outputs)}
+        #: the choices of extractions that were offered: most are what they were a step ago
+        self._chosen: set[int] = set()
         self._least = inf
         self._first: float | None = None
         self._waiting: list[tuple[float, Graph, EGraph, Extraction]] = []
 
-    def offer(self, egraph: EGraph, extraction: Extraction, at_once: bool = False) -> None:
-        """A program; one with a lower sum than all before is ranked at once. The e-graph must not change any more."""
+    def offer(self, egraph: EGraph, extraction: Extraction, at_once: bool = False, later: bool = False) -> None:
+        """A program; one with a lower sum than all before is ranked at once, or `later`. The e-graph must not change any more."""
         if not at_once and len(self._waiting) >= self._most and extraction.cost >= self._waiting[-1][0]:
             return
+        chosen = hash(frozenset([one.key for one in extraction.choice.values()]))
+        if chosen in self._chosen:
+            return
+        self._chosen.add(chosen)
         graph = program_of(egraph, extraction)
         identity = hash(graph.outputs)
         if identity in self._seen:
             return
         self._seen.add(identity)
-        if at_once or extraction.cost < self._least:
+        if at_once or (extraction.cost < self._least and not later):
             self._least = min(self._least, extraction.cost)
             self._rank(graph, egraph, extraction)
             return
         self._waiting.append((extraction.cost, graph, egraph, extraction))
         self._waiting.sort(key=lambda one: one[0])
         del self._waiting[self._most :]
+
+    def rank_first(self) -> None:
+        """Ranks the program with the lowest sum of those that wait, where that is lower than all that were ranked.
+
+        Raises:
+            TimeUp: something is not measured.
+        """
+        if self._waiting and self._waiting[0][0] < self._least:
+            cost, graph, egraph, extraction = self._waiting.pop(0)
+            self._least = cost
+            self._rank(graph, egraph, extraction)
 
     def known(self, seconds: float) -> None:
         """The sum of the start's prices: what is above waits until it is ranked with others."""

@@ -14,18 +14,18 @@ from dslc.search.option import option
 
 if TYPE_CHECKING:
     from dslc.cost.model import CostModel
-    from dslc.egraph.extract.growing import Growing
     from dslc.egraph.extract.table import Extraction
     from dslc.egraph.graph import EGraph
     from dslc.egraph.rewrite import Caps, Outcome
-    from dslc.egraph.view import View
     from dslc.ir.facts import Fact
-    from dslc.ir.graph import Graph, Node, Value
+    from dslc.ir.graph import Graph, Value
     from dslc.match import CompiledRule
+    from dslc.match.matcher import Match
     from dslc.search.candidate import Candidate, Limits, Progress
     from dslc.search.programs import Own
     from dslc.search.sources import Source
     from dslc.search.strategy import Grown, Space
+    from dslc.search.treestate import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,50 +111,6 @@ class Mcts:
         return explored(space, make, apart=True)
 
 
-class _State:
-    """An e-graph with its best program, and what simulations from here were worth."""
-
-    __slots__ = ("before", "children", "egraph", "found", "fresh", "growing", "open", "parent", "value", "views", "visits")
-
-    def __init__(self, egraph: EGraph, growing: Growing, found: Extraction, parent: _State | None = None) -> None:
-        self.egraph, self.growing, self.found, self.parent = egraph, growing, found, parent
-        self.children: list[_State] = []
-        #: e-nodes that the last rules added: what these made possible is near too
-        self.fresh: frozenset[Node] = frozenset()
-        #: rules that may change something, and were not tried: everywhere, and in the best program
-        self.open: dict[bool, list[CompiledRule | Source]] = {}
-        self.views: dict[bool, View] = {}
-        #: what rules saw of everything in a state before this one
-        self.before: View | None = None
-        self.value = 0.0
-        self.visits = 0
-
-    @property
-    def cost(self) -> float:
-        return self.found.cost
-
-    def view(self, near: bool) -> View:
-        """What rules see here: everything, or the best program."""
-        found = self.views.get(near)
-        if found is None:
-            from dslc.egraph.view import View
-            from dslc.ir.graph import Node
-
-            chosen = (one.key for one in self.found.choice.values())
-            only = self.fresh.union(key for key in chosen if isinstance(key, Node)) if near else None
-            found = self.views[near] = View(self.egraph, only, self.before)
-        return found
-
-    def seen(self) -> View | None:
-        """The last view of everything, here or before."""
-        return self.views.get(False, self.before)
-
-    def close(self) -> None:
-        """It is visited no more; what it was worth stays."""
-        self.open = {False: [], True: []}
-        self.children, self.views = [], {}
-
-
 class _Searching:
     """A tree of e-graphs of one graph; each turn is a simulation."""
 
@@ -177,10 +133,11 @@ class _Searching:
         self._tidying, self._barren = Tidying(rules, costs, limits, seed), 0
         few = max(1, options.matches // _TUNING.near)
         self._caps: dict[bool, Caps] = {
-            near: Caps(matches, 2 * matches, options.enodes, asked=_TUNING.asked)
+            near: Caps(matches, matches + 1, options.enodes, asked=_TUNING.asked)
             for near, matches in ((False, options.matches), (True, few))
         }
-        self._root: _State | None = None
+        self._fit: dict[frozenset[str], list[CompiledRule]] = {}
+        self._root: State | None = None
         self._initial = 1.0
         self._stale = False
         self._done = 0
@@ -241,11 +198,14 @@ class _Searching:
 
     def _plant(self, egraph: EGraph, program: Graph | None = None) -> None:
         """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
+        from dslc.egraph.carried import Places
         from dslc.egraph.extract.growing import Growing
+        from dslc.egraph.view import View
+        from dslc.search.treestate import State
 
         growing = Growing(egraph, self._prices, program=program)
         found = growing.best()
-        self._root = None if found is None else _State(egraph, growing, found)
+        self._root = None if found is None else State(egraph, growing, found, Places(View(egraph)))
         self._done, self._idle, self._stale = 0, 0, False
         self._planted = inf if found is None else found.cost
 
@@ -277,7 +237,7 @@ class _Searching:
             found = replace(found, cost=self._prices.total(found))
         if found.cost < least:
             self._least, self._idle = (egraph, found), 0
-        self._programs.offer(egraph, found)
+        self._programs.offer(egraph, found, later=True)
 
     def expand(self) -> bool:
         """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
@@ -303,11 +263,13 @@ class _Searching:
             return not self._limits.over
         gained = max(state.cost - child.cost, 0.0) + self._rolled(child)
         reward = gained / self._initial
-        at: _State | None = child
+        at: State | None = child
         while at is not None:
             at.value += reward
             at.visits += 1
             at = at.parent
+        # the way to a program takes longer than a step: once for all steps of a simulation
+        self._programs.rank_first()
         return not self._limits.over
 
     # ---- the tree --------------------------------------------------------------------------------------------------
@@ -329,13 +291,14 @@ class _Searching:
             return True
         if best is None or len(best.egraph) >= self._options.enodes:
             return self._onwards()
-        best.parent = best.before = None
+        best.parent = None
+        best.places.settle(self._rules, self._random, self._caps[False], self._limits.deadline, self._limits.now)
         self._root = best
         # the simulations that went through it count
         self._done = min(best.visits, self._options.simulations // 2)
         return True
 
-    def _selected(self, root: _State) -> _State | None:
+    def _selected(self, root: State) -> State | None:
         """The state to expand: halfway by chance, else where UCB1 is highest. None where every rule was tried everywhere."""
         at = root
         while True:
@@ -351,22 +314,22 @@ class _Searching:
                 continue
             at = max(alive, key=lambda child: self._bound(child, at))
 
-    def _alive(self, child: _State) -> bool:
+    def _alive(self, child: State) -> bool:
         return len(child.egraph) < self._options.enodes and (not child.open or any(child.open.values()) or bool(child.children))
 
-    def _bound(self, child: _State, parent: _State) -> float:
+    def _bound(self, child: State, parent: State) -> float:
         if not child.visits:
             return inf
         return child.value / child.visits + self._options.exploration * sqrt(log(max(1, parent.visits)) / child.visits)
 
-    def _tryable(self, state: _State, near: bool) -> list[CompiledRule | Source]:
+    def _tryable(self, state: State, near: bool) -> list[CompiledRule | Source]:
         """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
         found = state.open.get(near)
         if found is None:
             found = state.open[near] = self._fitting(state, near)
         return found
 
-    def _expanded(self, state: _State) -> _State | None:
+    def _expanded(self, state: State) -> State | None:
         """A new child by a random rule; None where none changes anything, or time is over."""
         near = self._random.random() < self._options.near
         near = near if self._tryable(state, near) else not near
@@ -390,7 +353,7 @@ class _Searching:
 
     # ---- simulation ------------------------------------------------------------------------------------------------
 
-    def _rolled(self, state: _State) -> float:
+    def _rolled(self, state: State) -> float:
         """What random rules from here gain one after the other, in seconds."""
         options, random = self._options, self._random
         gained = 0.0
@@ -406,7 +369,7 @@ class _Searching:
             self._offer(state.egraph, state.found)
         return gained
 
-    def _random_step(self, state: _State, near: bool) -> _State | None:
+    def _random_step(self, state: State, near: bool) -> State | None:
         """A state after a random rule of those that change something; None where there is none, or time is over."""
         rules = self._fitting(state, near)
         while rules and not self._limits.over:
@@ -417,56 +380,67 @@ class _Searching:
             del rules[k]
         return None
 
-    def _fitting(self, state: _State, near: bool) -> list[CompiledRule | Source]:
+    def _fitting(self, state: State, near: bool) -> list[CompiledRule | Source]:
         """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
-        there = state.view(near).by_operator.keys()
-        rules = [rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there]
+        there = frozenset(state.places.view.by_operator)
+        rules = self._fit.get(there)
+        if rules is None:
+            rules = self._fit[there] = [
+                rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there
+            ]
         return [*rules, *self._moves] if near else [*rules]
 
-    def _applied(self, state: _State, rule: CompiledRule | Source, near: bool) -> tuple[_State, Outcome] | None:
+    def _applied(self, state: State, rule: CompiledRule | Source, near: bool) -> tuple[State, Outcome] | None:
         """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
+        from dslc.egraph.carried import Places
+        from dslc.egraph.since import added
+        from dslc.egraph.view import View
         from dslc.match import CompiledRule
         from dslc.search.levelled import level
+        from dslc.search.treestate import State
 
         egraph, options = state.egraph, self._options
         applied = self._matched(state, rule, near) if isinstance(rule, CompiledRule) else self._stated(state, rule)
         if applied is None:
             return None
-        child, outcome = applied
+        child, outcome, matches = applied
         if not outcome.unions and len(child) == len(egraph):
+            if isinstance(rule, CompiledRule):
+                state.places.drop(rule, matches)
             return None
         if isinstance(rule, CompiledRule):
-            level(
-                child,
-                rule,
-                [node for node in child.memo if node not in egraph.memo],
-                options.enodes,
-                _TUNING.levelled[near],
-            )
+            level(child, rule, added(egraph, child), options.enodes, _TUNING.levelled[near])
         growing = state.growing.clone(child)
         found = growing.best()
         if found is None:
             return None
-        made = _State(child, growing, found)
-        made.before = state.seen()
-        fresh = frozenset(child.memo.keys() - egraph.memo.keys())
+        fresh = frozenset(added(egraph, child))
         older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
-        made.fresh = fresh | older
+        made = State(child, growing, found, Places(View(child, before=state.places.view), state.places, matches), fresh | older)
         return made, outcome
 
-    def _matched(self, state: _State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome] | None:
-        """A clone after a rule at some places; None where it matches nowhere."""
+    def _matched(self, state: State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
+        """A clone after a rule at some places, and these; None where it matches nowhere."""
         from dslc.egraph import rewrite
 
-        limits = self._limits
-        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.deadline, limits.now)
+        limits, caps = self._limits, self._caps[near]
+        matches: Sequence[Match]
+        capped, sampled = frozenset[rewrite.Cap](), False
+        if near:
+            matches, capped = rewrite.matches_of(rule, state.view, self._random, caps, limits.deadline, limits.now)
+        else:
+            matches, sampled = state.places.of(rule, self._random, caps, limits.deadline, limits.now)
+        if len(matches) > caps.matches:
+            matches = [matches[k] for k in sorted(self._random.sample(range(len(matches)), caps.matches))]
+            sampled = True
         if not matches or not limits.step():
             return None
         child = state.egraph.clone()
-        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
-        return child, replace(outcome, capped=outcome.capped | capped)
+        outcome = rewrite.apply_matches(child, matches, caps, limits.deadline, limits.now)
+        capped |= outcome.capped | ({rewrite.Cap.MATCHES} if sampled else set())
+        return child, replace(outcome, capped=capped), matches
 
-    def _stated(self, state: _State, source: Source) -> tuple[EGraph, Outcome] | None:
+    def _stated(self, state: State, source: Source) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
         """A clone after some facts of another source about the best program; None where it says none."""
         from dslc.cost.clock import TimeUp
         from dslc.egraph import rewrite
@@ -491,7 +465,7 @@ class _Searching:
             unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
         child.rebuild()
         capped = frozenset({rewrite.Cap.MATCHES}) if len(told) > most else frozenset()
-        return child, rewrite.Outcome(len(told), len(taken), unions, capped)
+        return child, rewrite.Outcome(len(told), len(taken), unions, capped), ()
 
 
 def _sampled(outcome: Outcome) -> bool:

@@ -8,11 +8,13 @@ import pytest
 from egraphs import call, directions, library, named, random_graph, tensor
 
 from benchmarks.zoo import build
+from dslc.egraph.carried import Places
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Caps, step
+from dslc.egraph.rewrite import Caps, apply_matches, step
 from dslc.egraph.view import View, components
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches
+from dslc.match.matcher import Match
 from dslc.onnx.importer import import_model
 
 
@@ -96,3 +98,35 @@ def test_a_view_that_goes_on_from_earlier_ones_sees_what_a_new_one_does() -> Non
             others = rng.sample(values, 6)
             assert [view.depends([value], [one]) for one in others] == [new.depends([value], [one]) for one in others]
     assert found > 10
+
+
+def test_matches_are_carried_over_to_clones_without_those_applied_and_with_those_near_what_changed() -> None:
+    """A walk of random rules: what is known of a rule in each clone is what is found there anew, but for what was applied."""
+    rng = random.Random(0)
+    egraph = EGraph.of(random_graph(4))
+    places = Places(View(egraph))
+    growing = [rule for rule in directions() if rule.name.startswith("egraph.")]
+    some, applied, compared, carried = Caps(matches=2), list[Match](), 0, 0
+    for _ in range(24):
+        for rule in growing:
+            known, sampled = places.of(rule, rng, Caps(matches=1_000))
+            if sampled:
+                continue
+            here = {identity(egraph, match) for match in find_matches(rule, View(egraph))}
+            there = {identity(egraph, match) for match in known}
+            assert there <= here
+            assert here - there <= {identity(egraph, match) for match in applied}
+            compared += len(here)
+            carried += sum(match.index is not places.view for match in known)
+        matches = places.of(rng.choice(growing), rng, some).matches[: some.matches]
+        child = egraph.clone()
+        apply_matches(child, matches, some)
+        applied += matches
+        places, egraph = Places(View(child, before=places.view), places, matches), child
+    assert compared > 50 and carried > 25
+
+
+def identity(egraph: EGraph, match: Match) -> tuple[object, ...]:
+    """A match by the classes of its results and variables."""
+    values = [*match.replaced, *(value for _, value in sorted(match.variables.items(), key=lambda one: one[0]))]
+    return (match.rule.name, *[egraph.find(egraph.number(egraph.add(value))) for value in values])

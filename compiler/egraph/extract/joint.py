@@ -7,7 +7,7 @@ of the program, all of them switch at once, and stay where the program as a whol
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -50,6 +50,7 @@ def switched(
     """
     over: dict[int, Choice] = {n: choice for n, choice in now_is.choice.items() if chosen(n) != choice}
     tried = 0
+    reads: dict[int, int] | None = None
     for number in candidates:
         together = _readers(table, number, now_is)
         if len(together) < 2:
@@ -58,10 +59,65 @@ def switched(
             break
         tried += 1
         trial = {**over, **together}
-        found = walk(lambda n, trial=trial: trial.get(n) or chosen(n), roots, table.find, now_is.cost)  # type: ignore[misc]
+
+        def choice_of(n: int, trial: Mapping[int, Choice] = trial) -> Choice | None:
+            return trial.get(n) or chosen(n)
+
+        if reads is None:
+            reads = _reads(now_is, roots, table.find)
+        if not _saves(now_is, reads, together, choice_of, table.find):
+            continue
+        found = walk(choice_of, roots, table.find, now_is.cost)
         if found is not None:
-            now_is, over = found, trial
+            now_is, over, reads = found, trial, None
     return now_is, over
+
+
+def _reads(program: Walked, roots: Iterable[int], find: Callable[[int], int]) -> dict[int, int]:
+    """How often each class of a program is read."""
+    out: dict[int, int] = {}
+    for number in map(find, roots):
+        out[number] = out.get(number, 0) + 1
+    for choice in program.choice.values():
+        for kid in choice.kids:
+            kid = find(kid)
+            out[kid] = out.get(kid, 0) + 1
+    return out
+
+
+def _saves(
+    program: Walked, reads: Mapping[int, int], together: Mapping[int, Choice], choice_of: Callable[[int], Choice | None],
+    find: Callable[[int], int],
+) -> bool:  # fmt: skip
+    """Whether a program is cheaper after switches, as far as what comes and what goes says: it may read itself then."""
+    gained = 0.0
+    now: dict[int, int] = {}
+    come: dict[int, Choice] = {}
+    stack: list[int] = []
+    for number, choice in together.items():
+        gained += program.choice[number].cost - choice.cost
+        stack += choice.kids
+    while stack:
+        kid = find(stack.pop())
+        count = now.get(kid, reads.get(kid, 0))
+        now[kid] = count + 1
+        if not count:
+            new = choice_of(kid)
+            if new is None:
+                return False
+            come[kid] = new
+            gained -= new.cost
+            stack += new.kids
+    for number in together:
+        stack += program.choice[number].kids
+    while stack:
+        kid = find(stack.pop())
+        count = now[kid] = now.get(kid, reads.get(kid, 0)) - 1
+        if not count:
+            old = together.get(kid) or come.get(kid) or program.choice[kid]
+            gained += old.cost
+            stack += old.kids
+    return gained > 0
 
 
 def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:

@@ -1,0 +1,117 @@
+"""Matches of rules in an e-graph that grows by clones: those of the clones before that still hold, and those near what changed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from dslc.egraph.rewrite import Cap, Caps, matches_of
+from dslc.egraph.view import View
+from dslc.match.matcher import Match
+from dslc.match.rule import CompiledRule
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is carried over.
+
+    Attributes:
+        kept: matches of one rule; of more a random sample is known.
+        fresh: matches of one rule near what changed that are looked for, for each that is wanted.
+        asked: calls and classes near what changed that are looked at for matches of one rule.
+    """
+
+    kept: int = 240
+    fresh: int = 2
+    asked: int = 500
+
+
+_TUNING = _Tuning()
+
+
+class Found(NamedTuple):
+    """Matches of a rule; `sampled` where there are, or were, more."""
+
+    matches: Sequence[Match]
+    sampled: bool
+
+
+class Places:
+    """The matches of rules in one e-graph, each rule's when it is asked for. One for each e-graph, which may change no more."""
+
+    __slots__ = ("_before", "_done", "_found", "view")
+
+    def __init__(self, view: View, before: Places | None = None, done: Collection[Match] = ()) -> None:
+        """`before` is of what the e-graph was cloned from, `done` what was applied since."""
+        self.view = view
+        self._before = before
+        self._found: dict[CompiledRule, Found] = {}
+        older: frozenset[Match] = frozenset() if before is None else before._done
+        self._done = older.union(done)
+
+    def of(
+        self, rule: CompiledRule, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
+    ) -> Found:
+        """The matches of a rule, those that were applied before left out."""
+        found = self._found.get(rule)
+        if found is not None:
+            return found
+        before = self
+        while before._before is not None and rule not in before._found:
+            before = before._before
+        if rule not in before._found:
+            # where all begins, so that it is done once
+            matches, capped = matches_of(rule, before.view, rng, Caps(_TUNING.kept, _TUNING.kept, asked=caps.asked), deadline, now)
+            found = Found(matches, bool(capped))
+            if Cap.SECONDS in capped:
+                return found
+            before._found[rule] = found
+        if before is not self:
+            self._found[rule] = self._after(rule, before, rng, caps.matches, deadline, now)
+        return self._found[rule]
+
+    def _after(
+        self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, deadline: float, now: Callable[[], float]
+    ) -> Found:
+        """What was known before and still holds, and what has come since."""
+        memo, done = self.view.egraph.memo, self._done
+        matches, sampled = before._found[rule]
+        holds = [match for match in matches if match not in done and all(node in memo for node in match.calls)]
+        since = self.view.since(before.view)
+        calls = {call: None for top in rule.left.tops for call in since.unknown(rule.outlines[top])}
+        if calls:
+            caps = Caps(_TUNING.fresh * wanted, _TUNING.fresh * wanted, asked=_TUNING.asked)
+            with self.view.changed(calls):
+                fresh, capped = matches_of(rule, self.view, rng, caps, deadline, now)
+            sampled = sampled or bool(capped)
+            holds += fresh
+        if len(holds) > _TUNING.kept:
+            holds, sampled = rng.sample(holds, _TUNING.kept), True
+        return Found(holds, sampled)
+
+    def drop(self, rule: CompiledRule, matches: Collection[Match]) -> None:
+        """Forgets matches that change nothing here, and so nothing in what is cloned from here."""
+        known = self._found.get(rule)
+        if known is not None:
+            gone = frozenset(matches)
+            self._found[rule] = Found([match for match in known.matches if match not in gone], known.sampled)
+
+    def settle(self, rules: Sequence[CompiledRule], rng: random.Random, caps: Caps, deadline: float, now: Callable[[], float]) -> None:
+        """Takes over what is known before, so that what it was cloned from may go."""
+        known: set[CompiledRule] = set()
+        before = self._before
+        while before is not None:
+            known.update(before._found)
+            before = before._before
+        for rule in rules:
+            if rule in known:
+                self.of(rule, rng, caps, deadline, now)
+        self.view.settle()
+        self._before = None
+
+
+__all__ = ["Found", "Places"]
