@@ -45,7 +45,8 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
         entries = []
         for name, found, seconds in rows:
             choice = {egraph.names[number]: one.key for number, one in sorted(problem.named(found).choice.items())}
-            entries.append({"name": name, "cost": found.cost, "seconds": round(seconds, 6), "choice": choice})
+            known = {"bound": found.bound, "optimal": found.optimal}
+            entries.append({"name": name, "cost": found.cost, **known, "seconds": round(seconds, 6), "choice": choice})
         click.echo(json.dumps({"extractors": entries}, indent=2))
         return 0
     table = Table(box=box.SIMPLE, pad_edge=False)

@@ -44,6 +44,7 @@ class Places:
     """The matches of rules in one e-graph, each rule's when it is asked for. One for each e-graph, which may change no more."""
 
     __slots__ = ("_before", "_done", "_found", "view")
+    _done: frozenset[Match]
 
     def __init__(self, view: View, before: Places | None = None, done: Collection[Match] = ()) -> None:
         """`before` is of what the e-graph was cloned from, `done` what was applied since."""

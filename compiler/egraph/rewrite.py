@@ -284,6 +284,8 @@ class Limits:
         k_multi: rounds in which rules with several patterns are applied; afterwards single ones only.
         matches: of one rule in one round.
         asked: calls and classes that are looked at for matches of one rule in one round.
+        ordered: a rule takes all the room that it can, so that those after it may find none.
+        acyclic: nothing is added by which a class would read itself, as far as the e-graph of the round's begin says.
     """
 
     nodes: int = 10_000
@@ -292,6 +294,8 @@ class Limits:
     k_multi: int = 1
     matches: int = 2_000
     asked: float = 50_000
+    ordered: bool = False
+    acyclic: bool = False
     seed: int = 0
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
 
@@ -337,6 +341,8 @@ def saturate(
         here: set[Cap] = set()
         for rule in [*several, *single] if multi else single:
             matches, left_out = matches_of(rule, view, rng, caps, deadline, limits.now)
+            if limits.acyclic:
+                matches = [match for match in matches if not view.depends(match.variables.values(), match.replaced)]
             found.append(matches)
             here |= left_out
             if Cap.SECONDS in here:
@@ -347,7 +353,8 @@ def saturate(
             before = set(egraph.memo) if grown is not None else set()
             # what one rule leaves is for those after it, and none takes what they need
             room = max(0, limits.nodes - len(egraph))
-            own = replace(caps, nodes=len(egraph) + max(1, ceil(room / (len(found) - k))) if room else limits.nodes)
+            share = room if limits.ordered else max(1, ceil(room / (len(found) - k)))
+            own = replace(caps, nodes=len(egraph) + share if room else limits.nodes)
             if own.nodes < limits.nodes:
                 matches = rng.sample(matches, len(matches))
             outcome = apply_matches(egraph, matches, own, deadline, limits.now)

@@ -242,6 +242,8 @@ class Tidying:
     def __init__(self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int) -> None:
         self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
         self._done: Candidate | None = None
+        #: steps that were taken, and seconds of the predicted time that they saved
+        self.steps, self.gained = 0, 0.0
 
     def tidy(self, programs: Programs, swept: bool = False) -> None:
         """Tells programs of what is better; nothing where that was done from their best.
@@ -256,10 +258,15 @@ class Tidying:
         limits = self._limits
         steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
         near = Search(best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps)
-        end = limits.done + steps
-        near.begin()
-        while not swept and not limits.over and limits.done < end and near.expand():
-            pass
+        began, before = limits.done, best.cost
+        end = began + steps
+        try:
+            near.begin()
+            while not swept and not limits.over and limits.done < end and near.expand():
+                pass
+        finally:
+            self.steps += limits.done - began
+            self.gained += before - programs.best.cost
         self._done = None if swept else programs.best
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
+from dslc.search.arms import ENODES, WAYS
+from dslc.search.arms import told as noted
 from dslc.search.option import option
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.programs import Tidying
     from dslc.search.strategy import Grown, Space
 
 
@@ -48,9 +51,9 @@ class Saturate:
 
     egraphs: ClassVar[bool] = True
 
-    nodes: int = field(default=5_000, metadata=option(
-        "How large an e-graph grows (default: 5000 e-nodes).", type=int, least=1, metavar="N",
-        more="Of a large graph each region has one.",
+    enodes: int = field(default=ENODES, metadata=option(
+        f"How large an e-graph grows (default: {ENODES} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+        more="Of a large graph each region has one. No rule is applied to one that has as many.",
     ))  # fmt: skip
     rounds: int = field(default=15, metadata=option(
         "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
@@ -63,9 +66,18 @@ class Saturate:
         "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
     ))  # fmt: skip
+    final: str = field(default="", metadata=option(
+        "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
+        choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
+    ))  # fmt: skip
+    tensat: bool = field(default=False, metadata=option(
+        "As TENSAT: rules in order until the e-graph is full, no circles, nothing after that.", type=bool,
+        more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
+    ))  # fmt: skip
     tidy: bool = field(default=True, metadata=option(
-        "End with what saturation found.", type=bool,
-        more="The best program is gone on from rule by rule, as a whole: what a sum of prices does not see.",
+        "Search in the e-graph alone.", type=bool,
+        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
+        "prices does not see.",
     ))  # fmt: skip
 
     def explore(self, space: Space) -> Iterator[Candidate]:
@@ -73,12 +85,17 @@ class Saturate:
         from dslc.search.programs import rules_of
 
         rules = rules_of(space)
+        tidied: list[Tidying] = []
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
-            options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _TUNING.least)))
-            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
+            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _TUNING.least)))
+            one = _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
+            if one.tidying is not None:
+                tidied.append(one.tidying)
+            return one
 
-        return explored(space, make, apart=True)
+        yield from explored(space, make, apart=True)
+        noted(space, rules, tidied)
 
 
 class _Saturating:
@@ -97,7 +114,7 @@ class _Saturating:
         self._start, self._egraph = start, EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
-        self._tidying = Tidying(rules, costs, limits, seed) if options.tidy else None
+        self.tidying = Tidying(rules, costs, limits, seed) if options.tidy and not options.tensat else None
         self._costs = costs
         self._round, self._multi = 0, options.k_multi
         self._began = limits.now()
@@ -113,9 +130,9 @@ class _Saturating:
 
     def begin(self) -> None:
         """What can be had at once, and the first round."""
-        if self._tidying is not None:
+        if self.tidying is not None:
             with self._limits.within(self._swept):
-                self._tidying.tidy(self._programs, swept=True)
+                self.tidying.tidy(self._programs, swept=True)
         self._began = self._limits.now()
         self.expand()
 
@@ -131,21 +148,23 @@ class _Saturating:
         # it ends by itself: patience is for what is done in turns
         limits.gained()
         grown = rewrite.saturate(egraph, self._rules, rewrite.Limits(
-            options.nodes, self._until() - limits.now(), 1, 1 if self._round < self._multi else 0,
-            seed=self._seed + self._round, now=self._now,
-        ), lambda rule, nodes: level(egraph, rule, nodes, options.nodes))  # fmt: skip
+            options.enodes, self._until() - limits.now(), 1, 1 if self._round < self._multi else 0,
+            ordered=options.tensat, acyclic=options.tensat, seed=self._seed + self._round, now=self._now,
+        ), None if options.tensat else lambda rule, nodes: level(egraph, rule, nodes, options.enodes))  # fmt: skip
         self._round += 1
         multi = self._round <= self._multi
         done = grown.stop is rewrite.Stop.SATURATED or (not multi and not grown.unions and rewrite.Cap.MATCHES not in grown.capped)
-        if done and grown.stop is not rewrite.Stop.SATURATED and any(len(rule.left.tops) > 1 for rule in self._rules):
+        several = not options.tensat and any(len(rule.left.tops) > 1 for rule in self._rules)
+        if done and several and grown.stop is not rewrite.Stop.SATURATED:
             # single patterns add nothing any more, and there is room: once more with several
             self._multi, done = self._round + 1, False
-        full = len(egraph) >= options.nodes or grown.stop is rewrite.Stop.SECONDS
+        full = len(egraph) >= options.enodes or grown.stop is rewrite.Stop.SECONDS
         last = done or full or self._round >= options.rounds
-        self._take("joint")
+        if not options.tensat:
+            self._take("joint")
         if last:
             self._programs.rank()
-            self._take("ilp")
+            self._take(WAYS[options.final or "ilp"])
             return self._onwards()
         return True
 
@@ -154,10 +173,10 @@ class _Saturating:
         from dslc.egraph.graph import EGraph
 
         limits = self._limits
-        if self._tidying is None or limits.over:
+        if self.tidying is None or limits.over:
             return False
         limits.gained()
-        self._tidying.tidy(self._programs)
+        self.tidying.tidy(self._programs)
         best = self._programs.best
         if best is self._start or limits.over:
             return False

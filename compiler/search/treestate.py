@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.egraph.carried import Places
-from dslc.egraph.extract.growing import Growing
+from dslc.egraph.extract.growing import Anew, Growing
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import View
@@ -20,7 +20,7 @@ class State:
     )  # fmt: skip
 
     def __init__(
-        self, egraph: EGraph, growing: Growing, found: Extraction, places: Places, fresh: frozenset[Node] = frozenset()
+        self, egraph: EGraph, growing: Growing | Anew, found: Extraction, places: Places, fresh: frozenset[Node] = frozenset()
     ) -> None:
         self.egraph, self.growing, self.found, self.places = egraph, growing, found, places
         self.parent: State | None = None

@@ -20,21 +20,26 @@ Layouts: TypeAlias = Literal["joint", "after", "only", "none"]
 Place: TypeAlias = str | Target
 Isa: TypeAlias = Literal["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
 Portable: TypeAlias = Literal["functions", "inline"]
+#: ways to take a program out of an e-graph
+Extraction: TypeAlias = Literal["default", "shared", "joint", "ilp"]
 StrategyName: TypeAlias = Literal["backtrack", "saturate", "mcts", "auto"]
 
 
 class StrategyOptions(TypedDict, total=False):
     """What some strategies have beside the options of every run."""
 
-    nodes: int
+    enodes: int
     rounds: int
     k_multi: int
     finalists: int
+    final: Extraction
+    tensat: bool
     tidy: bool
     simulations: int
     rollout: int
     exploration: float
-    enodes: int
+    stop: float
+    reward: Extraction
     matches: int
     near: float
     mixed: bool
@@ -103,5 +108,6 @@ class SessionOptions(TypedDict, total=False):
 
 
 __all__ = [
-    "InputsLike", "Isa", "Layouts", "Options", "PathLike", "Place", "Portable", "SessionOptions", "StrategyName", "StrategyOptions",
+    "Extraction", "InputsLike", "Isa", "Layouts", "Options", "PathLike", "Place", "Portable", "SessionOptions", "StrategyName",
+    "StrategyOptions",
 ]  # fmt: skip

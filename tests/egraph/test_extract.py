@@ -253,6 +253,8 @@ def test_a_file_is_extracted_from(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)["extractors"]
     assert [entry["name"] for entry in found] == list(EXTRACTORS)
     assert all(entry["cost"] == 3 and entry["choice"] == {"x": "n0", "y": "n1"} for entry in found)
+    assert [entry["optimal"] for entry in found] == [False, False, False, True]
+    assert found[-1]["bound"] == pytest.approx(3)
     assert run(["extract", str(file_of(tmp_path, GOOD))]) == 0
     assert "optimal" in capsys.readouterr().out
 

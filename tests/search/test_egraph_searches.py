@@ -47,7 +47,7 @@ from tests.pressed import press
 
 RULES = standard()
 SEARCHES = [
-    pytest.param(Saturate(nodes=800, rounds=3, tidy=False), id="saturate"),
+    pytest.param(Saturate(enodes=800, rounds=3, tidy=False), id="saturate"),
     pytest.param(Mcts(simulations=12, rollout=4), id="mcts"),
 ]
 GATES = ("merge_matmuls", "split_through_binary", "add_of_matmuls", "merge_three_matmuls")
@@ -191,7 +191,7 @@ def test_a_large_graph_is_saturated_in_regions_and_facts_go_with_them() -> None:
     at = x
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
-    found = searched(Saturate(nodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(60))
+    found = searched(Saturate(enodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(60))
     assert operators(found.best.graph).count("neg") < 100
     assert all(step.facts for step in found.best.path()[1:])
     proved = validate(RULES, claims_of(found.best))
@@ -274,7 +274,7 @@ def test_a_graph_of_equal_blocks_is_saturated_in_regions_though_it_is_not_large(
     graph = blocks(30)
     assert not is_large(graph)
     notes: list[str] = []
-    found = searched(Saturate(nodes=800, rounds=3), graph, named("double_neg"), Limits(30), note=notes.append).best
+    found = searched(Saturate(enodes=800, rounds=3), graph, named("double_neg"), Limits(30), note=notes.append).best
     assert notes and "neg" not in operators(found.graph)
     assert is_repeated(graph, prices(), apart=True)
     assert not is_repeated(gates(), prices()), "what is one region is not divided"
@@ -291,8 +291,8 @@ def test_steps_with_the_same_weights_are_equal_and_not_apart() -> None:
 
 def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> None:
     """An e-graph of so few nodes holds a part of what rules make of the gates: the next one is of what came out of that."""
-    alone = searched(Saturate(nodes=120, rounds=3, tidy=False), gates(), named(*GATES), Limits(200))
-    further = searched(Saturate(nodes=120, rounds=3), gates(), named(*GATES), Limits(200))
+    alone = searched(Saturate(enodes=120, rounds=3, tidy=False), gates(), named(*GATES), Limits(200))
+    further = searched(Saturate(enodes=120, rounds=3), gates(), named(*GATES), Limits(200))
     assert further.best.cost < alone.best.cost
     assert further.limits.done < 200, "it ends by itself"
     assert all(one.facts or one.rule for one in further.best.path()[1:])
@@ -300,7 +300,7 @@ def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> N
 
 def test_a_tree_tries_rules_about_any_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """`term f(X)` names no operator: the rule fits wherever the others of its operators are."""
-    monkeypatch.setattr("dslc.search.treesearch._Searching._tidy", lambda self, swept=False: None)
+    monkeypatch.setattr("dslc.search.tree.Searching._tidy", lambda self, swept=False: None)
     x, y = tensor("x", 2, 3), tensor("y", 2, 5)
     graph = Graph((x, y), (op("concat", op("relu", x), op("relu", y), axis=1),))
     found = searched(Mcts(simulations=8, rollout=2), graph, named("concat_through_unary"), Limits(40))
@@ -312,7 +312,7 @@ def test_what_equal_regions_save_is_noted(strategy: Strategy) -> None:
     """Eighty equal blocks with weights of their own: some of their regions stand in several places."""
     notes: list[str] = []
     searched(strategy, blocks(80), named("double_neg"), Limits(30), note=notes.append)
-    (note,) = notes
+    (note,) = [one for one in notes if "regions" in one]
     different, count = re.findall(r"(\d+) different regions were searched once, in .* s, and used (\d+) times: that saved", note)[0]
     assert int(count) > int(different) > 0
 
@@ -371,7 +371,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
     grown: list[Grown] = []
-    searched(Saturate(nodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
+    searched(Saturate(enodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
     assert len(grown) > 1 and dumped(tmp_path / "e.json", grown)
     read_back = read(tmp_path / "e.json")
     assert len(read_back.roots) == sum(len(set(map(one.egraph.find, one.egraph.roots))) for one in grown)
@@ -382,7 +382,7 @@ def test_what_a_program_rests_on_is_kept_in_an_e_graph_of_its_own() -> None:
     """Without all else; the program is in it, and rests on the same facts there."""
     grown: list[Grown] = []
     start = gates()
-    searched(Saturate(nodes=600, rounds=2, tidy=False), start, named(*GATES), Limits(60), grown=grown.extend)
+    searched(Saturate(enodes=600, rounds=2, tidy=False), start, named(*GATES), Limits(60), grown=grown.extend)
     (one,) = grown
     best = extract(one.egraph, one.price, "ilp")
     assert best is not None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dslc.egraph.extract.joint import joint_of, switched
+from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.shared import Shared, shared_of
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, walk
 from dslc.egraph.graph import EGraph
@@ -119,4 +121,20 @@ class Growing:
         return found
 
 
-__all__ = ["Growing"]
+class Anew:
+    """The program of an e-graph's roots by any extractor, which looks at all of it whenever it is asked."""
+
+    __slots__ = ("_egraph", "_how", "_price", "_seconds")
+
+    def __init__(self, egraph: EGraph, price: Price, how: str, seconds: float) -> None:
+        """`how` is one of `EXTRACTORS`, and `seconds` what it may take each time."""
+        self._egraph, self._price, self._how, self._seconds = egraph, price, how, seconds
+
+    def clone(self, egraph: EGraph) -> Anew:
+        return Anew(egraph, self._price, self._how, self._seconds)
+
+    def best(self) -> Extraction | None:
+        return extract(self._egraph, self._price, self._how, deadline=time.monotonic() + self._seconds)
+
+
+__all__ = ["Anew", "Growing"]

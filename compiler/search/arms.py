@@ -1,0 +1,35 @@
+"""What the searches over e-graphs are told alike: how programs are taken out, how large an e-graph grows, and what is said of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslc.match import CompiledRule
+    from dslc.search.programs import Tidying
+    from dslc.search.strategy import Space
+
+#: ways to take a program out of an e-graph, and the extractor that each is: the paper's default cost (DCF), its own (OCF) made exact,
+#: that with switches of several classes at once, and integer programming
+WAYS: Mapping[str, str] = {"default": "greedy", "shared": "shared", "joint": "joint", "ilp": "ilp"}
+#: e-nodes of an e-graph where nobody says how many
+ENODES = 2_000
+
+
+def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying]) -> None:
+    """Notes for the report: the rules of a search, and what was done beside it, with what that gained."""
+    several = len({rule.name for rule in rules if len(rule.left.tops) > 1})
+    names = {rule.name for rule in rules}
+    back = sum(rule.reverse for rule in {rule.name: rule for rule in rules}.values())
+    space.note(
+        f"searched with {len(names)} rules, {len(names) - several} of one pattern and {several} of several; "
+        f"{back} of them are the reverse of another"
+    )
+    steps, gained = sum(one.steps for one in tidied), sum(one.gained for one in tidied)
+    if steps:
+        share = gained / space.start.cost if space.start.cost else 0.0
+        space.note(f"beside the e-graph: {steps} steps of sweeps and backtracking, which took {share:.1%} off the predicted time")
+
+
+__all__ = ["ENODES", "WAYS", "told"]
