@@ -20,10 +20,12 @@ from benchmarks.zoo.convnext import convnext
 from benchmarks.zoo.dense import csrnet, gcn
 from benchmarks.zoo.llama import llama
 from benchmarks.zoo.longformer import longformer
+from benchmarks.zoo.mobilenet import mobilenet_v2
 from benchmarks.zoo.nasnet import nasnet_a, nasnet_pools
 from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
 from benchmarks.zoo.network import Weights
 from benchmarks.zoo.resnet import resnet18, resnet50, resnext50
+from benchmarks.zoo.transducer import transformer_transducer
 from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan
 from benchmarks.zoo.vit import vit
 
@@ -40,6 +42,7 @@ class Entry:
 
 
 _FEW_LAYERS = {"resolution": 16, "patch": 8, "layers": 1, "hidden": 32, "heads": 4, "inner": 64, "classes": 10}
+_LARGE = {"layers": 24, "hidden": 1024, "heads": 16, "inner": 4096}
 _HUGE = {"patch": 14, "layers": 32, "hidden": 1280, "heads": 16, "inner": 5120}
 _FEW_BLOCKS = {"resolution": 32, "blocks": (1, 1, 1, 1), "classes": 10}
 ENTRIES: Mapping[str, Entry] = {
@@ -63,7 +66,13 @@ ENTRIES: Mapping[str, Entry] = {
     "vgg19": Entry(vgg19, {"resolution": 32, "narrow": 16, "inner": 16, "classes": 10}),
     "inception_v3": Entry(inception_v3, {"resolution": 75, "narrow": 16, "classes": 10}),
     "vit_base": Entry(vit, _FEW_LAYERS),
+    "vit_large": Entry(vit, _FEW_LAYERS, _LARGE),
     "vit_huge": Entry(vit, _FEW_LAYERS, _HUGE),
+    "mobilenet_v2": Entry(mobilenet_v2, {"resolution": 32, "stages": ((1, 8, 1, 1), (2, 8, 2, 2)), "last": 16, "classes": 10}),
+    "transformer_transducer": Entry(
+        transformer_transducer,
+        {"frames": 6, "labels": 3, "layers": (1, 1), "hidden": 32, "heads": 4, "inner": 64, "symbols": 10},
+    ),
     "convnext": Entry(convnext, {"resolution": 32, "widths": (8, 16), "blocks": (1, 1), "classes": 10}),
     "llama": Entry(llama, {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48},
                    sizes={"batch": 1, "sequence": 128}),

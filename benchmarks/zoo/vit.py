@@ -26,13 +26,14 @@ def vit(
         token = net.node("Expand", [token, net.integers([batch, 1, hidden])], (batch, 1, hidden))[0]
     t = net.add(net.concat([token, sequence], axis=1), net.weight(1, count + 1, hidden, fan_in=100))
     for _ in range(layers):
-        t = net.add(t, _attention(net, net.layer_norm(t), heads))
+        t = net.add(t, attention(net, net.layer_norm(t), heads))
         t = net.add(t, net.linear(net.unary("Gelu", net.linear(net.layer_norm(t), inner)), hidden))
     first = net.node("Gather", [net.layer_norm(t), net.constant_index(0)], (batch, hidden), axis=1)[0]
     return net.model({"scores": net.linear(first, classes)}, weights)
 
 
-def _attention(net: Network, x: Tensor, heads: int) -> Tensor:
+def attention(net: Network, x: Tensor, heads: int) -> Tensor:
+    """Every place of a sequence [batch, length, hidden] by all of them."""
     hidden = x.shape[-1]
     queries, keys, values = (net.heads(net.linear(x, hidden), heads) for _ in range(3))
     logits = net.binary("Mul", net.matmul(queries, net.transpose(keys, 0, 1, 3, 2)), net.number(1 / sqrt(hidden // heads)))

@@ -87,9 +87,9 @@ class Saturate:
         rules = rules_of(space)
         tidied: list[Tidying] = []
 
-        def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
+        def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Saturating:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _TUNING.least)))
-            one = _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
+            one = Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
             if one.tidying is not None:
                 tidied.append(one.tidying)
             return one
@@ -98,13 +98,14 @@ class Saturate:
         noted(space, rules, tidied)
 
 
-class _Saturating:
+class Saturating:
     """An e-graph of one graph; each turn is a round, and the best program by then."""
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, swept: float = _TUNING.swept,
+        told: Progress, swept: float = _TUNING.swept, tidying: Tidying | None = None,
     ) -> None:  # fmt: skip
+        """`swept`: share of the time of the first sweep, none where there was one; `tidying`: what keeps count of sweeps."""
         from dslc.egraph.graph import EGraph
         from dslc.search.programs import Prices, Programs, Tidying
 
@@ -114,7 +115,8 @@ class _Saturating:
         self._start, self._egraph = start, EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
-        self.tidying = Tidying(rules, costs, limits, seed) if options.tidy and not options.tensat else None
+        own = tidying or Tidying(rules, costs, limits, seed)
+        self.tidying = own if options.tidy and not options.tensat else None
         self._costs = costs
         self._round, self._multi = 0, options.k_multi
         self._began = limits.now()
@@ -130,7 +132,7 @@ class _Saturating:
 
     def begin(self) -> None:
         """What can be had at once, and the first round."""
-        if self.tidying is not None:
+        if self.tidying is not None and self._swept:
             with self._limits.within(self._swept):
                 self.tidying.tidy(self._programs, swept=True)
         self._began = self._limits.now()
@@ -227,4 +229,4 @@ class _Saturating:
         return self._egraph.clone()
 
 
-__all__ = ["Saturate"]
+__all__ = ["Saturate", "Saturating"]

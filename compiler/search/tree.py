@@ -30,6 +30,7 @@ from dslc.search.arms import WAYS
 from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.levelled import level
 from dslc.search.programs import Own, Prices, Programs, Tidying
+from dslc.search.saturation import Saturate, Saturating
 from dslc.search.sources import Source
 from dslc.search.strategy import Grown
 from dslc.search.treestate import State
@@ -52,6 +53,7 @@ class _Tuning:
         less: share by which a program is cheaper than another one, at least.
         asked: calls that are looked at for matches of one rule: no rule holds up a simulation for long.
         solver: seconds of integer programming for one state.
+        opened: share of the time, or of the steps, that saturation has before the first tree.
         last: share of the time that is left for the last programs, and most seconds of one.
     """
 
@@ -64,6 +66,7 @@ class _Tuning:
     less: float = 1e-9
     asked: int = 5_000
     solver: float = 2.0
+    opened: float = 0.35
     last: tuple[float, float] = (0.2, 30.0)
 
 
@@ -77,10 +80,11 @@ class Searching:
 
     def __init__(
         self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
+        told: Progress, moves: Sequence[Source] = (), price: Own | None = None, share: float = 1.0,
     ) -> None:  # fmt: skip
-
+        """`share`: of all that is searched this has such a share."""
         self._options, self._limits, self._start = options, limits, start
+        self._costs, self._seed, self._share = costs, seed, share
         self._rules = sorted(rules, key=lambda rule: rule.name)
         # a term variable stands for any operator
         self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
@@ -115,17 +119,35 @@ class Searching:
         return self._programs.best
 
     def grown(self) -> Grown | None:
-
         if self._least is not None:
             return Grown(self._least[0], self._prices)
         return None if self._root is None else Grown(self._root.egraph, self._prices)
 
     def begin(self) -> None:
-        """What can be had at once, and the e-graph of the graph itself."""
+        """What can be had at once, what saturation finds from there, and the e-graph of the best of it."""
         self._tidy(swept=True)
+        self._open()
         # the first tree has all of the patience
         self._limits.gained()
         self._begin()
+
+    def _open(self) -> None:
+        """Begins with the best that saturation finds: a tree has nothing to choose where all rules have room at once."""
+        limits, options = self._limits, self._options
+        if not options.tidy or self._moves or limits.over:
+            return
+        before, share = self._programs.best, self._share * _TUNING.opened
+        end = inf if limits.steps is None else limits.done + share * (limits.steps - limits.done)
+        with limits.within(share):
+            near = Saturating(
+                Saturate(enodes=options.enodes), before, self._rules, self._costs, limits, self._seed, self._programs.take,
+                swept=0.0, tidying=self.tidying,
+            )  # fmt: skip
+            near.begin()
+            while not limits.over and limits.done < end and near.expand():
+                pass
+        if self._programs.best is not before:
+            self._start, self._programs = self._programs.best, self._programs.onwards()
 
     def _begin(self) -> None:
 

@@ -83,7 +83,7 @@ class Mcts:
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Searching:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, LEAST)))
             moves = space.moves if self.mixed else []
-            one = Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price)
+            one = Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price, 1 / count)
             tidied.append(one.tidying)
             return one
 

@@ -46,6 +46,11 @@ WHOLE = {
     # the stem, three modules of 7, one of 4, four of 10, one of 6, two of 9
     "inception_v3": {"Conv": 5 + 3 * 7 + 4 + 4 * 10 + 6 + 2 * 9, "AveragePool": 9, "MaxPool": 4, "Concat": 11},
     "vit_base": {"Conv": 1, "MatMul": 12 * 8 + 1, "LayerNormalization": 25, "Gelu": 12, "Softmax": 12},
+    "vit_large": {"Conv": 1, "MatMul": 24 * 8 + 1, "LayerNormalization": 49},
+    # a stem and an end, 2 layers in the first block and 3 in each of the 16 others; sums where a stage goes on
+    "mobilenet_v2": {"Conv": 2 + 2 + 3 * 16, "Relu": 2 + 1 + 2 * 16, "Add": 10, "MatMul": 1},
+    # 18 layers for audio and 2 for labels, three products that join them
+    "transformer_transducer": {"MatMul": 20 * 8 + 3, "Softmax": 20, "LayerNormalization": 2 * 20 + 2, "Tanh": 1},
     "vit_huge": {"Conv": 1, "MatMul": 32 * 8 + 1, "LayerNormalization": 65},
     # 12 blocks, a stem and three halvings, each with a norm that is written out
     "convnext": {"Conv": 12 + 4, "MatMul": 2 * 12 + 1, "Erf": 12, "LayerNormalization": 13, "Sqrt": 4},
@@ -55,6 +60,7 @@ WHOLE = {
 MILLIONS = {
     "resnet50": 25.5, "resnext50": 24.95, "nasrnn": 4.19, "bert": 100.8, "resnet18": 11.69, "dcgan": 3.58, "squeezenet": 1.248,
     "vgg19": 143.67, "inception_v3": 23.8, "vit_base": 86.57, "vit_huge": 632.0, "convnext": 3.70,
+    "vit_large": 304.3, "mobilenet_v2": 3.47,
 }  # fmt: skip
 #: what nodes about open sizes are: they compute no element of a result
 ABOUT_SIZES = {"Shape", "Range"}

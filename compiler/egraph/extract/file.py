@@ -137,13 +137,13 @@ def _cost(name: str, cost: Any, path: Path) -> float:
         value = float("inf")
     if value < 0:
         text = f"node `{name}` has the cost {cost}, and costs are not negative"
-        raise _error("E1104", text, path, "extractors take what is needed and nothing else; what costs less than nothing is worth adding")
+        raise _error("E1104", text, path, "extractors take what is needed alone: what costs less than nothing is worth adding")
     if not isfinite(value):
         raise _error("E1104", f"node `{name}` has the cost {cost}; costs are finite numbers", path)
     return value
 
 
-def _error(code: str, text: str, path: Path, hint: str | None = None) -> DslcError:
+def _error(code: str, text: str, path: Path, hint: str = "") -> DslcError:
     return DslcError([Diagnostic(code, text, path=str(path), hint=hint)])
 
 
