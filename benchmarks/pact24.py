@@ -70,7 +70,7 @@ Make = Callable[[int], Strategy]
 
 def tree(reward: str, final: str) -> Make:
     """A tree as the paper has it."""
-    return lambda enodes: Mcts(enodes=enodes, reward=reward, final=final, near=0.0, tidy=False)
+    return lambda enodes: Mcts(enodes=enodes, reward=reward, final=final, near=0.0, tidy=False, whole=True)
 
 
 ARMS: Mapping[str, Make] = {

@@ -19,12 +19,12 @@ ENODES = 2_000
 
 def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying]) -> None:
     """Notes for the report: the rules of a search, and what was done beside it, with what that gained."""
-    several = len({rule.name for rule in rules if len(rule.left.tops) > 1})
-    names = {rule.name for rule in rules}
-    back = sum(rule.reverse for rule in {rule.name: rule for rule in rules}.values())
+    names = {rule.name.removesuffix("^-1") for rule in rules}
+    several = {rule.name.removesuffix("^-1") for rule in rules if len(rule.left.tops) > 1}
+    back = len({rule.name for rule in rules}) - len(names)
     space.note(
-        f"searched with {len(names)} rules, {len(names) - several} of one pattern and {several} of several; "
-        f"{back} of them are the reverse of another"
+        f"searched with {len(names)} rules, {len(names - several)} of one pattern and {len(several)} of several; "
+        f"{back} of them in both directions"
     )
     steps, gained = sum(one.steps for one in tidied), sum(one.gained for one in tidied)
     if steps:

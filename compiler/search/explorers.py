@@ -23,10 +23,10 @@ class Growing(Explorer, Protocol):
 Make = Callable[[Candidate, CostModel, int, Progress], Growing]
 
 
-def explored(space: Space, make: Make, apart: bool = False) -> Iterator[Candidate]:
+def explored(space: Space, make: Make, apart: bool = False, whole: bool = False) -> Iterator[Candidate]:
     """What an explorer finds in the space's graph, or one for each region where the graph is large, or most of it is repeated.
 
-    `apart`: it sees what regions have in common, and gets the whole graph where they share weights.
+    `apart`: it sees what regions have in common, and gets the whole graph where they share weights. `whole`: it gets that in any case.
     """
     limits = space.limits
     made: list[Growing] = []
@@ -39,10 +39,10 @@ def explored(space: Space, make: Make, apart: bool = False) -> Iterator[Candidat
 
     if limits.over:
         return
-    parts = is_large(space.graph)
+    parts = not whole and is_large(space.graph)
     with ended(limits):
         # a step of an e-graph takes as long as all that is in it
-        parts = parts or is_repeated(space.graph, space.costs, apart)
+        parts = parts or (not whole and is_repeated(space.graph, space.costs, apart))
     if parts:
 
         def region(start: Candidate, costs: CostModel, count: int) -> Growing:
@@ -50,13 +50,13 @@ def explored(space: Space, make: Make, apart: bool = False) -> Iterator[Candidat
 
         found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note, small=True)
     else:
-        whole: Growing | None = None
+        one: Growing | None = None
         with ended(limits), rare_collections():
-            whole = explorer(space.start, space.costs, 1, space.told)
-            whole.begin()
-            while not limits.over and whole.expand():
+            one = explorer(space.start, space.costs, 1, space.told)
+            one.begin()
+            while not limits.over and one.expand():
                 pass
-        found = space.start if whole is None else whole.best
+        found = space.start if one is None else one.best
     if space.grown is not None:
         space.grown([grown for one in made if (grown := one.grown()) is not None])
     if found is not space.start:

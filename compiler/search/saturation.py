@@ -71,13 +71,18 @@ class Saturate:
         choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
     ))  # fmt: skip
     tensat: bool = field(default=False, metadata=option(
-        "As TENSAT: rules in order until the e-graph is full, no circles, nothing after that.", type=bool,
+        "As TENSAT: rules in order until the e-graph is full, no circles built, nothing after that.", type=bool,
         more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
     ))  # fmt: skip
     tidy: bool = field(default=True, metadata=option(
         "Search in the e-graph alone.", type=bool,
         more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
         "prices does not see.",
+    ))  # fmt: skip
+
+    whole: bool = field(default=False, metadata=option(
+        "One e-graph of the whole graph, however large or repeated.", type=bool,
+        more="By default such a graph is searched in regions.",
     ))  # fmt: skip
 
     def explore(self, space: Space) -> Iterator[Candidate]:
@@ -94,7 +99,7 @@ class Saturate:
                 tidied.append(one.tidying)
             return one
 
-        yield from explored(space, make, apart=True)
+        yield from explored(space, make, apart=True, whole=self.whole or self.tensat)
         noted(space, rules, tidied)
 
 

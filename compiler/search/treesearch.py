@@ -72,6 +72,11 @@ class Mcts:
         more="The best by the sum of their prices.",
     ))  # fmt: skip
 
+    whole: bool = field(default=False, metadata=option(
+        "One e-graph of the whole graph, however large or repeated.", type=bool,
+        more="By default such a graph is searched in regions.",
+    ))  # fmt: skip
+
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.explorers import explored
         from dslc.search.programs import rules_of
@@ -87,7 +92,7 @@ class Mcts:
             tidied.append(one.tidying)
             return one
 
-        yield from explored(space, make, apart=True)
+        yield from explored(space, make, apart=True, whole=self.whole)
         noted(space, rules, tidied)
 
 

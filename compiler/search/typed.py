@@ -35,6 +35,7 @@ class StrategyOptions(TypedDict, total=False):
     final: Extraction
     tensat: bool
     tidy: bool
+    whole: bool
     simulations: int
     rollout: int
     exploration: float

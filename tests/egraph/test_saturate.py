@@ -128,6 +128,30 @@ def test_rules_that_fill_an_e_graph_leave_room_for_those_after_them() -> None:
     assert program is not None and program.cost < 1.0
 
 
+@pytest.mark.parametrize(("ordered", "found"), [(False, True), (True, False)])
+def test_as_tensat_does_it_the_first_rules_take_the_room_of_those_after_them(ordered: bool, found: bool) -> None:
+    """The paper's Figure 2: what is found depends on the order of the rules where the limit is met."""
+    terms, total = chain(24)
+    egraph = EGraph.of(Graph(terms, (call("neg", call("neg", total)),)))
+    rules = [*named(directions(), *REORDER), *named(directions(), "double_neg")]
+    saturate(egraph, rules, Limits(nodes=200, rounds=3, ordered=ordered))
+    program = extract(egraph, lambda node: 1.0 if "neg" in getattr(node, "op", "") else 1e-3)
+    assert program is not None and (program.cost < 1.0) is found
+
+
+def test_without_circles_nothing_is_read_that_depends_on_what_is_replaced() -> None:
+    """Where x = -(-x) each of both classes depends on the other one: as a scale, each would read what depends on it."""
+    x = tensor("x", 2)
+    grown = []
+    for acyclic in (False, True):
+        egraph = EGraph.of(Graph((x,), (call("neg", call("neg", x)),)))
+        saturate(egraph, named(directions(), "double_neg"), Limits(rounds=1))
+        before = len(egraph)
+        saturate(egraph, named(directions(), "neg_is_scale"), Limits(rounds=1, acyclic=acyclic))
+        grown.append(len(egraph) - before)
+    assert grown[0] > 0 and grown[1] == 0
+
+
 def test_the_same_seed_makes_the_same_e_graph() -> None:
     graph = random_graph(3)
     found = []

@@ -139,6 +139,43 @@ def test_gates_become_products_of_what_they_share_and_every_fact_is_proved(strat
     assert set(proved.how) == {step.rule for step in path} and proved.rewrites >= len(path)
 
 
+ARMS = [
+    pytest.param(Mcts(simulations=12, rollout=4, reward=reward, final=final, near=0.0, tidy=False, whole=True), id=f"{reward}/{final}")
+    for reward, final in (("default", "default"), ("default", "ilp"), ("shared", "shared"), ("shared", "ilp"), ("ilp", "ilp"))
+]
+
+
+@pytest.mark.parametrize("strategy", [*ARMS, pytest.param(Saturate(tensat=True, enodes=800), id="tensat")])
+def test_each_arm_of_the_paper_finds_what_gates_share_by_e_graphs_alone(strategy: Strategy) -> None:
+    notes: list[str] = []
+    found = searched(strategy, gates(), named(*GATES), Limits(60), note=notes.append)
+    assert found.best.cost < 0.8 * found.start.cost
+    assert any("4 rules" in note for note in notes) and not any("beside the e-graph" in note for note in notes)
+
+
+def test_what_is_done_beside_the_e_graph_is_noted_with_what_it_gained() -> None:
+    notes: list[str] = []
+    searched(Mcts(simulations=12, rollout=4), gates(), named(*GATES), Limits(60), note=notes.append)
+    (note,) = [one for one in notes if "beside the e-graph" in one]
+    steps, share = re.findall(r"(\d+) steps of sweeps and backtracking, which took (.*)% off", note)[0]
+    assert int(steps) > 0 and 0 <= float(share) < 100
+
+
+def test_the_last_program_is_taken_out_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def told(_egraph: object, _price: object, how: str, **_: object) -> None:
+        asked.append(how)
+
+    monkeypatch.setattr("dslc.search.tree.extract", told)
+    options: dict[str, Any] = {"simulations": 12, "rollout": 4, "tidy": False}
+    searched(Mcts(reward="shared", final="ilp", **options), gates(), named(*GATES), Limits(30))
+    assert asked and set(asked) == {"ilp"}
+    asked.clear()
+    searched(Mcts(reward="shared", final="shared", **options), gates(), named(*GATES), Limits(30))
+    assert not asked
+
+
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_the_same_seed_finds_the_same_in_as_many_steps(strategy: Strategy) -> None:
     first, again = (searched(strategy, gates(), named(*GATES), Limits(15), seed=3) for _ in range(2))
