@@ -37,9 +37,9 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import in_order, lines_of, transposition
+from dslc.onnx.moving import Line, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.tensors import NotSpelled, Tensors
+from dslc.onnx.tensors import NotSpelled, Tensors, below
 
 #: the first opset in which axes are inputs
 OLDEST = 13
@@ -317,9 +317,14 @@ class _Speller(Tensors):
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
         free = part.other is None and self._chosen > 0
         other = num(0) if free else part.other
-        lines = lines_of(part.index, value.type.shape, self.extents, self.iters, free)
-        if lines is None or (any(any(line.outside) for line in lines) and not isinstance(other, Num)):
+        ways: list[tuple[float, list[Line], Value]] = []
+        for view, index in below(value, part.index):
+            own = lines_of(index, view.type.shape, self.extents, self.iters, free)
+            if own is not None and (isinstance(other, Num) or not any(any(line.outside) for line in own)):
+                ways.append((effort(own, view.type.shape, self.iters), own, view))
+        if not ways:
             return None
+        _, lines, value = min(ways, key=lambda way: way[0])
         turned = transposition(lines, value.type.rank)
         value = self.cut(value, {line.axes[0]: line for line in lines if len(line.axes) == 1})
         if turned is None:
