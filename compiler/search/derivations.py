@@ -26,7 +26,7 @@ from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
 from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
 from dslc.prove.garbage import rare_collections
@@ -300,14 +300,14 @@ class Derivations:
         for k, each in enumerate(programs[:PRICED]):
             calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
             if calls * self.margin < price:
-                worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
+                worth[k] = calls + self._generated([each.value])
         return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         worth = [
             sum(self.costs.cost(node) for node in each.calls if not node.constant)
-            + sum(self._scope(node) for node in each.generated if not node.constant)
+            + self._generated([each.value])
             for each in programs[:PRICED]
         ]
         if not worth:
@@ -317,10 +317,15 @@ class Derivations:
         kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
         return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
 
+    def _generated(self, results: Sequence[Value]) -> float:
+        """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
+        nodes = [node for node in topological(value.node for value in results) if not node.constant]
+        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
+        scopes = [node for node in nodes if isinstance(node, ScopeNode)]
+        return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
+
     def _scope(self, node: ScopeNode) -> float:
-        """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
-        if isinstance(node.scope.body, Read):
-            return 0.0
+        """Estimated seconds of a scope as a kernel."""
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
