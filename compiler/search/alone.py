@@ -21,6 +21,8 @@ from dslc.search.written import derived
 PART = 0.25
 #: what seems to be so much slower counts as slower though a busy machine leaves it open
 CLEARLY = 0.9
+#: such a part of the winner's ratio is hardly less: timing cannot tell them apart in what is left of a budget
+HARDLY = 0.93
 #: other results that are looked at
 OTHERS = 3
 #: of others what is known: verdicts with their library at every choice of sizes, none where they were not timed to the end
@@ -43,7 +45,7 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     run.phase("timing", "timing without the library")
     bare, reason = _bare(explored, contender, 0.5, cache, run)
     if bare and not any(map(slower, bare)):
-        return replace(found, alone=bare)
+        return _stronger(explored, replace(found, alone=bare), others or (), cache, run)
     if not bare and not derived(task.rules, contender.candidate.end, task.imported.context):
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
@@ -55,6 +57,23 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
             return better
     text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
     return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+
+
+def _stronger(explored: Explored, found: Finished, others: Known, cache: CostCache, run: Run) -> Finished:
+    """What was found, or another one that is hardly slower with its library, and not slower than the original without, where it is."""
+    own = _least(found.alone)
+    for other, verdicts in others:
+        if own >= 1:
+            break
+        if verdicts and other is not found.contender and _least(verdicts) >= HARDLY * _least(found.verdicts):
+            better = _both(explored, other, verdicts, cache, run)
+            if better is not None and _least(better.alone) > own:
+                found, own = better, _least(better.alone)
+    return found
+
+
+def _least(verdicts: Sequence[Verdict]) -> float:
+    return min((one.ratio.ratio for one in verdicts), default=1.0)
 
 
 def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:
