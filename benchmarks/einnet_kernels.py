@@ -90,7 +90,7 @@ def measured(rules: Rules, text: str, depth: int, states: float, seconds: float)
     search = Search(rules, list(rules.derivations.values()), Limits(depth, seconds=seconds, max_states=states), targets)
     found = [each for each in unlike(rules, search.run(value).programs, given.nodes()) if each.steps]
     with CostCache() as costs:
-        measurer = Measurer(this_machine(1), costs, lambda: inf)
+        measurer = Measurer(this_machine(1), costs)
         try:
             bench = Bench(rules, Trials(rules, measurer, Sizes(), 17))
             runtime = sum(bench.call(node) for node in given.nodes() if isinstance(node, Call))

@@ -23,6 +23,7 @@ from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import MemoryShort, race
+from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
@@ -109,7 +110,7 @@ class Study:
             if near > STEP / 2 and one.cost < FARTHEST * self.start.cost:
                 self.built.append(one)
 
-        limits = Limits(steps, time.monotonic() + budget, on_built=keep)
+        limits = Limits(steps, Deadline.after(budget), on_built=keep)
         return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
 
     def take(self, candidate: Candidate, what: str) -> bool:
@@ -138,7 +139,7 @@ class Study:
         """
         random = Random(seed)
         until = time.monotonic() + seconds
-        limits = Limits(None, until)
+        limits = Limits(None, Deadline(until))
         found: list[Candidate] = []
         while time.monotonic() < until:
             at = random.choice(starts)

@@ -64,6 +64,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     """What each extractor found in so many seconds, and the seconds that it took."""
     import time
 
+    from dslc.deadline import Deadline
     from dslc.egraph.extract import EXTRACTORS
 
     rows: list[tuple[str, Extraction, float]] = []
@@ -71,7 +72,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     for name, extractor in EXTRACTORS.items():
         began = time.monotonic()
         try:
-            found = extractor(problem, began + limit, time.monotonic, best)
+            found = extractor(problem, Deadline.after(limit), best)
         except KeyboardInterrupt:
             # what was found by then counts; without anything there is nothing to say
             if not rows:

@@ -8,11 +8,11 @@ the price decides (`estimate`, `choose`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from dslc.cost.groups import working_nodes
+from dslc.deadline import FOREVER, Deadline
 from dslc.fuse.profile import Profile, Profiles, Reach
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Graph, Input, Node, Value
@@ -143,11 +143,11 @@ class Neighbours:
 
 
 def proposals(
-    graph: Graph, rules: Rules, limits: Limits | None = None, profiles: Profiles | None = None, left: Callable[[], float] = lambda: inf
+    graph: Graph, rules: Rules, limits: Limits | None = None, profiles: Profiles | None = None, until: Deadline = FOREVER
 ) -> Iterator[Group]:
     """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only.
 
-    Once no time is `left`, in seconds, no more are looked for.
+    Once the time is over no more are looked for.
     """
     limits = limits or Limits()
     profiles = profiles or Profiles(rules, limits.sizes)
@@ -158,7 +158,7 @@ def proposals(
             for part in _parts(nodes, around, profiles, limits):
                 if part.nodes not in found:
                     found[part.nodes] = part
-                if left() <= 0:
+                if until.over:
                     break
     yield from sorted(found.values(), key=lambda group: -len(group.nodes))
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
 from dslc.search.contenders import Contender
 from dslc.search.judge import UNCLEAR, Verdict, judge_of, winner
 from dslc.search.proving import proved_again

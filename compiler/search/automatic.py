@@ -35,8 +35,8 @@ class Auto:
 
 def chosen(space: Space) -> tuple[Strategy, str]:
     """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
-    from dslc.cost.clock import TimeUp
     from dslc.cost.groups import working_nodes
+    from dslc.deadline import TimeUp
     from dslc.search.divided import is_large, is_repeated
 
     nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, topological
@@ -80,7 +80,7 @@ class Branches(Together):
         found: dict[tuple[Value, ...], float] = {}
         problem = problem_of(self.rules, region)
         for one in joined(self.rules, problem):
-            if self.left() <= 0:
+            if self.until.over:
                 raise TimeUp
             try:
                 made = one.made(self.rules, region)

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.steady import steady
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.kernels import note
 from dslc.onnx.context import Context
@@ -52,7 +52,7 @@ class Blamed:
 class Checker:
     """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
 
-    `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
+    `until` says when that ends; `size` bytes of weights take some of the time. `computed` has the weakest type in
     which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
     be written; `functions`: so may what ONNX has no nodes for, without a library of kernels; `inline` writes
     functions as their nodes; `growth` is by how much the file's weights may grow; `fewest`: see `export`.
@@ -70,7 +70,7 @@ class Checker:
         original: ModelFile,
         computed: Mapping[str, Any] = MappingProxyType({}),
         meant: Callable[[Feeds], Reference | None] = lambda _: None,
-        left: Callable[[], float] = lambda: inf,
+        until: Deadline = FOREVER,
         size: int = 0,
         kernels: bool = False,
         functions: bool = False,
@@ -81,7 +81,7 @@ class Checker:
         spares: Spares | None = None,
     ) -> None:
         self._fewest, self._worker, self._spares = fewest, worker, spares
-        self._left, self._bytes, self._kernels, self._inline, self._growth = left, size, kernels, inline, growth
+        self._until, self._bytes, self._kernels, self._inline, self._growth = until, size, kernels, inline, growth
         self._functions, self._library = kernels or functions or inline, not functions
         self._last: tuple[Candidate, Any] | None = None
         self.story = Story(context)
@@ -134,7 +134,7 @@ class Checker:
             MemoryShort, TimeUp: memory or time does not suffice.
             Unusable: no input says anything.
         """
-        if self._left() <= self._bytes / EXPORTED:
+        if self._until.left() <= self._bytes / EXPORTED:
             raise TimeUp
         try:
             model = self._exported(candidate)
@@ -144,7 +144,7 @@ class Checker:
         worst = 0.0
         for at, (reference, inputs) in enumerate(zip(self._references, self._inputs, strict=True)):
             try:
-                ran = outputs_of(file, inputs.feeds, self._threads, self._left, worker=self._worker, spares=self._spares)
+                ran = outputs_of(file, inputs.feeds, self._threads, self._until, worker=self._worker, spares=self._spares)
             except WorkerFailed as problem:
                 if problem.late:
                     raise TimeUp from None
@@ -166,7 +166,7 @@ class Checker:
         if (at, k) not in self._disputed:
 
             def run(feeds: Feeds, plain: bool) -> Reference:
-                return outputs_of(self._original, [feeds], self._threads, self._left, plain)
+                return outputs_of(self._original, [feeds], self._threads, self._until, plain)
 
             feeds, reference = self._inputs[at].feeds[k], self._references[at].only(k)
             self._disputed[at, k] = not steady(run, feeds, reference, self._computed, self._tolerance, self._meant)

@@ -13,9 +13,9 @@ from math import inf, isfinite
 
 from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
-from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.programs import Program, unlike
 from dslc.derivation.search import Limits, Search
 from dslc.errors import DslcError
@@ -71,13 +71,13 @@ def rule_of(program: Program) -> str:
 
 @dataclass(slots=True)
 class Derivations:
-    """Where programs are derived; see `Fusions`. `left` are the seconds for all of it, `known` what was proved in this run."""
+    """Where programs are derived; see `Fusions`. it ends at `until`, `known` what was proved in this run."""
 
     rules: Rules
     derivations: Sequence[DerivationDef]
     costs: CostModel
     opset: int
-    left: Callable[[], float] = lambda: inf
+    until: Deadline = FOREVER
     known: Known = field(default_factory=dict)
     #: the share of a model that equal nodes must take together
     share: float = SHARE
@@ -100,7 +100,7 @@ class Derivations:
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
         sizes = self._profiles.sizes
-        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=self.left, strict=self.strict)
+        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, until=self.until, strict=self.strict)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
@@ -279,7 +279,7 @@ class Derivations:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
         found = self.found.get(program)
         if found is None:
-            left = self.left()
+            left = self.until.left()
             if left <= 0:
                 raise TimeUp
             value = self._expanded(program)

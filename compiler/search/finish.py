@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
 from dslc.search.alone import PART, asked, standing
 from dslc.search.contenders import Contender, distinct
 from dslc.search.judge import Decision, judge_of

@@ -9,12 +9,13 @@ from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
 from dslc.cost.rounds import Pair, Rounds
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Goal, MemoryShort, Race
+from dslc.deadline import TimeUp
 from dslc.search.contenders import Contender
 from dslc.search.run import DECIDED
 

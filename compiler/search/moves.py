@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Limits, proposals
 from dslc.fuse.kernels import fold_of
@@ -69,11 +70,11 @@ class Derived:
 
 
 def moves_of(
-    rules: Rules, costs: CostModel, opset: int, sizes: Mapping[str, int], left: Callable[[], float]
+    rules: Rules, costs: CostModel, opset: int, sizes: Mapping[str, int], until: Deadline
 ) -> tuple[tuple[Source, ...], Callable[[Node], float | None]]:
     """Both sources, and what they price. Raises TimeUp: there was no time to measure the machine."""
     kernels = Kernels(rules, sizes, machine(costs.measurer))
-    return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, left))), kernels.price
+    return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, until))), kernels.price
 
 
 __all__ = ["NEVER", "Derived", "Kernels", "moves_of"]

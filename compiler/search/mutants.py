@@ -13,7 +13,7 @@ from dataclasses import replace as changed
 from math import inf, isfinite
 
 from dslc.analysis.counts import known_flops
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.derivation.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
@@ -106,7 +106,7 @@ class Mutants(Derivations):
         asked = set(every)
         if self.operators > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
-                if self.left() <= 0:
+                if self.until.over:
                     raise TimeUp
                 program, _ = abstracted(root.values, leaves_of((root, *inner)))
                 if program in every or self._reduces(program):
@@ -204,7 +204,7 @@ class Mutants(Derivations):
         program = site.program
         found = self.found.get(program)
         if found is None:
-            left = self.left()
+            left = self.until.left()
             if left <= 0:
                 raise TimeUp
             (region,) = program.outputs

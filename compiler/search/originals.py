@@ -53,7 +53,7 @@ def original_at(
         names = None
         try:
             check_memory([file])
-            with nullcontext(once) if once is not None else Worker(threads, clock.left, spares=spares) as worker:
+            with nullcontext(once) if once is not None else Worker(threads, clock.until(), spares=spares) as worker:
                 began = clock.now()
                 names = worker.load(file)
                 found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began, once is not None)

@@ -10,9 +10,10 @@ from onnx import ModelProto
 
 from dslc.codegen.host.processor import processor, runnable, wanted
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
 from dslc.cost.process import Worker
+from dslc.deadline import TimeUp
 from dslc.search.applying import UNCHANGED, applied_alone, apply
 from dslc.search.explore import Exploration
 from dslc.search.finish import finish, interrupted, sharpened
@@ -46,7 +47,7 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
 def _optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None) -> Optimized:
     run = Run(clock or Clock(settings.budget or inf), settings.progress)
     if settings.apply is not None and settings.budget == 0:
-        run.worker = Worker(this_machine(settings.threads).threads, run.clock.left)
+        run.worker = Worker(this_machine(settings.threads).threads, run.clock.until())
         run.worker.start()
     elif settings.budget != 0:
         run.spares.fill()

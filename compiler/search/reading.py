@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 from onnx import ModelProto
@@ -73,15 +74,12 @@ def prove_rules(task: Task, run: Run) -> Proven:
     run.phase("proving rules", "looking up proofs")
     settings = task.settings
     definitions = list(dict.fromkeys([rule.definition for rule in (*task.chosen, *(one.rule for one in task.applied))]))
-    end = min(run.clock.end(), run.clock.now() + PROOFS * settings.budget) if settings.budget else run.clock.end()
+    until = run.clock.until().part(most=PROOFS * settings.budget or inf)
 
     def told(done: int, total: int) -> None:
         run.progress.phase(f"proving rules: {done} of {total}")
 
-    def left() -> float:
-        return max(0.0, end - run.clock.now())
-
-    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, left)
+    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, until)
     used, out = usable(task.chosen, verdicts, settings.allow)
     always = {one.rule.name: one.always for one in task.applied}
     kept, unused = usable([one.rule for one in task.applied], verdicts, settings.allow)

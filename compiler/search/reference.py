@@ -8,12 +8,12 @@ from typing import Any
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
 from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
@@ -46,7 +46,7 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
         for bind in settings.bind or ({},)
     )
     run.notes += [note for one in originals for note in one.inputs.notes]
-    if run.clock.left() <= 0:
+    if run.clock.until().over:
         raise TimeUp
     identity = "" if once else digest(task.model, task.folder)
     key = "" if once else _key(proven, identity)
@@ -55,7 +55,7 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     references = [one.reference for one in originals]
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
-        settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
+        settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.until(),
         task.size.bytes, with_kernels(settings), task.target.kernels is OwnKernels.PLANNED, settings.portable == "inline",
         settings.file_growth, settings.apply is not None, worker, run.spares,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
+from dslc.deadline import Deadline
 from dslc.ir.graph import Node
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.context import SearchContext
@@ -29,8 +30,7 @@ def limits_of(context: SearchContext, who: str, most: int | None, front: Front |
     limits = Limits(
         journal.next(who, most),
         # what is repeated is in the cache, also what it was timed with
-        (context.exploring if journal.repeats else context.turn).end,
-        now=run.clock.now,
+        context.exploring if journal.repeats else context.turn,
         on_step=run.progress.step,
         on_tried=run.ran,
     )
@@ -52,7 +52,8 @@ def _moves(context: SearchContext) -> tuple[tuple[Source, ...], Callable[[Node],
     if not with_kernels(task.settings):
         run.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
         return (), None
-    return moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, lambda: context.turn.left())
+    until = Deadline(now=run.clock.now, outer=lambda: context.turn)
+    return moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, until)
 
 
 def searched(context: SearchContext, who: str, start: Candidate, most: int | None, brief: float = inf) -> Candidate:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.derivation.merging import merged
 from dslc.derivation.programs import Program
 from dslc.derivation.steps import Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact

@@ -8,17 +8,17 @@ not decide, the sides are compared on random inputs modulo 2^31 - 1, at the real
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isfinite
+from math import isfinite
 from typing import Literal
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
@@ -110,15 +110,15 @@ def claims_of(candidate: Candidate) -> Iterator[Claim]:
 
 
 def validate(
-    rules: Rules, claims: Iterable[Claim], deadline: float = inf, known: Known | None = None,
+    rules: Rules, claims: Iterable[Claim], until: Deadline = FOREVER, known: Known | None = None,
     told: Callable[[int], None] = lambda _: None, needed: Callable[[str], bool] = lambda _: False,
 ) -> Validated:  # fmt: skip
-    """Proves claims, wherever they come from; after the `deadline` (`time.monotonic`) the rest rests on its rules.
+    """Proves claims, wherever they come from; after `until` the rest rests on its rules.
 
     `known` keeps what was decided for the next claims of the same run. A rule that is `needed` to be proved here is not proved
     for every shape: it is used where the exact prover shows it at these shapes, types and attributes, and nowhere else.
     """
-    prover = _Prover(rules, deadline, {} if known is None else known)
+    prover = _Prover(rules, until, {} if known is None else known)
     how: dict[str, How] = {}
     count = 0
     for one in claims:
@@ -145,25 +145,25 @@ Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ..
 
 
 class _Prover:
-    def __init__(self, rules: Rules, deadline: float, known: Known) -> None:
-        self._rules, self._deadline, self._known = rules, deadline, known
+    def __init__(self, rules: Rules, until: Deadline, known: Known) -> None:
+        self._rules, self._until, self._known = rules, until, known
         self._nodes: tuple[Graph, frozenset[Node]] | None = None
 
     def of(self, claim: Fact | Rewrite) -> How | _Failed:
-        if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and time.monotonic() <= self._deadline:
+        if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and not self._until.over:
             return self._corrected(claim, claim.proof)
         attempts: list[Sides] = []
-        begun = time.monotonic()
+        most = Deadline.after(_MOST)
         for sides in self._ways(claim):
-            if time.monotonic() > self._deadline:
+            if self._until.over:
                 return "rule"
             attempts.append(sides)
             if self._exact(sides):
                 return "exact"
-            if time.monotonic() > begun + _MOST:
+            if most.over:
                 break
         for sides in attempts:
-            if time.monotonic() > self._deadline:
+            if self._until.over:
                 return "rule"
             found = self._field(sides)
             if found == "field":

@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 import dslc
 from dslc.codegen.host.compiler import NAMES
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import TimeUp
 from dslc.derivation.targets import products_of
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dslc.deadline import Deadline
 from dslc.mutate.mutant import Options
 from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
@@ -140,7 +141,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
     task = context.task
     return {
         "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
-        "left": lambda: context.exploring.left(), "known": context.run.decided,
+        "until": Deadline(now=context.run.clock.now, outer=lambda: context.exploring), "known": context.run.decided,
     }  # fmt: skip
 
 
