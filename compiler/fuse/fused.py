@@ -14,7 +14,7 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.formed import formed
-from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.groups import Group, GroupLimits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
@@ -145,7 +145,7 @@ class Fusing:
         #: whether kernels are tried in one variant only
         self.brief = hurried
         self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
-        self.limits = Limits(sizes=sizes)
+        self.limits = GroupLimits(sizes=sizes)
         self.costs = costs
         self.prices = Prices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         trying = Deadline(now=until.now, outer=self._trying)

@@ -17,7 +17,7 @@ from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
@@ -279,12 +279,11 @@ class Derivations:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
         found = self.found.get(program)
         if found is None:
-            left = self.until.left()
-            if left <= 0:
+            if self.until.over:
                 raise TimeUp
             value = self._expanded(program)
             assert value is not None
-            limits = Limits(max_depth=DEPTH, max_states=STATES, seconds=min(SECONDS, SEARCHING * left))
+            limits = DerivationLimits(DEPTH, until=self.until.part(SEARCHING, SECONDS), max_states=STATES)
             search = Search(self.rules, self.derivations, limits)
             (old,) = program.outputs
             with rare_collections():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
-from dslc.fuse.groups import Limits, proposals
+from dslc.fuse.groups import GroupLimits, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.facts import Fact
@@ -43,7 +43,7 @@ class Kernels:
         return ()
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        for group in proposals(graph, self.library, Limits(sizes=dict(self.sizes)), self._profiles):
+        for group in proposals(graph, self.library, GroupLimits(sizes=dict(self.sizes)), self._profiles):
             fold = fold_of(group)
             if fold.proved:
                 yield fact_of_kernel(fold.kernel.group), fold.kernel.args

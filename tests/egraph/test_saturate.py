@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -51,10 +50,10 @@ def test_brackets_and_orders_of_three_terms_saturate() -> None:
 
 
 @pytest.mark.parametrize("seconds, limits", [
-    (inf, SaturationLimits(nodes=3_000, rounds=50)), (3, SaturationLimits(nodes=10**9, rounds=10**6)),
-    (inf, SaturationLimits(rounds=2)),
+    (60, SaturationLimits(nodes=3_000, rounds=50)), (3, SaturationLimits(nodes=10**9, rounds=10**6)),
+    (60, SaturationLimits(rounds=2)),
 ])  # fmt: skip
-def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: float, limits: SaturationLimits) -> None:
+def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: int, limits: SaturationLimits) -> None:
     """2^64 classes would be needed: what ends it is said, and nothing claims to be all."""
     limits = replace(limits, until=Deadline.after(seconds))
     terms, total = chain(64)
@@ -64,7 +63,7 @@ def test_brackets_and_orders_of_64_terms_stay_within_limits(seconds: float, limi
     assert found.stop in {Stop.NODES, Stop.SECONDS, Stop.ROUNDS}
     assert found.capped
     assert len(egraph) <= limits.nodes + 100
-    assert time.monotonic() - began < 20 * limits.seconds
+    assert time.monotonic() - began < 20 * seconds
     check(egraph)
     program = extract(egraph, price)
     assert program is not None and program.cost == pytest.approx(63 * price(total.node))

@@ -389,7 +389,7 @@ def test_a_model_that_does_not_end_is_killed_when_its_time_is_over() -> None:
     forever = ModelFile(chain(1, loops=1 << 40).SerializeToString())
     with Worker(1, Deadline.after(60.0)) as worker:
         worker.load(forever)
-        worker._left = lambda: 0.2
+        worker._until = Deadline.after(0.2)
         with pytest.raises(WorkerFailed) as caught:
             worker.ask({"do": "run", "feeds": {"x": np.ones((64, 64), np.float32)}})
         assert caught.value.late and worker._service.child is None
