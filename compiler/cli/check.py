@@ -21,8 +21,19 @@ from dslc.syntax.parser import read_source
 if TYPE_CHECKING:
     from dslc.checking.fixes import Mended
 
-#: seconds between two looks at the times of files
-_PAUSE = 0.2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers of `--watch`.
+
+    Attributes:
+        pause: seconds between two looks at the times of files.
+    """
+
+    pause: float = 0.2
+
+
+_TUNING = _Tuning()
 
 
 def files_of(names: Sequence[str]) -> list[Path]:
@@ -119,7 +130,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
                 click.echo(render(failure.diagnostics, "full", color=wants_color(sys.stdout)), nl=False)
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
-        time.sleep(_PAUSE)
+        time.sleep(_TUNING.pause)
 
 
 @click.command()

@@ -26,8 +26,19 @@ from dslc.search.originals import Unusable
 from dslc.search.written import graph_as_kernels, ready, texts_of
 from dslc.semantics.library import Rules
 
-#: so many bytes of weights are written, sent and loaded in a second, or more
-EXPORTED = 1.5e8
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that say what checking a large model takes; `benchmarks/large_model.py` shows them.
+
+    Attributes:
+        exported: bytes of weights that are written, sent and loaded in a second, or more.
+    """
+
+    exported: float = 1.5e8
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +145,7 @@ class Checker:
             MemoryShort, TimeUp: memory or time does not suffice.
             Unusable: no input says anything.
         """
-        if self._until.left() <= self._bytes / EXPORTED:
+        if self._until.left() <= self._bytes / _TUNING.exported:
             raise TimeUp
         try:
             model = self._exported(candidate)

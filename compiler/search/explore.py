@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -27,8 +27,19 @@ from dslc.search.sizes import sizes_of
 from dslc.search.stages import Explored, Finished, Predicted, Referenced
 from dslc.search.written import as_kernels, ready, texts_of
 
-#: measuring again takes such a part of the budget
-AGAIN = 0.05
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Shares of the budget; `benchmarks/budget.py` shows them.
+
+    Attributes:
+        again: share of the budget that measuring again may take.
+    """
+
+    again: float = 0.05
+
+
+_TUNING = _Tuning()
 
 
 class Exploration:
@@ -103,7 +114,7 @@ class Exploration:
         run, explored = self.run, self.run.explored
         if explored is None or self._scheduler is None or finished.predicted is None:
             return finished
-        seconds = AGAIN * finished.task.settings.budget
+        seconds = _TUNING.again * finished.task.settings.budget
         if run.clock.left() <= seconds:
             return finished
         contender = finished.contender or explored.contenders[0]
@@ -174,4 +185,4 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
     return Predicted(start, seconds)
 
 
-__all__ = ["AGAIN", "Exploration", "priced"]
+__all__ = ["Exploration", "priced"]

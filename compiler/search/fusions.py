@@ -22,8 +22,21 @@ from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
-#: no graph is predicted to take less than such a part of what it was made of
-LEAST = 0.02
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is predicted of kernels.
+
+    Attributes:
+        least: share of what it was made of that a graph takes at least, by prediction.
+    """
+
+    least: float = 0.02
+
+
+_TUNING = _Tuning()
+
+
 #: what became of kernels that a compiler made
 _BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
 
@@ -65,7 +78,7 @@ class Fusions:
             facts = tuple(fact_of_kernel(program) for program in programs)
             # what their nodes take by themselves may be more than the whole graph takes
             least = sum(taken.get(name(program), 0.0) for program in programs)
-            cost = max(base.cost - gain, min(least, base.cost), LEAST * base.cost)
+            cost = max(base.cost - gain, min(least, base.cost), _TUNING.least * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
 

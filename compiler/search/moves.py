@@ -22,8 +22,19 @@ from dslc.search.fusions import fact_of_kernel
 from dslc.search.sources import Source
 from dslc.semantics.library import Rules
 
-#: what stands alone and cannot be run costs so many seconds: a sum stays a number
-NEVER = 1e3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers in the place of prices.
+
+    Attributes:
+        never: seconds of what stands alone and cannot be run: a sum stays a number.
+    """
+
+    never: float = 1e3
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +62,7 @@ class Kernels:
     def price(self, node: Node) -> float | None:
         """Estimated seconds of a kernel; None for what has a price of its own."""
         if isinstance(node, ScopeNode):
-            return NEVER
+            return _TUNING.never
         return seconds_of(node, self._profiles, self.speeds) if isinstance(node, Kernel) else None
 
 
@@ -77,4 +88,4 @@ def moves_of(
     return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, until))), kernels.price
 
 
-__all__ = ["NEVER", "Derived", "Kernels", "moves_of"]
+__all__ = ["Derived", "Kernels", "moves_of"]

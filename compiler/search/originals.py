@@ -16,8 +16,19 @@ from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.settings import Settings
 
-#: the time of a whole run is taken for so many seconds at most
-ALONE = 0.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of timing the original.
+
+    Attributes:
+        alone: seconds that the time of a whole run is taken for at most.
+    """
+
+    alone: float = 0.5
+
+
+_TUNING = _Tuning()
 
 
 class Unusable(Exception):
@@ -95,7 +106,7 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | N
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
-    seconds = float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"])
+    seconds = float(worker.ask({"do": "alone", "seconds": _TUNING.alone})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
         try:

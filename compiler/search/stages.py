@@ -24,8 +24,19 @@ from dslc.search.rulesets import Applied
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
-#: above so many bytes of weights a model is heavy
-HEAVY = 1 << 28
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What decides how a model is treated; `benchmarks/large_model.py` shows it.
+
+    Attributes:
+        heavy: bytes of weights above which a model is heavy.
+    """
+
+    heavy: int = 1 << 28
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +67,7 @@ class Task:
     @property
     def heavy(self) -> bool:
         """Whether there are so many weights that each contender's copy counts."""
-        return self.size.bytes > HEAVY
+        return self.size.bytes > _TUNING.heavy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dslc.deadline import FOREVER, Deadline
@@ -18,10 +18,25 @@ from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 
-#: seconds for one prover and one rule before a search: `dslc verify` takes more, and writes a lock
-LIMIT = 10.0
-#: where little time is left: so many times that long must fit in, but it is no shorter than so many seconds
-SHARES, SHORTEST = 8, 0.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proofs before a search: `dslc verify` takes more, and writes a lock.
+
+    Attributes:
+        limit: seconds for one prover and one rule.
+        shares: times that long must fit into the time that is left.
+        shortest: seconds that it is no shorter than, where little is left.
+    """
+
+    limit: float = 10.0
+    shares: int = 8
+    shortest: float = 0.5
+
+
+_TUNING = _Tuning()
+
+
 #: what more time would not change
 DECIDED: frozenset[Status] = frozenset({"proved", "refuted"})
 #: the reason of a rule that there was no time for
@@ -62,10 +77,10 @@ def statuses(
         found.update((name, RuleVerdict(name, "undecided", (), "", "not asked")) for name in unknown)
     elif unknown:
         # a rule has several provers: none may take so long that a few rules take all of the time
-        limit = min(LIMIT, max(SHORTEST, until.left() / SHARES))
+        limit = min(_TUNING.limit, max(_TUNING.shortest, until.left() / _TUNING.shares))
         for verdict in _proved(rules, unknown, limit, told, until):
             found[verdict.rule] = verdict
-            if limit == LIMIT or verdict.status in DECIDED:
+            if limit == _TUNING.limit or verdict.status in DECIDED:
                 kept.put([verdict])
         found.update((name, RuleVerdict(name, "undecided", (), "", LATE)) for name in unknown if name not in found)
     return found

@@ -22,7 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dslc
 from dslc.cli.main import run as command_line
-from dslc.cli.progress import LOST, finishing, interrupts
+from dslc.cli.progress import TUNING as PROGRESS_TUNING
+from dslc.cli.progress import finishing, interrupts
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
@@ -535,7 +536,7 @@ def test_ctrl_c_that_was_lost_does_not_come_after_the_block() -> None:
         watched = weakref.ref(thing, lambda _: press())
         del thing
     assert watched() is None and pressed() == 1
-    time.sleep(5 * LOST)
+    time.sleep(5 * PROGRESS_TUNING.lost)
 
 
 @pytest.mark.usefixtures("interrupts")
