@@ -23,22 +23,9 @@ from dslc.onnx.functions import inlined
 from dslc.search.candidate import Candidate
 from dslc.search.naming import Story
 from dslc.search.originals import Unusable
+from dslc.search.tuning import TUNING
 from dslc.search.written import graph_as_kernels, ready, texts_of
 from dslc.semantics.library import Rules
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that say what checking a large model takes; `benchmarks/large_model.py` shows them.
-
-    Attributes:
-        exported: bytes of weights that are written, sent and loaded in a second, or more.
-    """
-
-    exported: float = 1.5e8
-
-
-_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +132,7 @@ class Checker:
             MemoryShort, TimeUp: memory or time does not suffice.
             Unusable: no input says anything.
         """
-        if self._until.left() <= self._bytes / _TUNING.exported:
+        if self._until.left() <= self._bytes / TUNING.exported:
             raise TimeUp
         try:
             model = self._exported(candidate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -25,21 +25,8 @@ from dslc.search.run import Run
 from dslc.search.scheduler import Scheduler
 from dslc.search.sizes import sizes_of
 from dslc.search.stages import Explored, Finished, Predicted, Referenced
+from dslc.search.tuning import TUNING
 from dslc.search.written import as_kernels, ready, texts_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Shares of the budget; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        again: share of the budget that measuring again may take.
-    """
-
-    again: float = 0.05
-
-
-_TUNING = _Tuning()
 
 
 class Exploration:
@@ -114,7 +101,7 @@ class Exploration:
         run, explored = self.run, self.run.explored
         if explored is None or self._scheduler is None or finished.predicted is None:
             return finished
-        seconds = _TUNING.again * finished.task.settings.budget
+        seconds = TUNING.again * finished.task.settings.budget
         if run.clock.left() <= seconds:
             return finished
         contender = finished.contender or explored.contenders[0]

@@ -15,20 +15,7 @@ from dslc.cost.inputs import Inputs, tried_inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of timing the original.
-
-    Attributes:
-        alone: seconds that the time of a whole run is taken for at most.
-    """
-
-    alone: float = 0.5
-
-
-_TUNING = _Tuning()
+from dslc.search.tuning import TUNING
 
 
 class Unusable(Exception):
@@ -106,7 +93,7 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | N
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
-    seconds = float(worker.ask({"do": "alone", "seconds": _TUNING.alone})["seconds"])
+    seconds = float(worker.ask({"do": "alone", "seconds": TUNING.alone})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -24,22 +23,9 @@ from dslc.search.reference import reference
 from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Explored, Finished, Optimized, Task
+from dslc.search.tuning import TUNING
 from dslc.search.untouched import begun
 from dslc.search.writing import canonical, write
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of a command that is interrupted.
-
-    Attributes:
-        grace: seconds after Ctrl-C for checking the best so far.
-    """
-
-    grace: float = 5.0
-
-
-_TUNING = _Tuning()
 
 
 def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None = None) -> Optimized:
@@ -85,7 +71,7 @@ def _run(source: str | Path | ModelProto, settings: Settings, run: Run) -> Optim
         # libraries in C may turn Ctrl-C into an error of their own
         if not settings.interrupts():
             raise
-    run.clock.shorten(_TUNING.grace)
+    run.clock.shorten(TUNING.grace)
     finished = interrupted(task, run)
     if finished.contender is None and run.applied is not None:
         finished = Finished(task, run.applied, f"rules applied, not timed; {finished.reason}", interrupted=True)

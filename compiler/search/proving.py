@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dslc.cost.compare import Comparison
 from dslc.deadline import FOREVER, Deadline
@@ -13,22 +12,8 @@ from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.stages import Referenced
 from dslc.search.steps import status_of
+from dslc.search.tuning import TUNING
 from dslc.search.validate import Claim, Rewrite, Validated, claims_of, validate
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proofs; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        validation: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its
-            rules.
-    """
-
-    validation: float = 30.0
-
-
-_TUNING = _Tuning()
 
 
 def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: Deadline = FOREVER) -> Validated:
@@ -42,7 +27,7 @@ def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: 
         if referenced.task.settings.budget == 0:
             claims = (one.rule if isinstance(one, Rewrite) and status_of(one.rule, verdicts) == "proved" else one for one in claims)
         found = validate(
-            referenced.task.rules, claims, until.part(most=_TUNING.validation), run.decided,
+            referenced.task.rules, claims, until.part(most=TUNING.validation), run.decided,
             needed=lambda name: status_of(name, verdicts) == "bounded",
         )  # fmt: skip
         if until.over:

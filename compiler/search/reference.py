@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,7 @@ from dslc.search.run import Journal, Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Proven, Referenced, Task
 from dslc.search.strategies import name_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of computing the original.
-
-    Attributes:
-        meant: operations up to which the original is computed by its operators' equations, where a comparison fails.
-    """
-
-    meant: float = 1e7
-
-
-_TUNING = _Tuning()
+from dslc.search.tuning import TUNING
 
 
 def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) -> Referenced:
@@ -84,7 +70,7 @@ def _file_of(task: Task) -> ModelFile:
 def _meant(task: Task, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:
     """What the original gives by its operators' equations, where that takes no long time."""
     operations = known_flops(task.imported.graph.outputs)
-    if operations is None or operations > _TUNING.meant:
+    if operations is None or operations > TUNING.meant:
         return lambda _: None
     return meaning(task.rules, task.imported.graph, names)
 

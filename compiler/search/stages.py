@@ -22,21 +22,8 @@ from dslc.search.judge import Verdict
 from dslc.search.originals import Original
 from dslc.search.rulesets import Applied
 from dslc.search.settings import Settings
+from dslc.search.tuning import TUNING
 from dslc.semantics.library import Rules
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """What decides how a model is treated; `benchmarks/large_model.py` shows it.
-
-    Attributes:
-        heavy: bytes of weights above which a model is heavy.
-    """
-
-    heavy: int = 1 << 28
-
-
-_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +54,7 @@ class Task:
     @property
     def heavy(self) -> bool:
         """Whether there are so many weights that each contender's copy counts."""
-        return self.size.bytes > _TUNING.heavy
+        return self.size.bytes > TUNING.heavy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from onnx import ModelProto
@@ -21,20 +21,7 @@ from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
 from dslc.search.steps import steps_of, story_of
-
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """What a report says of a run's time.
-
-    Attributes:
-        early: share of the budget that a run leaves before it says why.
-    """
-
-    early: float = 0.15
-
-
-_TUNING = _Tuning()
+from dslc.search.tuning import TUNING
 
 
 def write(finished: Finished, run: Run) -> Optimized:
@@ -174,7 +161,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     for line in (line for lines in run.untaken.values() for line in lines):
         run.note(line)
     left = run.clock.left()
-    early = _TUNING.early * task.settings.budget < left < inf and not report.interrupted
+    early = TUNING.early * task.settings.budget < left < inf and not report.interrupted
     if run.clock.cuts:
         more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")
