@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import bind_option, budget_option, form_option, rules_option
 from dslc.deadline import Deadline
 from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
@@ -138,20 +139,19 @@ class DerivedPrograms:
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
+@rules_option("A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
 @click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
+@bind_option("The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=35.0, show_default=True, metavar="S",
-              help="Seconds for search and proofs.")  # fmt: skip
+@budget_option("Time for search and proofs.", "35s", least=0.1)
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
