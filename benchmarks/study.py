@@ -30,7 +30,7 @@ from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.contenders import Checker, Contender, distinct, serialized
+from dslc.search.contenders import Checker, Compared, Contender, distinct, serialized
 from dslc.search.sizes import sizes_of
 from dslc.search.sweep import State, everywhere
 from dslc.semantics.library import Rules
@@ -217,7 +217,7 @@ def study(
             costs.excuse(imported.graph)
             costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
-            checker = Checker(context, rules, [reference], [inputs], place.threads, None, file)
+            checker = Checker(context, rules, Compared(file, [reference], [inputs]), place.threads)
             yield Study(model, rules, threads, costs, start, checker, inputs)
         finally:
             measurer.close()

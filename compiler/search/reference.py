@@ -16,7 +16,7 @@ from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
-from dslc.search.contenders import Checker, folder_of, serialized
+from dslc.search.contenders import Checker, Compared, ExportOptions, Functions, folder_of, serialized
 from dslc.search.fusions import with_kernels
 from dslc.search.originals import Original, original_at
 from dslc.search.run import Journal, Run
@@ -51,14 +51,24 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     run.journal = Journal() if once else _journal(settings, key, cache, run)
     seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
-    checker = Checker(
-        task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
-        settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.until(),
-        task.size.bytes, with_kernels(settings), task.target.kernels is OwnKernels.PLANNED, settings.portable == "inline",
-        settings.file_growth, settings.apply is not None, worker, run.spares,
+    compared = Compared(
+        file, references, [one.inputs for one in originals], settings.tolerance, computed_types(task.imported),
+        _meant(task, references[0].names),
     )  # fmt: skip
+    form = ExportOptions(_functions(task), settings.file_growth, fewest=settings.apply is not None)
+    checker = Checker(
+        task.imported.context, task.rules, compared, task.machine.threads, form, run.clock.until(), task.size.bytes, worker, run.spares
+    )
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced
+
+
+def _functions(task: Task) -> Functions:
+    if task.settings.portable == "inline":
+        return Functions.INLINE
+    if task.target.kernels is OwnKernels.PLANNED:
+        return Functions.PLAIN
+    return Functions.BUILT if with_kernels(task.settings) else Functions.NONE
 
 
 def _file_of(task: Task) -> ModelFile:
