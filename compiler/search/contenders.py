@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
@@ -78,7 +77,7 @@ class Compared:
     references: Sequence[Reference]
     inputs: Sequence[Inputs]
     tolerance: float | None = None
-    computed: Mapping[str, Any] = MappingProxyType({})
+    computed: Mapping[str, Any] = field(default_factory=dict)
     meant: Callable[[Feeds], Reference | None] = lambda _: None
 
 
