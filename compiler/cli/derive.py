@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import bind_option, budget_option, form_option, rules_option
+from dslc.deadline import Deadline
 from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
 
@@ -137,20 +139,19 @@ class DerivedPrograms:
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
+@rules_option("A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
 @click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
+@bind_option("The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=35.0, show_default=True, metavar="S",
-              help="Seconds for search and proofs.")  # fmt: skip
+@budget_option("Time for search and proofs.", "35s", least=0.1)
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
@@ -193,13 +194,13 @@ def derivations_of(
 
     from dslc.derivation.kinds import kinds
     from dslc.derivation.programs import unlike
-    from dslc.derivation.search import Limits, Search
+    from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
 
-    began = time.monotonic()
+    began, until = time.monotonic(), Deadline.after(budget)
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
     rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices))
@@ -209,8 +210,8 @@ def derivations_of(
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
-    limits = Limits(
-        max_depth=max_depth, seconds=_TUNING.searching * budget, intensity=intensity, max_states=max_states or inf
+    limits = DerivationLimits(
+        max_depth=max_depth, until=until.part(_TUNING.searching), intensity=intensity, max_states=max_states or inf
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = Search(rules, derivations, limits, aims)
@@ -220,7 +221,7 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else _TUNING.most)
+    shown, cut = _all_proved(rules, chosen, called, until, None if every else _TUNING.most)
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
         tuple(_program(rules, each, called, lowered) for each in shown), len(programs), derived.states, derived.applications,
@@ -377,17 +378,16 @@ def _bytes(program: Program) -> int | None:
 
 
 def _all_proved(
-    rules: Rules, programs: Iterable[Program], called: Called, until: float, most: int | None
+    rules: Rules, programs: Iterable[Program], called: Called, until: Deadline, most: int | None
 ) -> tuple[list[Program], bool]:
     """The first programs that are proved, the cheapest first, and whether time was over before: what is not proved is not shown."""
     found: list[Program] = []
-    cut = False
+    cut, latest = False, Deadline(until.end + _TUNING.over)
     for each in programs:
-        left = until - time.monotonic()
-        if len(found) == most or left <= -_TUNING.over:
+        if len(found) == most or latest.over:
             cut = len(found) != most
             break
-        if _proved(rules, each, called, min(_TUNING.proof, max(3.0, left))):
+        if _proved(rules, each, called, min(_TUNING.proof, max(3.0, until.left()))):
             found.append(each)
     return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
 
