@@ -136,14 +136,14 @@ def _page(place: Path, found: Benched) -> None:
     """Writes a page with a plot of every pair."""
     import json
 
-    from dslc.cli.optimize import write_text
     from dslc.reporting.others import page_of_bench
+    from dslc.store import write_file
 
     pairs = [
         {"before_ms": one.before * 1e3, "after_ms": one.after * 1e3, "generation": one.generation, "base_first": one.base_first}
         for one in found.timings[1].pairs
     ]
-    write_text(place, page_of_bench(json.loads(_json(found)), pairs))
+    write_file(place, page_of_bench(json.loads(_json(found)), pairs))
 
 
 def _json(found: Benched) -> str:

@@ -168,9 +168,9 @@ def command(
         intensity=intensity, budget=budget, max_states=max_states, every=every,
     )  # fmt: skip
     if html is not None:
-        from dslc.cli.optimize import write_text
+        from dslc.store import write_file
 
-        write_text(html, found.to_html(call))
+        write_file(html, found.to_html(call))
     if output_format == "json":
         click.echo(json.dumps(found.to_dict(), indent=2))
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import attribute_value, seconds_of, shape_value
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,14 +162,13 @@ def command(
     if html is not None:
         _page(html, programs, found)
     if drawing is not None and found.differences:
-        drawing.write_text(svg(list(found.planes)), "utf-8")
+        write_file(drawing, svg(list(found.planes)))
         if output_format == "full":
             click.echo(f"drawn in {drawing}")
 
 
 def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
     """Writes a page of what differs, with a picture of each output that does in part."""
-    from dslc.cli.optimize import write_text
     from dslc.prove.strided import Box
     from dslc.reporting.others import page_of_difference
     from dslc.reporting.planes import svg
@@ -181,7 +181,7 @@ def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
         {**one, "name": name, "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]]}
         for name, one in zip(found.names, listed, strict=False)
     ]
-    write_text(place, page_of_difference(programs, named, pictures, notes))
+    write_file(place, page_of_difference(programs, named, pictures, notes))
 
 
 def compared(

@@ -94,9 +94,10 @@ def command(
     seconds = time.perf_counter() - start
     note = write(library, settings, out, seconds)
     if report is not None:
-        from dslc.generate.rulefile import write_file
+        from dslc.store import write_file
 
-        write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
+        text = json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n"
+        write_file(report, text, parents=True)
     counts = library.stages.counts
     count, steps = len(library.found), ", ".join(f"{n} {name}" for name, n in counts.items())
     click.echo(f"{count} rule{'s' * (count != 1)} in {out} ({steps}; {seconds:.1f} s)")
@@ -113,10 +114,11 @@ def write(library: Library, settings: Settings, out: Path, seconds: float) -> st
     """Writes the library file, and what was proved into the lock beside it; a note where that is not possible."""
     from dslc.generate.general.naming import named
     from dslc.generate.proofs import write_proofs
-    from dslc.generate.rulefile import header_of, library_text, write_file
+    from dslc.generate.rulefile import header_of, library_text
+    from dslc.store import write_file
 
     header = header_of(library.rules, library.families, settings, library.stages, seconds)
-    write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent))
+    write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent), parents=True)
     return write_proofs(out, named(library.found), library.verdicts)
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dslc.cli.fmt import replace
 from dslc.cli.options import seconds_of
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from dslc.foreign.importing import Import, Outcome, Progress
@@ -141,7 +141,7 @@ def command(
             message = f"interrupted: {bar.done} of {len(rules)} rules are decided{kept}. {out} was not written."
             click.echo(message, err=True)
             return 130
-    replace(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
+    write_file(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
     if shown == "json":
         click.echo(json.dumps(as_json(found), indent=2))

@@ -106,7 +106,9 @@ def command(
 
             save(result.model, target, folder=model.parent, external_data=external_data or None)
         if report_file is not None:
-            write_text(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
+            from dslc.store import write_file
+
+            write_file(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
     if output_format == "json":
         report = replace(report, details=None)
         click.echo(report.to_json(), nl=False)
@@ -164,19 +166,6 @@ def writable(path: Path) -> None:
         probe.unlink()
     except OSError as problem:
         raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """A file that is complete or not there. Raises DslcError E0903."""
-    from dslc.errors import error
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(text, "utf-8")
-        os.replace(partial, path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise error("E0903", f"cannot write {path}: {problem.strerror}", path=str(path)) from None
 
 
 def show_budget(report: Report) -> None:
