@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from math import prod
@@ -154,7 +153,9 @@ def command(
     if output_format == "json":
         if found.instance:
             click.echo(f"at {found.instance}", err=True)
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("diff", found.to_dict()), nl=False)
     else:
         titles = {_title(name, each) for name, each in zip(found.names, found.differences, strict=False)}
         for line in str(found).splitlines():

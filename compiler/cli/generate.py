@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -94,10 +93,10 @@ def command(
     seconds = time.perf_counter() - start
     note = write(library, settings, out, seconds)
     if report is not None:
+        from dslc.reporting.records import record_text
         from dslc.store import write_file
 
-        text = json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n"
-        write_file(report, text, parents=True)
+        write_file(report, record_text("generate", {**library.stages.as_json(), "wall_seconds": round(seconds, 3)}), parents=True)
     counts = library.stages.counts
     count, steps = len(library.found), ", ".join(f"{n} {name}" for name, n in counts.items())
     click.echo(f"{count} rule{'s' * (count != 1)} in {out} ({steps}; {seconds:.1f} s)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import Counter
@@ -144,7 +143,9 @@ def command(
     write_file(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
     if shown == "json":
-        click.echo(json.dumps(as_json(found), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("import-rules", as_json(found)), nl=False)
     else:
         click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
         _summary(found)

@@ -165,6 +165,7 @@ def verified(asked: Asked, out: Outcome, told: Progress | None) -> None:
 
 def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None:
     from dslc.diagnostics.render import render, wants_color
+    from dslc.reporting.records import record_text
 
     verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
     for verdict in verdicts if out.interrupted else ():
@@ -175,7 +176,7 @@ def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
         if out.interrupted:
             outcome |= {"interrupted": True, "left": [name for name in out.chosen if name not in out.known]}
-        click.echo(json.dumps(outcome, indent=2))
+        click.echo(record_text("verify", outcome), nl=False)
         return
     if output_format == "markdown":
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules is not None else "")
@@ -412,23 +413,18 @@ def _library(rules: Rules, verdict: RuleVerdict) -> str:
 
 def _table(verdicts: Sequence[RuleVerdict]) -> None:
     """Every rule that is not simply proved, then per status and prover how many and how long."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from dslc.cli.tables import console
+    from dslc.cli.tables import print_table
     from dslc.prove.verdict import STATUSES
 
-    table = Table("rule", "status", "field ms", "exact ms", "axioms ms", "reason", title_justify="left")
+    rows = []
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
         times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
-        table.add_row(
-            verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), escape(reason)
-        )
-    console().print(table)
+        rows.append((verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact", "axioms")), reason))
+    print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
 
 
 @contextmanager
