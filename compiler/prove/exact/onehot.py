@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dslc.analysis.poly import NotIntegral, polynomial
+from dslc.analysis.poly import NotIntegral, polynomial, scalar_of
 from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, rebuild, reduce, substitute, walk
-from dslc.prove.exact.equations import as_scalar_of, conjuncts
+from dslc.prove.exact.equations import conjuncts
 
 
 def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
@@ -61,7 +61,7 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
         except NotIntegral:
             continue
         if slope.is_constant and abs(slope.constant) == 1 and not any(it in factor.free for factor in rest.atoms):
-            yield as_scalar_of(rest * -slope.constant)
+            yield scalar_of(rest * -slope.constant)
 
 
 def _needed(node: Scalar) -> Iterator[Scalar]:
