@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.counted_graphs import count_graphs, second_hash
 from dslc.generate.enumeration.evaluate import Chunk, State, evaluate_chunk
-from dslc.generate.enumeration.fingerprint import first_hash, second_hash
-from dslc.generate.enumeration.graphs import count_graphs
+from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
 from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.enumeration.workers import forked, serial
