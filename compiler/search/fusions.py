@@ -14,7 +14,7 @@ from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Why
+from dslc.fuse.trials import Tried, Why
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.match.forms import stated_error
@@ -88,19 +88,22 @@ def fact_of_kernel(program: Graph) -> Fact:
 
 def told(rules: Rules, found: Fused) -> list[str]:
     """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
-    lines = []
-    for kept in found.story.kept:
-        words = " + ".join(node.op.rpartition(".")[2] for node in kept.tried.program.nodes() if isinstance(node, Call))
-        places = "" if kept.places == 1 else f", in {kept.places} places"
-        places += f", by the template of {kept.tried.lowering}" if kept.tried.lowering else ""
-        was, now = kept.tried.nodes * 1e3, kept.tried.kernel * 1e3
-        form = "" if kept.tried.variant is None else kept.tried.variant.form
-        places += f", by {form}" if form else ""
-        lines.append(f"kernel {kept.tried.name}: {words}{places}: {now:.4g} ms instead of {was:.4g} ms by itself")
-        stated = stated_error(rules, form)
-        if stated is not None:
-            lines[-1] += f", off by {kept.tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
-    return lines
+    return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
+
+
+def said(rules: Rules, tried: Tried, places: int) -> str:
+    """What a report says of a kernel in so many places."""
+    words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
+    how = "" if places == 1 else f", in {places} places"
+    how += f", by the template of {tried.lowering}" if tried.lowering else ""
+    was, now = tried.nodes * 1e3, tried.kernel * 1e3
+    form = "" if tried.variant is None else tried.variant.form
+    how += f", by {form}" if form else ""
+    line = f"kernel {tried.name}: {words}{how}: {now:.4g} ms instead of {was:.4g} ms by itself"
+    stated = stated_error(rules, form)
+    if stated is not None:
+        line += f", off by {tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
+    return line
 
 
 def unbuilt(found: Fused) -> str:
@@ -131,4 +134,4 @@ def no_compiler() -> str:
     return ""
 
 
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "unbuilt", "wanted", "with_kernels"]
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "said", "told", "unbuilt", "wanted", "with_kernels"]

@@ -58,12 +58,8 @@ class Tale:
 
     def told(self, kernels: Collection[str], how: str = "derived by ") -> list[str]:
         """What a report says of what is taken in a candidate with these kernels; `how` goes before the rules."""
-        lines = []
-        for one in dict.fromkeys((*self.taken, *self.wholes)):
-            if all(each.name in kernels for each in one.kernels):
-                was, now, words = one.before * 1e3, one.after * 1e3, "as one kernel" if one.whole else _words(one.program)
-                lines.append(f"{how}{one.fact.rule}: {words}: {now:.4g} ms instead of {was:.4g} ms by itself")
-        return lines
+        own = dict.fromkeys((*self.taken, *self.wholes))
+        return [said(one, how) for one in own if all(each.name in kernels for each in one.kernels)]
 
     def left(self, how: str = "derived by ") -> list[str]:
         """What a report says of what is not taken: of each place the fastest that was measured, else the cheapest by estimate."""
@@ -80,6 +76,12 @@ class Tale:
             was, now = each.price * 1e3, each.seconds * 1e3
             lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
         return lines
+
+
+def said(one: Rival, how: str = "derived by ") -> str:
+    """What a report says of a program that is taken."""
+    was, now, words = one.before * 1e3, one.after * 1e3, "as one kernel" if one.whole else _words(one.program)
+    return f"{how}{one.fact.rule}: {words}: {now:.4g} ms instead of {was:.4g} ms by itself"
 
 
 def _words(program: Graph) -> str:
@@ -158,4 +160,4 @@ class Visit:
     waiting: list[tuple[Graph, Program]]
 
 
-__all__ = ["TOLD", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit"]
+__all__ = ["TOLD", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit", "said"]

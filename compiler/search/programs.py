@@ -14,10 +14,10 @@ from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.story import story
-from dslc.fuse.kernels import kernels
 from dslc.ir.graph import Graph, Node, Opaque
 from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Limits, Progress
+from dslc.search.findings import Findings
 from dslc.search.layouts import without_layouts
 from dslc.search.strategy import Space
 from dslc.search.sweep import least_gain
@@ -194,7 +194,7 @@ class Programs:
 
     def _cost(self, graph: Graph, extraction: Extraction) -> float:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
-        if not kernels(graph) or self._first is None:
+        if self._first is None or self._costs.can_price(graph):
             return self._costs.graph_cost(graph)
         return max(self._start.cost - (self._first - extraction.cost), _TUNING.part * self._start.cost)
 
@@ -211,7 +211,7 @@ class Programs:
 
     def _between(self, before: Candidate, graph: Graph) -> float:
         """What a graph on the way costs, as far as there is time to say."""
-        if graph.outputs == before.graph.outputs or kernels(graph):
+        if graph.outputs == before.graph.outputs or not self._costs.can_price(graph):
             return before.cost
         try:
             return self._costs.graph_cost(graph)
@@ -222,8 +222,11 @@ class Programs:
 class Tidying:
     """Going on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
 
-    def __init__(self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int) -> None:
+    def __init__(
+        self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int, findings: Findings | None = None
+    ) -> None:
         self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
+        self._findings = findings
         self._done: Candidate | None = None
 
     def tidy(self, programs: Programs, swept: bool = False) -> None:
@@ -234,11 +237,13 @@ class Tidying:
         from dslc.search.backtrack import Search
 
         best = programs.best
-        if best is self._done or kernels(best.graph):
+        if best is self._done or not self._costs.can_price(best.graph):
             return
         limits = self._limits
         steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
-        near = Search(best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps)
+        near = Search(
+            best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps, findings=self._findings
+        )
         end = limits.done + steps
         near.begin()
         while not swept and not limits.over and limits.done < end and near.expand():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.findings import Findings
     from dslc.search.strategy import Grown, Space
 
 
@@ -76,7 +77,9 @@ class Saturate:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
             options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _TUNING.least)))
-            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
+            return _Saturating(
+                options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count, space.findings
+            )
 
         return explored(space, make, apart=True)
 
@@ -86,7 +89,7 @@ class _Saturating:
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, swept: float = _TUNING.swept,
+        told: Progress, swept: float = _TUNING.swept, findings: Findings | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.graph import EGraph
         from dslc.search.programs import Prices, Programs, Tidying
@@ -97,7 +100,8 @@ class _Saturating:
         self._start, self._egraph = start, EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
-        self._tidying = Tidying(rules, costs, limits, seed) if options.tidy else None
+        self._tidying = Tidying(rules, costs, limits, seed, findings) if options.tidy else None
+        self._findings = findings
         self._costs = costs
         self._round, self._multi = 0, options.k_multi
         self._began = limits.now()
@@ -117,7 +121,16 @@ class _Saturating:
             with self._limits.within(self._swept):
                 self._tidying.tidy(self._programs, swept=True)
         self._began = self._limits.now()
+        self._state()
         self.expand()
+
+    def _state(self) -> None:
+        """What was found beside rules, as unions."""
+        from dslc.egraph import rewrite
+
+        for fact, leaves in () if self._findings is None else self._findings.facts(self._start.graph):
+            rewrite.state(self._egraph, fact, rewrite.placed(self._egraph, leaves))
+        self._egraph.rebuild()
 
     def expand(self) -> bool:
         """One more round; False where it was the last."""
@@ -164,6 +177,7 @@ class _Saturating:
         self._start, self._programs, self._egraph = best, self._programs.onwards(), EGraph.of(best.graph)
         self._seed, self._round, self._multi = self._seed + self._round, 0, self._options.k_multi
         self._began = limits.now()
+        self._state()
         return True
 
     def _now(self) -> float:

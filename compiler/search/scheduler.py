@@ -201,7 +201,7 @@ class Scheduler:
 
     def _turn(self, arm: Arm) -> None:
         context, run, generator = self.context, self.context.run, arm.generator
-        began, before = run.clock.now(), self._best_cost()
+        began, before, known = run.clock.now(), self._best_cost(), run.found.count
         context.turn = context.exploring.part(generator.prior.share, generator.prior.most)
         ends = run.clock.now() + max(self.tuning.turn, min(generator.prior.seconds, generator.prior.most))
         run.phase(generator.phase)
@@ -230,12 +230,20 @@ class Scheduler:
                     self._decide()
         arm.turns, arm.seconds = arm.turns + 1, arm.seconds + run.clock.now() - began
         arm.gained += max(0.0, before - self._best_cost()) / context.start.cost
+        if run.found.count > known:
+            self._ask_again()
         if context.best is not None and context.best is not context.start:
             self._grow(context.best)
             # nobody is asked about what rules have made better since
             before_it = context.best.path()[1:-1]
             for other in self.arms:
                 other.done = other.done or (not other.turns and other.base in before_it)
+
+    def _ask_again(self) -> None:
+        """More was found: whoever goes by that has something to look at."""
+        for arm in self.arms:
+            if arm.generator.gathers:
+                arm.promise, arm.work, arm.done = None, None, False
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keeps what was proposed; without timing, predictions alone say what is better than the original."""

@@ -9,6 +9,7 @@ from dslc.ir.graph import Node
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.context import SearchContext
 from dslc.search.dumping import dumped
+from dslc.search.findings import Findings
 from dslc.search.fusions import no_compiler, with_kernels
 from dslc.search.moves import moves_of
 from dslc.search.sources import Source, Substitutions
@@ -55,11 +56,14 @@ def _moves(context: SearchContext) -> tuple[tuple[Source, ...], Callable[[Node],
     return moves_of(task.rules, context.costs, task.imported.context.opset, task.sizes, lambda: context.turn.left())
 
 
-def searched(context: SearchContext, who: str, start: Candidate, most: int | None, brief: float = inf) -> Candidate:
-    """The best that the strategy yields (see `limits_of`); where it was interrupted, `run.best` is what it had."""
+def searched(
+    context: SearchContext, who: str, start: Candidate, most: int | None, brief: float = inf, findings: Findings | None = None
+) -> Candidate:
+    """The best that the strategy yields (see `limits_of`), by rules and by what was found beside them; where it was interrupted,
+    `run.best` is what it had."""
     run, settings = context.run, context.task.settings
     run.phase("searching")
-    limits = limits_of(context, who, most, context.front, brief)
+    limits = limits_of(context, who, most, context.front if findings is None else None, brief)
     best, clear = start, start.cost
 
     def told(found: Candidate) -> None:
@@ -68,14 +72,14 @@ def searched(context: SearchContext, who: str, start: Candidate, most: int | Non
             clear = found.cost
             limits.gained_clearly()
         if found.cost < best.cost:
-            run.best = best = found
+            run.best = best = found if findings is None else findings.with_texts(found)
             run.progress.best(context.start.cost / max(found.cost, 1e-12), limits.done)
 
     grown: list[Grown] = []
     others, price = _moves(context)
     space = Space(
         start, (Substitutions(context.rules), *others), context.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
-        settings.budget or None, settings.steps, price, run.note, grown.extend if settings.dump_egraph is not None else None,
+        settings.budget or None, settings.steps, findings, price, run.note, grown.extend if settings.dump_egraph is not None else None,
     )  # fmt: skip
     for found in settings.strategy.explore(space):
         told(found)

@@ -11,6 +11,7 @@ from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
 from dslc.search.context import SearchContext
 from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.findings import derived
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.left_open import tell_left_open
@@ -27,6 +28,7 @@ class Derived:
     name: str = "derivations"
     phase: str = "deriving programs"
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=15.0))
     every: bool = False
 
@@ -57,6 +59,7 @@ class Paired:
     phase: str = "deriving programs"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -79,6 +82,7 @@ class Mutated:
     phase: str = "mutating programs"
     needed: bool = True
     again: bool = True
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.25, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -117,6 +121,7 @@ class Branched:
     phase: str = "mutating programs"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.1, seconds=5.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -154,6 +159,9 @@ def _told(context: SearchContext, name: str, looked: Derivations, base: Candidat
     for made, tale in looked.proposals(base):
         run.much.update(made)
         run.kernels.update((each, tale.told(each.kernels, how)) for each in made)
+        for one in tale.measured:
+            if one.ratio >= looked.margin:
+                run.found.add(derived(one))
         run.untaken[name, base] = tale.left(how) if how else []
         yield made
 

@@ -27,6 +27,7 @@ class Nearby:
     phase: str = "searching"
     needed: bool = False
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.02, seconds=8.0))
     contenders: int = 3
     variants: int = 3
