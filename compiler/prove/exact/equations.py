@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dslc.analysis.conditions import Case, cases
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, rebuild, sym, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, replaced, sym, walk
 
 
 def conjuncts(conditions: Sequence[Scalar]) -> list[Scalar]:
@@ -55,10 +55,6 @@ def _with_quotient(condition: Scalar) -> Scalar:
         if _solution(equation) is not None:
             return equation
     return condition
-
-
-def replaced(root: Scalar, size: Scalar, value: Scalar) -> Scalar:
-    return rebuild(root, lambda node: value if node is size else None)
 
 
 def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dslc.analysis.poly import NotIntegral, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, rebuild, reduce, substitute, walk
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, reduce, rewrite, substitute, walk
 from dslc.prove.exact.equations import conjuncts
 
 
@@ -16,18 +16,12 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
     """
     memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            found = node
-            if node.children:
-                found = rebuild(node, lambda part: None if part is node else go(part))
-            while isinstance(found, Reduce) and found.kind == "sum" and (shorter := _shorter(found)) is not None:
-                found = shorter
-            memo[node] = found
-        return found
+    def after(node: Scalar) -> Scalar:
+        while isinstance(node, Reduce) and node.kind == "sum" and (shorter := _shorter(node)) is not None:
+            node = shorter
+        return node
 
-    return [go(root) for root in roots]
+    return [rewrite(root, after, memo) for root in roots]
 
 
 def _shorter(node: Reduce) -> Scalar | None:

@@ -29,6 +29,7 @@ from dslc.ir.scalar import (
     read,
     rebuild,
     reduce,
+    rewrite,
     walk,
 )
 
@@ -98,19 +99,12 @@ class Radix:
 
     def simplify(self, root: Scalar) -> Scalar:
         """The same expression, with quotients and remainders taken apart, and with comparisons decided that are not affine."""
-        found = self._memo.get(root)
-        if found is None:
-            self._check()
-            children = root.children
-            new = root
-            if children:
-                new = rebuild(root, lambda node: None if node is root else self.simplify(node))
-                if isinstance(new, Apply):
-                    new = self._apply(new)
-            found = self._memo[root] = new
-        return found
+        return rewrite(root, self._simpler, self._memo)
 
-    def _apply(self, node: Apply) -> Scalar:
+    def _simpler(self, node: Scalar) -> Scalar:
+        self._check()
+        if not isinstance(node, Apply):
+            return node
         if node.name in {"//", "%"} and len(node.args) == 2 and not isinstance(node.args[1], Num):
             return self._divided(node.name, node.args[0], node.args[1])
         if node.name in {"//", "%"} and len(node.args) == 2 and not is_affine(node.args[0]):
@@ -316,25 +310,19 @@ class Radix:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
         memo: dict[Scalar, Scalar] = {}
 
-        def go(node: Scalar) -> Scalar:
-            found = memo.get(node)
-            if found is None:
-                found = memo[node] = fresh(node)
-            return found
-
-        def fresh(node: Scalar) -> Scalar:
+        def leaf(node: Scalar) -> Scalar | None:
             if isinstance(node, Iter):
                 return new[node][0] if node in new else node
-            if isinstance(node, Reduce):
-                iters: list[Iter] = []
-                for it in node.iters:
-                    iters.extend(new[it][1] if it in new else (it,))
-                extents = tuple(go(self.extents[it]) for it in iters)
-                where = None if node.where is None else go(node.where)
-                return reduce(node.kind, tuple(iters), extents, go(node.body), where)
-            return rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
+            if not isinstance(node, Reduce):
+                return None
+            iters: list[Iter] = []
+            for it in node.iters:
+                iters.extend(new[it][1] if it in new else (it,))
+            extents = tuple(rebuild(self.extents[it], leaf, memo) for it in iters)
+            where = None if node.where is None else rebuild(node.where, leaf, memo)
+            return reduce(node.kind, tuple(iters), extents, rebuild(node.body, leaf, memo), where)
 
-        return go(root)
+        return rebuild(root, leaf, memo)
 
 
 # ---- positions in memory -------------------------------------------------------------------------------------------
@@ -362,21 +350,16 @@ def _quotient_by_size(node: Scalar) -> bool:
 
 def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
     """Reads of one operand by its position in memory, with `(p // d) * d + p % d` joined to `p`."""
-    memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            new = rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
-            if isinstance(new, Read) and new.operand == operand:
-                position: Scalar = num(0)
-                for index, size in zip(new.index, shape, strict=True):
-                    position = apply("+", apply("*", position, size), index)
-                new = read(operand, (_joined(position),))
-            found = memo[node] = new
-        return found
+    def after(node: Scalar) -> Scalar:
+        if not (isinstance(node, Read) and node.operand == operand):
+            return node
+        position: Scalar = num(0)
+        for index, size in zip(node.index, shape, strict=True):
+            position = apply("+", apply("*", position, size), index)
+        return read(operand, (_joined(position),))
 
-    return go(root)
+    return rewrite(root, after)
 
 
 def _joined(position: Scalar) -> Scalar:

@@ -256,12 +256,9 @@ class _Writer:
         self._memo: dict[Scalar, Scalar] = {}
 
     def write(self, node: Scalar) -> Scalar:
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = self._fresh(node)
-        return found
+        return rebuild(node, self._leaf, self._memo)
 
-    def _fresh(self, node: Scalar) -> Scalar:
+    def _leaf(self, node: Scalar) -> Scalar | None:
         if isinstance(node, Read):
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, None if node.other is None else self.write(node.other))
@@ -272,9 +269,7 @@ class _Writer:
         if isinstance(node, Reduce):
             where = None if node.where is None else self.write(node.where)
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
-        if not node.children:
-            return node
-        return rebuild(node, lambda part: None if part is node else self.write(part))
+        return None
 
     def _index(self, node: Scalar) -> Scalar:
         try:
