@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from dslc.cli.bars import Bar
 
 if TYPE_CHECKING:
     from dslc.generate.library import Library
@@ -83,10 +84,10 @@ def command(
     )
     start = time.perf_counter()
     try:
-        with Interrupts() as interrupts, _Bar(quiet or not sys.stderr.isatty(), interrupts.look) as bar:
-            library = generate(settings, bar.told)
+        with Interrupts() as interrupts, Bar("", quiet, stays=True) as bar:
+            library = generate(settings, _told(bar, interrupts.look))
     except KeyboardInterrupt:
-        where = f" ({bar.stage})" if bar.stage else ""
+        where = f" ({bar.title})" if bar.title else ""
         message = f"interrupted after {time.perf_counter() - start:.1f} s{where}: {out} was not written."
         click.echo(f"{message} What is finished is kept, and the same command goes on from there.", err=True)
         return 130
@@ -131,35 +132,11 @@ def _bytes_of(text: str) -> int:
     raise click.BadParameter(f"{text!r} is no size; write 2GB or 512MB", param_hint="--memory")
 
 
-class _Bar:
-    """A bar with the stage and its counts; nothing where nobody looks."""
+def _told(bar: Bar, look: Callable[[], None]) -> Progress:
+    """Shows the stage and its counts on a bar; `look` is called whenever something is told."""
 
-    def __init__(self, silent: bool, look: Callable[[], None]) -> None:
-        """`look` is called whenever something is told."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def told(stage: str, done: int, total: int, text: str) -> None:
+        look()
+        bar.tell(done, total, text, stage)
 
-        self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn(),
-            console=Console(stderr=True), disable=silent,
-        )  # fmt: skip
-        self.stage, self._look = "", look
-        self._task = self._progress.add_task("", total=None, text="")
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    @property
-    def told(self) -> Progress:
-        def progress(stage: str, done: int, total: int, text: str) -> None:
-            self._look()
-            if stage != self.stage:
-                self.stage = stage
-                self._progress.reset(self._task, description=stage, total=total or None, text=text)
-            self._progress.update(self._task, completed=done, total=total or None, text=text)
-
-        return progress
+    return told

@@ -7,13 +7,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from dslc.cli.bars import Bar, counts_text
 from dslc.cli.options import seconds_of
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def command(
     outcome, began = Outcome(), time.perf_counter()
     with interrupts(signal.SIGTERM) as pressed:
         try:
-            with _progress(quiet or output_format in {"json", "markdown"}) as told:
-                verified(asked, outcome, told)
+            with Bar("proving", quiet or output_format in {"json", "markdown"}) as bar:
+                verified(asked, outcome, _told(bar))
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
             if not pressed() and not isinstance(problem, KeyboardInterrupt):
@@ -427,24 +427,12 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
     print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Progress | None]:
-    """A bar on the terminal with the counts so far."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+def _told(bar: Bar) -> Progress:
+    """Shows on a bar how many rules have which status so far."""
     counts: Counter[str] = Counter()
-    columns = (TextColumn("proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[counts]}"))
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task("proving", counts="")
 
-        def told(done: int, total: int, verdict: RuleVerdict) -> None:
-            counts[verdict.status] += 1
-            text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-            bar.update(task, completed=done, total=total, counts=text)
+    def told(done: int, total: int, verdict: RuleVerdict) -> None:
+        counts[verdict.status] += 1
+        bar.tell(done, total, counts_text(counts))
 
-        shown: Callable[[int, int, RuleVerdict], None] = told
-        yield shown
+    return told
