@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,11 +168,13 @@ def command(
         intensity=intensity, budget=budget, max_states=max_states, every=every,
     )  # fmt: skip
     if html is not None:
-        from dslc.cli.optimize import write_text
+        from dslc.store import write_file
 
-        write_text(html, found.to_html(call))
+        write_file(html, found.to_html(call))
     if output_format == "json":
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("derive", found.to_dict()), nl=False)
         return
     titles = {f"{number}. {each.title}" for number, each in enumerate(found.programs, 1)}
     for line in str(found).splitlines():
