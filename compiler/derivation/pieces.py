@@ -230,7 +230,8 @@ class Operands:
         within: dict[Scalar, tuple[int, int]] = {
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
         }
-        numbered = narrowed(substitute(body, values, 0, on_read), within)
+        # what is decided by where iterators are need not be read
+        numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
         numbered = _without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
@@ -348,13 +349,15 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
 
     Under a guard too: `A[(i - r) // 2] if (i - r) % 2 == 0` → `A[0] if i - r == 0` where both are less than 2.
     """
-    if not any(isinstance(node, Apply) and node.name in {"//", "%"} for node in walk(body)):
+    if not any(isinstance(node, Apply) and node.name in {"//", "%", "select"} for node in walk(body)):
         return body
     ranges = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name == "select":
             made = _guarded(node, ranges)
+            if isinstance(made, Apply) and made.name == "select" and (held := decided(made.args[0], ranges)) is not None:
+                made = made.args[1] if held else made.args[2]
             return None if made is node else narrowed(made, within)
         if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
             return None
@@ -368,6 +371,27 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         return num(0) if node.name == "//" else narrowed(value, within)
 
     return rebuild(body, leaf)
+
+
+def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool | None:
+    """Whether a condition on positions holds wherever iterators are; None where it does at some of them, or is not known to."""
+    if not isinstance(condition, Apply) or condition.reads:
+        return None
+    if condition.name in {"and", "or"}:
+        least = condition.name == "or"
+        parts = [decided(arg, ranges) for arg in condition.args]
+        return least if least in parts else None if None in parts else not least
+    if condition.name not in {"<", "<=", "=="}:
+        return None
+    try:
+        (low, high), (first, last) = (interval(arg, ranges) for arg in condition.args)
+    except Unknown:
+        return None
+    if condition.name == "==":
+        return False if high < first or last < low else True if low == high == first == last else None
+    if condition.name == "<":
+        return True if high < first else False if low >= last else None
+    return True if high <= first else False if low > last else None
 
 
 def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:

@@ -20,7 +20,7 @@ from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, trav
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.ways import Way, way_of
 from dslc.syntax import tree as t
 
 
@@ -104,10 +104,10 @@ class Steps:
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        every = directions(self.rules)
-        self._directions = [each for each in every if len(each[2]) == 1 and each[2][0].name is None]
-        #: rules between expressions have formulas with names
-        self._joint = [each for each in every if len(each[2]) == 2]
+        every = [(way_of(left, right), step, syntax, left, right) for step, syntax, left, right in directions(self.rules)]
+        self._alone = [each[1:] for each in every if each[0] is Way.ALONE]
+        #: rules between two expressions, and whether the second one reads the first
+        self._joint = [(each[0] is Way.LINKED, *each[1:]) for each in every if each[0] in {Way.BESIDE, Way.LINKED}]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
@@ -136,8 +136,7 @@ class Steps:
             node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
         ]
         below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
-        for step, rule, left, right in self._joint:
-            linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
+        for linked, step, rule, left, right in self._joint:
             # of two that do not need each other the order is no matter
             for first, second in (permutations if linked else combinations)(scopes, 2):
                 if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
@@ -159,7 +158,7 @@ class Steps:
         node = value.node
         if not isinstance(node, ScopeNode):
             return
-        for step, rule, left, right in self._directions:
+        for step, rule, left, right in self._alone:
             for results in rewritten(rule, left, right, (value,), self.views):
                 self.applications += 1
                 if self.late():

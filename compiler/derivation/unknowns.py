@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derivation.maps import by_reads, changed, image, merged, split, together
+from dslc.derivation.maps import by_reads, changed, flattened, image, merged, split, together
 from dslc.derivation.matching import Found
 from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
-from dslc.derivation.zeros import nonzero_box, only_positions, read_at, total
+from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
@@ -105,6 +105,12 @@ class Unknowns:
             yield from self._positions(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
         elif name == "rounded_up":
             yield from self._rounded(self._index_of(node.args[0], found), found, self._factors(node, "to", found))
+        elif name == "guarded" and len(node.args) == 2:
+            yield from self._guarded(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
+        elif name == "flattenings":
+            flat = flattened(*self._index_of(node.args[0], found), self.operands)
+            if flat is not None:
+                yield flat
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
@@ -217,6 +223,19 @@ class Unknowns:
             if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
                 yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
 
+    def _guarded(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: Found) -> Iterator[Box]:
+        """The first parts of a box that end where a guard of the term changes: of what is put together its first piece.
+
+        Where nothing is summed there are none, as a choice between parts is what the rule would make again.
+        """
+        iters, box = index
+        if not any(own for own in found.indexes.values() if own is not iters):
+            return
+        for k, cut in sorted(cuts(term.body, iters)):
+            low, extent = box.low[k], box.extents[k]
+            if isinstance(low, Num) and isinstance(extent, Num) and 0 < cut - low.value < extent.value:
+                yield replace(box, extents=(*box.extents[:k], num(cut - low.value), *box.extents[k + 1 :]))
+
     # ---- conditions ----------------------------------------------------------------------------------------
 
     def _solved(self, found: Found) -> Found | None:
@@ -251,6 +270,9 @@ class Unknowns:
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        if node.function == "unlike" and len(node.args) == 2:
+            first, second = (self._set(arg, found) for arg in node.args)
+            return len(first.low) != len(second.low) or first.extents[1:] != second.extents[1:]
         raise Unfit("a predicate that is not known")
 
     def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:

@@ -164,7 +164,22 @@ class _Formed:
                 (element,) = self.operands.fresh()
                 params.append(element)
                 elements.append(element)
-        return Term(tuple(params), self._body(places, elements))
+        body = self._body(places, elements)
+        for name in self._guarded(signature.name):
+            # what is looked for is where the term changes along an index
+            vector = next((own for own, each in zip(params, signature.params, strict=True) if self.own.get(each) == name), None)
+            if isinstance(vector, tuple):
+                it, extent = self.drawn.choice([(it, extent) for it, extent in places if it in vector])
+                if isinstance(extent, Num):
+                    cut = self.drawn.randrange(1, int(extent.value))
+                    body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
+        return Term(tuple(params), body)
+
+    def _guarded(self, term: str) -> list[str]:
+        """The sets along which the rule looks for guards of a term."""
+        calls = [one.domain for one in self.rule.statements if isinstance(one, t.Search) and isinstance(one.domain, t.Call)]
+        named = [[arg.id for arg in call.args if isinstance(arg, t.Name)] for call in calls if call.function == "guarded"]
+        return [names[1] for names in named if len(names) == 2 and names[0] == term]
 
     def _taken(self, signature: t.Signature) -> set[int]:
         """Which parameters of a term are whole tensors."""

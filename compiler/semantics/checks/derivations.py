@@ -11,6 +11,7 @@ from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
+from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
 #: generators that `search` knows: positional arguments (a set, or a term), and options
@@ -20,14 +21,17 @@ GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "nonzero_box": (("term", "set"), frozenset()),
     "nonzero_positions": (("term", "set"), frozenset()),
     "halves": (("set",), frozenset()),
+    "guarded": (("term", "set"), frozenset()),
+    "flattenings": (("set",), frozenset()),
 }
 #: those that look for maps, the others look for sets
-_MAPS = frozenset({"affine_bijections", "nonzero_positions"})
+_MAPS = frozenset({"affine_bijections", "flattenings", "nonzero_positions"})
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
 def check_unknowns(rule: DerivationDef, report: Report) -> None:
-    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without an end."""
+    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without
+    an end, W0017 for what no search applies."""
     known = Declared.of(rule.syntax)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
@@ -39,6 +43,7 @@ def check_unknowns(rule: DerivationDef, report: Report) -> None:
     _determined(rule.syntax, known, report)
     if len(report.found) == before:
         _ends(rule.syntax, report)
+        _applied(rule.syntax, report)
 
 
 @dataclass
@@ -286,6 +291,15 @@ def _ends(rule: t.Derivation, report: Report) -> None:
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
             report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
             return
+
+
+def _applied(rule: t.Derivation, report: Report) -> None:
+    """W0017 where no search applies a rule, in neither direction."""
+    ways = [way_of(rule.left, rule.right)] + ([way_of(rule.right, rule.left)] if rule.arrow == "<=>" else [])
+    reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
+    if all(isinstance(way, Never) for way in ways):
+        hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
+        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint=hint)
 
 
 def _count(node: t.Expr) -> int:
