@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
@@ -232,13 +233,13 @@ class Operands:
         }
         # what is decided by where iterators are need not be read
         numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
-        numbered = _without_others(numbered, [self.values[k].type.shape for k in order], within)
+        numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
 
-def _without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
     """Reads that are known to stay inside need no value outside."""
     if all(node.other is None for node in each_of(Read, body)):
         return body
@@ -392,6 +393,31 @@ def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool
     if condition.name == "<":
         return True if high < first else False if low >= last else None
     return True if high <= first else False if low > last else None
+
+
+def reduced(body: Scalar) -> Scalar:
+    """Quotients without common factors: `6 * i // 12` → `i // 2`."""
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not (isinstance(node, Apply) and node.name == "//" and isinstance(node.args[1], Num)):
+            return None
+        whole, divisor = node.args[0], int(node.args[1].value)
+        parts = whole.args if isinstance(whole, Apply) and whole.name == "+" else (whole,)
+        numbers = [_factor(part) for part in parts]
+        common = gcd(divisor, *numbers)
+        if common <= 1 or divisor <= 0:
+            return None
+        less = [apply("*", num(Fraction(1, common)), part) for part in parts]
+        return apply("//", apply("+", *less), num(divisor // common))
+
+    return rebuild(body, leaf)
+
+
+def _factor(part: Scalar) -> int:
+    """The whole number that stands before a part of a sum."""
+    if isinstance(part, Apply) and part.name == "*":
+        part = next((arg for arg in part.args if isinstance(arg, Num)), num(1))
+    return int(part.value) if isinstance(part, Num) and isinstance(part.value, int) else 1
 
 
 def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:

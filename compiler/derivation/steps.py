@@ -9,14 +9,14 @@ from itertools import combinations, islice, permutations
 from dslc.analysis.numeric import in_bounds
 from dslc.derivation.building import Right
 from dslc.derivation.matching import Left
-from dslc.derivation.pieces import Operands, Unfit, Views, sum_ranges
+from dslc.derivation.pieces import Operands, Unfit, Views, reduced, sum_ranges, without_others
 from dslc.derivation.tables import TOTAL, around
-from dslc.derivation.unknowns import Unknowns
+from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, traversal
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
@@ -72,6 +72,8 @@ def rewritten(
     """
     operands = Operands(views={} if views is None else views)
     if any(len(value.type.shape) > TUNING.iterators for value in values):
+        return
+    if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
         return
     count = 0
     for match in Left(rule, left, operands).match(values):
@@ -190,6 +192,8 @@ def _apart(value: Value) -> Value:
     scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
+    at = {it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)}
+    body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
         return inner
@@ -294,17 +298,19 @@ def _read_through(value: Value) -> Value:
             if ranges is None:
                 ranges = _ranges(scope)
             # the value outside is that of the outer read only where the inner scope is not left
-            if not in_bounds(each.index, args[each.operand].type.shape, ranges):
+            if not in_bounds(each.index, args[each.operand].type.shape, ranges) and not _leaves_with(below, each.index):
                 return read(each.operand, index, other)
         inner = below.scope.body
         at = positions(below.scope, index)
         changed = True
 
+        outside = other
+
         def of_inner(part: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
             source = below.args[part.operand]
             if source not in args:
                 args.append(source)
-            return read(args.index(source), index, other)
+            return read(args.index(source), index, outside if other is None else other)
 
         return substitute(inner, at, depth, of_inner)
 
@@ -313,6 +319,26 @@ def _read_through(value: Value) -> Value:
         return value
     made = scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args))
     return _read_through(made)
+
+
+def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
+    """Whether an index is outside of a scope just where it is outside of what that looks up: `[h, w] A[h // 2, w]` of twice as many rows."""
+    scope, body = node.scope, node.scope.body
+    if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
+        return False
+    sizes = dict(zip(scope.iters, scope.extents, strict=True))
+    read_at: set[Iter] = set()
+    for at, size in zip(body.index, node.args[body.operand].type.shape, strict=True):
+        factor: Scalar = num(1)
+        if isinstance(at, Apply) and at.name == "//" and isinstance(at.args[1], Num):
+            at, factor = at.args
+        if at is num(0) and size == 1:
+            continue
+        if not isinstance(at, Iter) or at in read_at or as_scalar(sizes[at]) != apply("*", as_scalar(size), factor):
+            return False
+        read_at.add(at)
+    # along what is not looked up nothing may be left
+    return all(it in read_at or (sizes[it] == 1 and at is num(0)) for it, at in zip(scope.iters, index, strict=True))
 
 
 def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:

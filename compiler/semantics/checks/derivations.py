@@ -23,9 +23,11 @@ GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "halves": (("set",), frozenset()),
     "guarded": (("term", "set"), frozenset()),
     "flattenings": (("set",), frozenset()),
+    "groupings": (("term", "set"), frozenset()),
+    "sections": (("map",), frozenset()),
 }
 #: those that look for maps, the others look for sets
-_MAPS = frozenset({"affine_bijections", "flattenings", "nonzero_positions"})
+_MAPS = frozenset({"affine_bijections", "flattenings", "groupings", "nonzero_positions", "sections"})
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
@@ -237,11 +239,12 @@ def _generators(rule: t.Derivation, known: Declared, report: Report) -> None:
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
-            hint = f"`{node.function}({', '.join('f' if each == 'term' else 'X' for each in wanted)})`"
+            shape = {"term": "f", "set": "X", "map": "phi"}
+            hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
             report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span, hint=hint)
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
-            if name not in (known.sets if kind == "set" else known.terms):
+            if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
                 report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
