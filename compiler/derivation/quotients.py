@@ -118,8 +118,8 @@ def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tup
         total *= len(run)
     if total > _TUNING.counted:
         return None
-    points = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
-    numbers = [int(value_at(whole, dict(point))) for point in points]
+    points: list[dict[Scalar, int]] = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
+    numbers = [int(value_at(whole, point)) for point in points]
     best: tuple[Scalar, int] | None = None
     for slopes in product((0, 1, -1), repeat=len(others)):
         moved = [

@@ -192,7 +192,9 @@ def _apart(value: Value) -> Value:
     scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
-    at = {it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)}
+    at: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
     body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
@@ -322,7 +324,7 @@ def _read_through(value: Value) -> Value:
 
 
 def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
-    """Whether an index is outside of a scope just where it is outside of what that looks up: `[h, w] A[h // 2, w]` of twice as many rows."""
+    """Whether an index is outside of a scope just where what that looks up is left: `[h, w] A[h // 2, w]` of twice as many rows."""
     scope, body = node.scope, node.scope.body
     if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
         return False

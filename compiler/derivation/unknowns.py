@@ -41,7 +41,8 @@ NEEDED: Mapping[str, frozenset[str]] = {"groupings": frozenset({"//"}), "guarded
 
 def may_apply(rule: t.Derivation, body: Scalar) -> bool:
     """Whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
-    wanted = [NEEDED.get(one.domain.function) for one in rule.statements if isinstance(one, t.Search) and isinstance(one.domain, t.Call)]
+    domains = [one.domain for one in rule.statements if isinstance(one, t.Search)]
+    wanted = [NEEDED.get(domain.function) for domain in domains if isinstance(domain, t.Call)]
     if not any(wanted):
         return True
     known = {node.name for node in walk(body) if isinstance(node, Apply)}

@@ -165,16 +165,17 @@ class _Formed:
                 params.append(element)
                 elements.append(element)
         for name in self._looked_for("groupings", signature.name):
-            places = self._halved(places, [own for own, each in zip(params, signature.params, strict=True) if self.own.get(each) == name])
+            own = [vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name]
+            places = self._halved(places, own)
         body = self._body(places, elements)
         for name in self._looked_for("guarded", signature.name):
             # what is looked for is where the term changes along an index
-            vector = next((own for own, each in zip(params, signature.params, strict=True) if self.own.get(each) == name), None)
-            if isinstance(vector, tuple):
-                it, extent = self.drawn.choice([(it, extent) for it, extent in places if it in vector])
-                if isinstance(extent, Num):
-                    cut = self.drawn.randrange(1, int(extent.value))
-                    body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
+            vectors = [vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name]
+            along = [place for place in places if any(isinstance(vector, tuple) and place[0] in vector for vector in vectors)]
+            it, extent = self.drawn.choice(along)
+            if isinstance(extent, Num):
+                cut = self.drawn.randrange(1, int(extent.value))
+                body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
         return Term(tuple(params), body)
 
     def _halved(

@@ -15,11 +15,12 @@ from dslc.ir.scalar import apply, iterator, num
 @pytest.mark.parametrize("factor, window", [(2, 3), (3, 3), (2, 5)])
 def test_an_image_that_was_enlarged_is_convolved_with_a_smaller_window_for_each_phase(factor: int, window: int) -> None:
     """Of a window of three over pixels that stand twice each there are two: four phases of 2x2 for one window of 3x3."""
-    size, pad = [1, 3, 4 * factor, 5 * factor], [window // 2] * 4
-    text = f"conv(resize_nearest(X: f32[1, 3, 4, 5], size={size}), K: f32[2, 3, {window}, {window}], pads={pad})"
-    found = [call for each in derived(text, "--max-depth", "3", "--max-states", "150") if len(each["calls"]) == 1 for call in each["calls"]]
+    size, pad = [2, 4, 5 * factor, 6 * factor], [window // 2] * 4
+    text = f"conv(resize_nearest(X: f32[2, 4, 5, 6], size={size}), K: f32[3, 4, {window}, {window}], pads={pad})"
+    programs = derived(text, "--max-states", "150")
+    found = [call for each in programs if len(each["calls"]) == 1 for call in each["calls"]]
     less = (window + factor - 2) // factor + 1
-    wanted = [[1, 3, 4, 5], [2 * factor * factor, 3, less, less]]
+    wanted = [[2, 4, 5, 6], [3 * factor * factor, 4, less, less]]
     assert [wanted] == [call["shapes"] for call in found if call["operator"] == "std.conv" and call["shapes"] == wanted]
 
 
