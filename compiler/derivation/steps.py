@@ -237,8 +237,11 @@ def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
     total, outer = around(scope.body)
     if total is None or outer is None or not total.reads:
         return scope_value(scope, args)
-    summed = scope_value(Scope(scope.extents, total, scope.dtype), args)
-    body = rebuild_scalar(outer, lambda node: read(len(args), scope.iters) if node is TOTAL else None)
+    # what is the same along an axis is summed once
+    kept = [(it, extent) for it, extent in zip(scope.iters, scope.extents, strict=True) if it in total.free]
+    own: dict[Iter, Scalar] = {it: traversal(k) for k, (it, _) in enumerate(kept)}
+    summed = scope_value(Scope(tuple(extent for _, extent in kept), substitute(total, own), scope.dtype), args)
+    body = rebuild_scalar(outer, lambda node: read(len(args), tuple(it for it, _ in kept)) if node is TOTAL else None)
     return renumber(scope_value(Scope(scope.extents, body, scope.dtype), (*args, summed)))
 
 
