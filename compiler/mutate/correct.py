@@ -18,6 +18,8 @@ from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, t
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
+from dslc.mutate.boxed import part, whole
+from dslc.mutate.fused import fused
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
@@ -72,6 +74,10 @@ class Corrected:
         """Whether a fact is this correction, and proved by inclusion: what differs lies inside of the boxes."""
         if replace(fact.old.outputs, {self.old: self.value(rules)}) != fact.new.outputs:
             return False
+        return self.is_proved(rules)
+
+    def is_proved(self, rules: Rules) -> bool:
+        """Whether what differs lies inside of the boxes, and what is taken there is equal to the region."""
         if not _covers(rules, self.old, self.mutant, self.boxes):
             return False
         if self.own is not None:
@@ -171,17 +177,6 @@ def corrected(
     return _inlined(made, [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))])
 
 
-def whole(rules: Rules, old: Value) -> Value:
-    """A region as one expression, so that a guard computes what it asks for and nothing else."""
-    (value,) = expand(rules, (old,))
-    while isinstance(value.node, ScopeNode):
-        below = [arg for arg in value.node.args if isinstance(arg.node, ScopeNode)]
-        if not below:
-            break
-        value = inline(value, value.node.args.index(below[0]))
-    return value
-
-
 def _looks_up(value: Value) -> bool:
     return isinstance(value.node, ScopeNode) and isinstance(value.node.scope.body, Read)
 
@@ -207,14 +202,6 @@ def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
         if step > 1:
             held = apply("and", held, apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0)))
     return held
-
-
-def part(region: Value, box: Box) -> Value:
-    """A box of an expression's result by itself: `{[j] f(start + j * step)}`."""
-    places = enumerate(zip(box.start, box.step, strict=True))
-    index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
-    made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
-    return inline(made, 0) if isinstance(region.node, ScopeNode) else made
 
 
 def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ...] | None:
@@ -254,6 +241,10 @@ def corrections(
     pieces = pieces_of(rules, old, found.boxes)
     if pieces is not None:
         made.append(Corrected(old, mutant, found.boxes, pieces))
+    together = fused(rules, old, whole(rules, old), mutant, found.boxes)
+    if together is not None:
+        one = Corrected(old, together.mutant, together.boxes, together.pieces)
+        made += [one] if one.is_proved(rules) else []
     return made
 
 
