@@ -427,7 +427,11 @@ def _copied(taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Ite
     element: Scalar = read(0, tuple(index), taken.other)
     if filled is not terms:
         element = raw_apply("select", apply("<", channel, terms), element, num(0))
-    return part_of(Scope(tuple(extents), element, DType.F32), (value,), alone=True)
+    whole = scope_value(Scope(tuple(extents), element, DType.F32), (value,))
+    if isinstance(value.node, ScopeNode) and not value.node.scope.body.binds:
+        # what is chosen or changed element by element is done on the way
+        whole = inline(whole, 0)
+    return part_of(scope_of(whole), whole.node.args, alone=True)
 
 
 def _body(

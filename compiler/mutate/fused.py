@@ -10,7 +10,7 @@ are proved as any others are; nothing here is believed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
@@ -110,11 +110,15 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
             return None
         operand, along = slides
         for step in _steps(old):
-            split = list(islice(_taken_apart(boxes, over, step, _longest(core, along, shape_of(old))), _TUNING.pieces + 1))
-            pieces = [_piece(rules, region, core, operand, over, step, box) for box in split[: _TUNING.pieces]]
-            known = [each for each in pieces if each is not None]
-            if len(known) == len(split):
-                return _joined(rules, mutant, core, operand, along, known)
+            pieces: list[_Piece] = []
+            split = _taken_apart(boxes, over, step, _longest(core, along, shape_of(old)))
+            for box in split:
+                piece = _piece(rules, region, core, operand, over, step, box)
+                if piece is None:
+                    break
+                pieces.append(piece)
+            if split and len(pieces) == len(split):
+                return _joined(rules, mutant, core, operand, along, pieces)
     except (Mismatch, EvalError, Unbound, DslcError, ValueError, TypeError):
         return None
     return None
@@ -204,8 +208,10 @@ def _longest(core: Call, along: Sequence[_Slide], shape: Sequence[int]) -> dict[
     return {slide.result: sizes[slide.result] for slide in along if len(sizes) == len(shape)}
 
 
-def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest: Mapping[int, int]) -> Iterator[Box]:
-    """Boxes of which the positions are `step` apart along the dimensions that windows slide along, and no more than fit."""
+def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest: Mapping[int, int]) -> list[Box]:
+    """Boxes of which the positions are `step` apart along the dimensions that windows slide along, and no more than fit; none where
+    they are too many, or positions are apart in another way."""
+    found: list[Box] = []
     for box in boxes:
         axes: list[list[tuple[int, int, int]]] = []
         for axis, (start, stop, by) in enumerate(zip(box.start, box.stop, box.step, strict=True)):
@@ -214,14 +220,17 @@ def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest
                 axes.append([(start, stop, by)])
                 continue
             if by > 1 and by != step and len(places) > 1:
-                return
+                return []
             apart = step if by == 1 else 1
             most = longest.get(axis, len(places))
             rows = [places[first::apart] for first in range(min(apart, len(places)))]
             axes.append([(own[0], own[-1] + 1, max(step, 1)) for row in rows for own in _chunks(row, most)])
         for chosen in product(*axes):
             starts, stops, steps = zip(*chosen, strict=True)
-            yield Box(starts, stops, steps)
+            found.append(Box(starts, stops, steps))
+        if len(found) > _TUNING.pieces:
+            return []
+    return found
 
 
 def _chunks(row: range, most: int) -> list[range]:

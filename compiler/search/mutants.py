@@ -18,11 +18,12 @@ from dslc.derivation.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import fold_of
+from dslc.fuse.trials import Form
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.match.forms import has_form
+from dslc.match.forms import forms, has_form
 from dslc.mutate.correct import TUNING as CORRECT_TUNING
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
@@ -36,6 +37,7 @@ from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations
 from dslc.search.looking import Dearer, Place, Rival, Site
+from dslc.search.validate import validate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -256,10 +258,11 @@ class Mutants(Derivations):
                 self._note(each, old, limit, own, (plain, price))
             for one in ways:
                 value = one.value(self.rules)
-                # a guard computes its branch where it holds
-                instead = whole(self.rules, old) if one.own is None else one.own
-                again = sum(map(self._calls, one.pieces)) if one.pieces else self._guard(instead, one)
-                worth[value] = plain + again
+                if one.pieces:
+                    worth[value] = self._calls(value) + self._scopes(value)
+                else:
+                    # a guard computes its branch where it holds
+                    worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
             if len(kept) >= CORRECTED:
@@ -320,6 +323,23 @@ class Mutants(Derivations):
     def _scopes(self, value: Value) -> float:
         nodes = topological([value.node])
         return sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode) and not node.constant)
+
+    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+        """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""
+        fact = self._fact(derived, program, place)
+        if fact is not None and has_form(self.rules, fact.new, self.strict):
+            if validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
+                return []
+            one = self._as_one(fact)
+            if one is not None and one.ratio >= self.margin:
+                return [one]
+        return Derivations._tried(self, derived, program, place)
+
+    def _form_of(self, fact: Fact) -> Form:
+        """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""
+        for name, made in forms(self.rules, fact.new, self.strict):
+            return Form(f"{name} of {fact.rule}", made)
+        return Form(fact.rule, fact.new)
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]
