@@ -6,7 +6,7 @@ is put into it. Where the positions of D are many, each box of them is an operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
@@ -23,7 +23,7 @@ from dslc.mutate.fused import fused
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
-from dslc.prove.strided import Box, mask_of
+from dslc.prove.strided import Box, mask_of, strided_boxes
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -162,11 +162,16 @@ def corrected(
     args: list[Value] = [mutant, *pieces] if pieces else [mutant, own if own is not None else whole(rules, old)]
     body: Scalar = read(0, at)
     if pieces:
-        for k, box in enumerate(boxes):
-            index = tuple(
-                apply("//", apply("-", it, num(start)), num(step)) for it, start, step in zip(at, box.start, box.step, strict=True)
-            )
-            body = apply("select", _inside(at, box, shape), read(k + 1, index), body)
+        # what is not corrected asks as little as possible: the boxes that these make together come first
+        for outer, numbers in _outer(boxes, shape):
+            own: Scalar | None = None
+            for k in numbers:
+                places = zip(at, boxes[k].start, boxes[k].step, strict=True)
+                index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
+                piece: Scalar = read(k + 1, index)
+                own = piece if own is None else apply("select", _inside(at, boxes[k], shape), piece, own)
+            assert own is not None
+            body = apply("select", _inside(at, outer, shape), own, body)
     else:
         guard: Scalar = num(False)
         for box in boxes:
@@ -188,6 +193,25 @@ def _inlined(value: Value, which: Iterable[Value]) -> Value:
     return value
 
 
+def _outer(boxes: Sequence[Box], shape: Sequence[int]) -> Iterator[tuple[Box, list[int]]]:
+    """Few boxes that are the same positions, each with the numbers of those that it consists of."""
+    outer = strided_boxes(mask_of(boxes, shape))
+    parts = [[k for k, box in enumerate(boxes) if _within(box, each)] for each in outer]
+    if sorted(k for own in parts for k in own) == list(range(len(boxes))):
+        yield from zip(outer, parts, strict=True)
+    else:
+        yield from ((box, [k]) for k, box in enumerate(boxes))
+
+
+def _within(box: Box, outer: Box) -> bool:
+    """Whether all positions of a box are in another one."""
+    axes = zip(box.start, box.stop, box.step, outer.start, outer.stop, outer.step, strict=True)
+    return all(
+        start >= first and stop <= last and (start - first) % by == 0 and (step % by == 0 or stop - start == 1)
+        for start, stop, step, first, last, by in axes
+    )
+
+
 def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
     """Whether a position is in a box; what an axis does not ask is left out."""
     held: Scalar = num(True)
@@ -195,7 +219,8 @@ def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
         if stop - start == 1 < size:
             held = apply("and", held, apply("==", it, num(start)))
             continue
-        if start > 0:
+        if start >= step:
+            # what is that far from it and before it is no position
             held = apply("and", held, apply("<=", num(start), it))
         if stop + step - 1 < size:
             held = apply("and", held, apply("<", it, num(stop)))
