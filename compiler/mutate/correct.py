@@ -66,6 +66,14 @@ class Corrected:
     def share(self) -> float:
         return sum(box.count for box in self.boxes) / max(1, prod(shape_of(self.old)))
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether the mutant's own operator computes the pieces."""
+        calls = {node for node in topological([self.mutant.node]) if isinstance(node, Call)}
+        return bool(self.pieces) and all(
+            node in calls for piece in self.pieces for node in topological([piece.node]) if isinstance(node, Call)
+        )
+
     def value(self, rules: Rules) -> Value:
         """The corrected program."""
         return corrected(rules, self.old, self.mutant, self.boxes, self.pieces, self.own)
