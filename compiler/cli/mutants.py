@@ -172,6 +172,7 @@ def _candidates(
     from dslc.mutate.partial import applied, compiled
     from dslc.mutate.problem import is_linear_region, problem_of
     from dslc.mutate.search import Options, made, search
+    from dslc.mutate.sheets import sheets
 
     graph = called.graph
     values = [value for node in graph.nodes() for value in (*node.args, *node.values)]
@@ -190,7 +191,7 @@ def _candidates(
         for mutant in found.mutants:
             for value in made(rules, mutant, problem.small, problem.region):
                 yield value, None, None, found.complete
-        for value in overlapping(rules, graph.outputs[0]):
+        for value in (*sheets(rules, graph.outputs[0]), *overlapping(rules, graph.outputs[0])):
             yield value, None, None, found.complete
 
 

@@ -17,16 +17,15 @@ from math import prod
 
 import numpy as np
 
-from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.targets import instances
 from dslc.errors import DslcError
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, Scope, ScopeNode, Value, replace, scope_value, topological
-from dslc.ir.holes import hole
-from dslc.ir.scalar import Num, Read, Reduce, Scalar, apply, num, read, substitute, traversal, walk
+from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological
+from dslc.ir.scalar import Reduce, Scalar, apply, num, read, traversal, walk
 from dslc.ir.scopes import inline
-from dslc.mutate.boxed import part, whole
-from dslc.mutate.problem import extents_of, shape_of
+from dslc.mutate.boxed import part
+from dslc.mutate.images import Slide, batch_of, everything, slides_of, slides_of_call
+from dslc.mutate.problem import shape_of
 from dslc.prove.strided import Box
 from dslc.semantics.apply import apply as applied
 from dslc.semantics.env import EvalError, Mismatch, Unbound
@@ -65,16 +64,6 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slide:
-    """A dimension of an operator's operand along which windows slide, that of the result, where the first begins, and its length - 1."""
-
-    axis: int
-    result: int
-    first: int
-    window: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Piece:
     """A box, and what computes it: a call whose `operand` has its images, and the box as `value` of what the call gives.
 
@@ -104,8 +93,8 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
         return None
     (core,) = calls
     try:
-        slides = _slides(rules, core)
-        over = {slide.result for slide in _slides_of(part(region, _everything(region)))[1]}
+        slides = slides_of_call(rules, core)
+        over = {slide.result for slide in slides_of(part(region, everything(region)))[1]}
         if slides is None or not over:
             return None
         operand, along = slides
@@ -124,71 +113,6 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
     return None
 
 
-# ---- how operators take images ---------------------------------------------------------------------------------
-
-
-def _everything(value: Value) -> Box:
-    shape = shape_of(value)
-    return Box((0,) * len(shape), shape, (1,) * len(shape))
-
-
-def _slides(rules: Rules, core: Call) -> tuple[int, tuple[_Slide, ...]] | None:
-    """Which of an operator's tensors windows slide over, and how; None where that is none, or several."""
-    holes = [hole(k, arg.type) for k, arg in enumerate(core.args)]
-    (made,) = applied(rules, core.op, holes, dict(core.attrs))
-    value = whole(rules, made)
-    if not isinstance(value.node, ScopeNode):
-        return None
-    value = part(value, _everything(value))
-    operand, found = _slides_of(value)
-    return (holes.index(operand), found) if operand in holes and found else None
-
-
-def _slides_of(value: Value) -> tuple[Value | None, tuple[_Slide, ...]]:
-    """The one tensor that windows of an expression slide over, and how: by one position for each of the result."""
-    node = value.node
-    assert isinstance(node, ScopeNode)
-    scope = node.scope
-    extents = extents_of(scope)
-    found: dict[int, dict[_Slide, None]] = {}
-    for at in (each for each in walk(scope.body) if isinstance(each, Read)):
-        for axis, index in enumerate(at.index):
-            own = [it for it in scope.iters if it in index.free]
-            if len(own) != 1 or index is own[0]:
-                continue
-            slopes = {it: coefficient_of(index, it) for it in index.free}
-            first = substitute(index, dict.fromkeys(index.free, num(0)))
-            if slopes[own[0]] is None or not isinstance(first, Num) or any(slope is None or slope < 0 for slope in slopes.values()):
-                return None, ()
-            window = sum((slopes[it] or 0) * (extents[it] - 1) for it in index.free if it is not own[0])
-            slide = _Slide(axis, scope.iters.index(own[0]), int(first.value), window)
-            found.setdefault(at.operand, {})[slide] = None
-    if len(found) != 1:
-        return None, ()
-    ((operand, slides),) = found.items()
-    axes = [slide.axis for slide in slides]
-    return (node.args[operand], tuple(slides)) if len({*axes}) == len(axes) else (None, ())
-
-
-def _batch(rules: Rules, core: Call, operand: int, attrs: Attrs, sliding: Sequence[int]) -> tuple[int, int] | None:
-    """The dimension of an operand that counts images, and that of the result: one image more gives one result more."""
-    shape = shape_of(core.args[operand])
-    for axis in (k for k in range(len(shape)) if k not in sliding):
-        found = []
-        for size in (2, 3):
-            sizes = (*shape[:axis], size, *shape[axis + 1 :])
-            args = [hole(k, TensorType(arg.type.dtype, sizes) if k == operand else arg.type) for k, arg in enumerate(core.args)]
-            try:
-                found.append(shape_of(applied(rules, core.op, args, dict(attrs))[0]))
-            except (Mismatch, EvalError, Unbound, ValueError):
-                break
-        else:
-            grown = [k for k, pair in enumerate(zip(*found, strict=True)) if pair[0] != pair[1]]
-            if len(grown) == 1 and [each[grown[0]] for each in found] == [2, 3]:
-                return axis, grown[0]
-    return None
-
-
 # ---- pieces ----------------------------------------------------------------------------------------------------
 
 
@@ -201,7 +125,7 @@ def _steps(old: Value) -> list[int]:
     return sorted(steps, reverse=True)
 
 
-def _longest(core: Call, along: Sequence[_Slide], shape: Sequence[int]) -> dict[int, int]:
+def _longest(core: Call, along: Sequence[Slide], shape: Sequence[int]) -> dict[int, int]:
     """How many positions a piece may have along a dimension of the region, as far as that is one of the mutant's images."""
     (result,) = core.types
     sizes = [int(str(size)) for size in result.shape] if result is not None else []
@@ -259,7 +183,7 @@ def _piece(
             continue
         (call,) = calls
         others = [k for k in range(len(core.args)) if k != operand]
-        slides = _slides(rules, call)
+        slides = slides_of_call(rules, call)
         if any(call.args[k] != core.args[k] for k in others) or slides is None or slides[0] != operand:
             continue
         if any(slide.first for slide in slides[1]) or made.node is call or not isinstance(made.node, ScopeNode):
@@ -275,11 +199,11 @@ def _piece(
 
 
 def _joined(
-    rules: Rules, mutant: Value, core: Call, operand: int, along: Sequence[_Slide], pieces: Sequence[_Piece]
+    rules: Rules, mutant: Value, core: Call, operand: int, along: Sequence[Slide], pieces: Sequence[_Piece]
 ) -> Fused | None:
     """A mutant with its pieces in further images."""
     attrs = pieces[0].call.attrs
-    batch = _batch(rules, core, operand, attrs, [slide.axis for slide in along])
+    batch = batch_of(rules, core, operand, attrs, [slide.axis for slide in along])
     counts = {piece.sizes[batch[0]] for piece in pieces} if batch is not None else set()
     if batch is None or len(counts) != 1 or any(piece.call.attrs != attrs for piece in pieces):
         return None
@@ -308,7 +232,7 @@ def _joined(
     return Fused(_looked_up(changed), tuple(piece.box for piece in pieces), tuple(values))
 
 
-def _surrounded(images: Value, along: Sequence[_Slide], core: Call) -> Value:
+def _surrounded(images: Value, along: Sequence[Slide], core: Call) -> Value:
     """Images with the zeros that windows see around them."""
     shape, sizes = shape_of(images), list(shape_of(images))
     result = shape_of(core.values[0])

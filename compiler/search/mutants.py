@@ -32,6 +32,7 @@ from dslc.mutate.partial import Site as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
+from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
@@ -52,7 +53,7 @@ GUARDED = 8.0
 #: operators of a region
 OPERATORS = 4
 #: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced
-TILINGS = 4
+TILINGS = 6
 #: regions of several operators that are looked at
 REGIONS = 6
 #: what another form takes of what is estimated for it: its products are those of matrices, of which caches hold both
@@ -228,7 +229,7 @@ class Mutants(Derivations):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
             # what touches at seams is wrong there, what overlaps is not
-            cut = overlapping(self.rules, region) if self.tilings else ()
+            cut = (*sheets(self.rules, region), *overlapping(self.rules, region)) if self.tilings else ()
             tiles = [(_estimate(self.rules, value), value) for value in cut]
             for price, value in sorted(tiles, key=lambda each: each[0])[: self.tilings]:
                 self._regions[value] = region
@@ -337,8 +338,8 @@ class Mutants(Derivations):
 
     def _form_of(self, fact: Fact) -> Form:
         """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""
-        for name, made in forms(self.rules, fact.new, self.strict):
-            return Form(f"{name} of {fact.rule}", made)
+        for name, program in forms(self.rules, fact.new, self.strict):
+            return Form(f"{name} of {fact.rule}", program)
         return Form(fact.rule, fact.new)
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
