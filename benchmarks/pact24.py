@@ -31,14 +31,15 @@ from typing import Any
 
 from benchmarks import models
 from benchmarks.egraph import grown, network
+from benchmarks.printed import printed_of
 from benchmarks.zoo import NAMES
 from dslc.cost import kinds
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
-from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule
@@ -126,7 +127,7 @@ def extracted(egraph: EGraph, costs: Gpu) -> dict[str, Any]:
     out: dict[str, Any] = {"nodes": len(egraph)}
     for name, extractor in (("printed", printed_of), *EXTRACTORS.items()):
         began = time.monotonic()
-        found = extractor(problem, began + EXTRACTION)
+        found = extractor(problem, Deadline.after(EXTRACTION))
         if found is not None:
             out[name], out[f"{name} estimate"] = 1e6 * found.cost, 1e6 * found.estimate
             out[f"{name} seconds"] = time.monotonic() - began
@@ -141,7 +142,7 @@ def searched(graph: Graph, rules: Sequence[CompiledRule], library: Rules, make: 
     costs = prices(library)
     start = Candidate(graph, costs.graph_cost(graph))
     began = time.process_time()
-    limits = Limits(deadline=began + plan.seconds, now=time.process_time)
+    limits = Limits(until=Deadline(began + plan.seconds, time.process_time))
     notes: list[str] = []
     space = Space(start, (Substitutions(tuple(rules)),), costs, limits, seed, note=notes.append)
     found = list(make(plan.enodes).explore(space))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.rewrite import Cap, Caps, matches_of
 from dslc.egraph.view import View
 from dslc.match.matcher import Match
@@ -55,7 +54,7 @@ class Places:
         self._done = older.union(done)
 
     def of(
-        self, rule: CompiledRule, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
+        self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER
     ) -> Found:
         """The matches of a rule, those that were applied before left out."""
         found = self._found.get(rule)
@@ -66,17 +65,17 @@ class Places:
             before = before._before
         if rule not in before._found:
             # where all begins, so that it is done once
-            matches, capped = matches_of(rule, before.view, rng, Caps(_TUNING.kept, _TUNING.kept, asked=caps.asked), deadline, now)
+            matches, capped = matches_of(rule, before.view, rng, Caps(_TUNING.kept, _TUNING.kept, asked=caps.asked), until)
             found = Found(matches, bool(capped))
             if Cap.SECONDS in capped:
                 return found
             before._found[rule] = found
         if before is not self:
-            self._found[rule] = self._after(rule, before, rng, caps.matches, deadline, now)
+            self._found[rule] = self._after(rule, before, rng, caps.matches, until)
         return self._found[rule]
 
     def _after(
-        self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, deadline: float, now: Callable[[], float]
+        self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, until: Deadline
     ) -> Found:
         """What was known before and still holds, and what has come since."""
         memo, done = self.view.egraph.memo, self._done
@@ -87,7 +86,7 @@ class Places:
         if calls:
             caps = Caps(_TUNING.fresh * wanted, _TUNING.fresh * wanted, asked=_TUNING.asked)
             with self.view.changed(calls):
-                fresh, capped = matches_of(rule, self.view, rng, caps, deadline, now)
+                fresh, capped = matches_of(rule, self.view, rng, caps, until)
             sampled = sampled or bool(capped)
             holds += fresh
         if len(holds) > _TUNING.kept:
@@ -101,7 +100,7 @@ class Places:
             gone = frozenset(matches)
             self._found[rule] = Found([match for match in known.matches if match not in gone], known.sampled)
 
-    def settle(self, rules: Sequence[CompiledRule], rng: random.Random, caps: Caps, deadline: float, now: Callable[[], float]) -> None:
+    def settle(self, rules: Sequence[CompiledRule], rng: random.Random, caps: Caps, until: Deadline) -> None:
         """Takes over what is known before, so that what it was cloned from may go."""
         known: set[CompiledRule] = set()
         before = self._before
@@ -110,7 +109,7 @@ class Places:
             before = before._before
         for rule in rules:
             if rule in known:
-                self.of(rule, rng, caps, deadline, now)
+                self.of(rule, rng, caps, until)
         self.view.settle()
         self._before = None
 

@@ -10,8 +10,8 @@ from math import inf, log, sqrt
 from random import Random
 from typing import TYPE_CHECKING
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.model import CostModel
+from dslc.deadline import TimeUp
 from dslc.egraph import rewrite
 from dslc.egraph.carried import Places
 from dslc.egraph.extract.growing import Anew, Growing
@@ -28,6 +28,7 @@ from dslc.match import CompiledRule
 from dslc.match.matcher import Match
 from dslc.search.arms import WAYS
 from dslc.search.candidate import Candidate, Limits, Progress
+from dslc.search.findings import Findings
 from dslc.search.levelled import level
 from dslc.search.programs import Own, Prices, Programs, Tidying
 from dslc.search.saturation import Saturate, Saturating
@@ -81,10 +82,11 @@ class Searching:
     def __init__(
         self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
         told: Progress, moves: Sequence[Source] = (), price: Own | None = None, share: float = 1.0,
+        findings: Findings | None = None,
     ) -> None:  # fmt: skip
         """`share`: of all that is searched this has such a share."""
         self._options, self._limits, self._start = options, limits, start
-        self._costs, self._seed, self._share = costs, seed, share
+        self._costs, self._seed, self._share, self._findings = costs, seed, share, findings
         self._rules = sorted(rules, key=lambda rule: rule.name)
         # a term variable stands for any operator
         self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
@@ -93,7 +95,7 @@ class Searching:
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
         self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
-        self.tidying, self._barren = Tidying(rules, costs, limits, seed), 0
+        self.tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
         few = max(1, options.matches // _TUNING.near)
         self._caps: dict[bool, Caps] = {
             near: Caps(matches, matches + 1, options.enodes, asked=_TUNING.asked)
@@ -111,8 +113,7 @@ class Searching:
         self._idle = 0
         # the last programs are taken out in time of their own, where that is done in another way
         self._final = options.final if options.final != options.reward else ""
-        now = limits.now()
-        self._until = inf if limits.deadline == inf else limits.deadline - _TUNING.last[0] * (limits.deadline - now)
+        self._last = limits.until.part(1 - _TUNING.last[0])
 
     @property
     def best(self) -> Candidate:
@@ -134,14 +135,14 @@ class Searching:
     def _open(self) -> None:
         """Begins with the best that saturation finds: a tree has nothing to choose where all rules have room at once."""
         limits, options = self._limits, self._options
-        if not options.tidy or self._moves or limits.over:
+        if not options.tidy or options.mixed or limits.over:
             return
         before, share = self._programs.best, self._share * _TUNING.opened
         end = inf if limits.steps is None else limits.done + share * (limits.steps - limits.done)
         with limits.within(share):
             near = Saturating(
                 Saturate(enodes=options.enodes), before, self._rules, self._costs, limits, self._seed, self._programs.take,
-                swept=0.0, tidying=self.tidying,
+                swept=0.0, findings=self._findings, tidying=self.tidying,
             )  # fmt: skip
             near.begin()
             while not limits.over and limits.done < end and near.expand():
@@ -161,7 +162,7 @@ class Searching:
             self._programs.known(self._initial)
 
     def _tidy(self, swept: bool = False) -> None:
-        if self._options.tidy and not self._moves:
+        if self._options.tidy and not self._options.mixed:
             self.tidying.tidy(self._programs, swept)
 
     def _onwards(self) -> bool:
@@ -172,7 +173,7 @@ class Searching:
         self._tidy()
         best = self._programs.best
         self._barren = self._barren + 1 if best is self._start else 0
-        if self._limits.over or self._barren >= _TUNING.barren or self._moves:
+        if self._limits.over or self._barren >= _TUNING.barren or self._options.mixed:
             return False
         self._start, self._least = best, None
         self._programs = self._programs.onwards()
@@ -200,7 +201,7 @@ class Searching:
         """
 
         self._tidy()
-        if not self._programs.own and not self._moves:
+        if not self._programs.own and not self._options.mixed:
             return self._onwards()
         if self._least is None or not self._least[1].cost < self._planted * (1 - _TUNING.less):
             return False
@@ -264,7 +265,7 @@ class Searching:
     def _ending(self) -> bool:
         """Whether what is left, of time or steps, is for the last programs."""
         limits = self._limits
-        return limits.now() > self._until or (limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps)
+        return self._last.over or (limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps)
 
     def _finish(self) -> None:
         """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
@@ -273,8 +274,7 @@ class Searching:
         egraphs += [self._least[0]] if self._least is not None else []
         limits = self._limits
         for egraph in dict.fromkeys(egraphs):
-            end = limits.now() + min(_TUNING.last[1], max(0.0, limits.deadline - limits.now()))
-            found = extract(egraph, self._prices, WAYS[self._final], deadline=end, now=limits.now)
+            found = extract(egraph, self._prices, WAYS[self._final], until=limits.until.part(1.0, _TUNING.last[1]))
             if found is not None:
                 self._offer(egraph, found)
         self._programs.rank_first()
@@ -299,7 +299,7 @@ class Searching:
         if best is None or len(best.egraph) >= self._options.enodes:
             return self._onwards()
         best.parent = None
-        best.places.settle(self._rules, self._random, self._caps[False], self._limits.deadline, self._limits.now)
+        best.places.settle(self._rules, self._random, self._caps[False], self._limits.until)
         self._root = best
         # the simulations that went through it count
         self._done = min(best.visits, self._options.simulations // 2)
@@ -427,16 +427,16 @@ class Searching:
         matches: Sequence[Match]
         capped, sampled = frozenset[Cap](), False
         if near:
-            matches, capped = rewrite.matches_of(rule, state.view, self._random, caps, limits.deadline, limits.now)
+            matches, capped = rewrite.matches_of(rule, state.view, self._random, caps, limits.until)
         else:
-            matches, sampled = state.places.of(rule, self._random, caps, limits.deadline, limits.now)
+            matches, sampled = state.places.of(rule, self._random, caps, limits.until)
         if len(matches) > caps.matches:
             matches = [matches[k] for k in sorted(self._random.sample(range(len(matches)), caps.matches))]
             sampled = True
         if not matches or not limits.step():
             return None
         child = state.egraph.clone()
-        outcome = rewrite.apply_matches(child, matches, caps, limits.deadline, limits.now)
+        outcome = rewrite.apply_matches(child, matches, caps, limits.until)
         capped |= outcome.capped | ({Cap.MATCHES} if sampled else set())
         return child, replace(outcome, capped=capped), matches
 

@@ -87,8 +87,9 @@ class Mcts:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Searching:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, LEAST)))
-            moves = space.moves if self.mixed else []
-            one = Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price, 1 / count)
+            one = Searching(
+                options, start, rules, costs, space.limits, space.seed, told, space.moves, space.price, 1 / count, space.findings
+            )
             tidied.append(one.tidying)
             return one
 

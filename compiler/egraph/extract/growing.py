@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dslc.deadline import Deadline
 from dslc.egraph.extract.joint import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.shared import Shared, shared_of
@@ -134,7 +134,7 @@ class Anew:
         return Anew(egraph, self._price, self._how, self._seconds)
 
     def best(self) -> Extraction | None:
-        return extract(self._egraph, self._price, self._how, deadline=time.monotonic() + self._seconds)
+        return extract(self._egraph, self._price, self._how, until=Deadline.after(self._seconds))
 
 
 __all__ = ["Anew", "Growing"]
