@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import binding, seconds_of
+from dslc.cli.options import bind_option, binding, budget_option, form_option
 from dslc.codegen.host.processor import NAMES
 
 if TYPE_CHECKING:
@@ -93,15 +93,15 @@ def benched(
 @click.command("bench")
 @click.argument("first", metavar="A.onnx", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B.onnx", type=click.Path(path_type=Path))
-@click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a symbolic dimension, or INPUT.AXIS=N.")
+@bind_option("Size of a symbolic dimension, or INPUT.AXIS=N.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
 @click.option("--isa", type=click.Choice(NAMES), help="Run kernels for a level of instructions, not for all that this machine can do.")
-@click.option("--budget", default="20s", metavar="TIME", show_default=True, help="Longest time to measure.")
+@budget_option("Longest time to measure.", "20s")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page with every pair.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
-    first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: str,
+    first: Path, second: Path, binds: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: float,
     html: Path | None, output_format: str,
 ) -> int:  # fmt: skip
     """Time two models interleaved, and print medians, minima and the ratio.
@@ -116,8 +116,7 @@ def command(
     from dslc.reporting.records import record_text
 
     console = Console(highlight=False, stderr=output_format == "json")
-    limit, sizes = seconds_of(budget, "--budget"), binding(bind)
-    found = benched(first, second, sizes, inputs, threads, isa, limit, console.status("timing ..."))
+    found = benched(first, second, binding(binds), inputs, threads, isa, budget, console.status("timing ..."))
     if html is not None:
         _page(html, found)
     if output_format == "json":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dslc.cli.options import seconds_of
+from dslc.cli.options import form_option, time_option
 from dslc.errors import Diagnostic, DslcError
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @click.argument("file", metavar="FILE.json", type=click.Path(path_type=Path))
-@click.option("--time-limit", default="20s", metavar="TIME", show_default=True, help="Longest time of each extractor.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
-def command(file: Path, time_limit: str, output_format: str) -> int:
+@time_option("--time-limit", default="20s", help="Longest time of each extractor.")
+@form_option()
+def command(file: Path, time_limit: float, output_format: str) -> int:
     """Print what the cheapest program of an e-graph costs, by each extractor.
 
     The file is in the format of egraph-serialize. A cost counts every class of the program once. Each extractor begins with the
@@ -32,11 +32,10 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
     from dslc.prove.garbage import rare_collections
     from dslc.reporting.records import record_text
 
-    limit = seconds_of(time_limit, "--time-limit")
     with rare_collections():
         egraph = read(file)
         problem = egraph.problem()
-        rows = _extracted(problem, limit)
+        rows = _extracted(problem, time_limit)
     if not rows:
         raise DslcError([Diagnostic("E1104", "each of its programs costs more than a number holds", path=str(file))])
     if output_format == "json":
@@ -62,6 +61,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     """What each extractor found in so many seconds, and the seconds that it took."""
     import time
 
+    from dslc.deadline import Deadline
     from dslc.egraph.extract import EXTRACTORS
 
     rows: list[tuple[str, Extraction, float]] = []
@@ -69,7 +69,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     for name, extractor in EXTRACTORS.items():
         began = time.monotonic()
         try:
-            found = extractor(problem, began + limit, time.monotonic, best)
+            found = extractor(problem, Deadline.after(limit), best)
         except KeyboardInterrupt:
             # what was found by then counts; without anything there is nothing to say
             if not rows:

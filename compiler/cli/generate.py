@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.cli.bars import Bar
+from dslc.cli.options import budget_option, rules_option
 
 if TYPE_CHECKING:
     from dslc.generate.library import Library
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("operators", nargs=-1, metavar="[OPERATORS]...")
-@click.option(
-    "--rules",
-    "libraries",
-    multiple=True,
-    metavar="LIBRARY|FILE",
-    help="Where the operators are defined (default: taso).",
-)
+@rules_option("Where the operators are defined (default: taso).")
 @click.option(
     "--max-operators",
     "-n",
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster."
 )
-@click.option("--budget", metavar="TIME", help="Stop after this time, with what was found until then.")
+@budget_option("Stop after this time, with what was found until then.")
 @click.option(
     "--report", type=click.Path(path_type=Path, dir_okay=False), help="Counts, seconds and left-out rules as JSON."
 )
@@ -54,7 +49,7 @@ if TYPE_CHECKING:
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     operators: tuple[str, ...], libraries: tuple[str, ...], max_operators: int, inputs: str, seed: int, out: Path,
-    scheduler: str | None, workers: int, provers: int, memory: str, budget: str | None, report: Path | None, no_proof: bool,
+    scheduler: str | None, workers: int, provers: int, memory: str, budget: float | None, report: Path | None, no_proof: bool,
     quiet: bool,
 ) -> int:  # fmt: skip
     """Find substitutions between graphs of some OPERATORS (default: all of the library), and write them as a rule library.
@@ -62,7 +57,6 @@ def command(
     All graphs up to --max-operators are enumerated and compared by what they compute. Interrupted with Ctrl-C, the same command goes
     on where it was.
     """
-    from dslc.cli.options import seconds_of
     from dslc.folders import cache_folder
     from dslc.generate.interrupts import Interrupts
     from dslc.generate.library import generate
@@ -75,7 +69,7 @@ def command(
         inputs=inputs,
         seed=seed,
         proof=not no_proof,
-        budget=None if budget is None else seconds_of(budget, "--budget"),
+        budget=budget,
         workers=workers,
         provers=provers,
         scheduler=scheduler,

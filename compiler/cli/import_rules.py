@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dslc.cli.bars import Bar
-from dslc.cli.options import seconds_of
+from dslc.cli.options import budget_option, form_option, timeout_option
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
 
@@ -73,18 +73,10 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
     show_default=True,
     help="Processes that prove.",
 )
-@click.option(
-    "--limit",
-    "--timeout",
-    "limit",
-    default="30s",
-    show_default=True,
-    metavar="TIME",
-    help="For one prover and rule.",
-)
-@click.option("--budget", metavar="TIME", help="Stop after this time, with what is decided until then.")
+@timeout_option("For one prover and rule.", "30s", "--limit")
+@budget_option("Stop after this time, with what is decided until then.")
 @click.option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
-@click.option("--output-format", "shown", type=click.Choice(("full", "json")), default="full", show_default=True)
+@form_option()
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
     file: Path,
@@ -97,10 +89,10 @@ def command(
     axes: Literal["outer", "inner"] | None,
     guards: bool,
     workers: int,
-    limit: str,
-    budget: str | None,
+    timeout: float,
+    budget: float | None,
     no_cache: bool,
-    shown: str,
+    output_format: str,
     quiet: bool,
 ) -> int:
     """Import the rules of another project.
@@ -116,10 +108,6 @@ def command(
     from dslc.foreign.keeping import write_proofs
     from dslc.foreign.report import stamped
 
-    seconds = seconds_of(limit, "--limit")
-    if seconds < 0.1:
-        raise click.BadParameter("a prover needs some time: at least 0.1s", param_hint="--limit")
-    ends = None if budget is None else seconds_of(budget, "--budget")
     _check_output(file, out, force)
     name = _library_name(library, out)
     rules = read_rules(form, file, pairs, numbering)
@@ -128,10 +116,10 @@ def command(
         raise DslcError([Diagnostic("E1001", "the file holds no rules", path=str(file), hint=hint)])
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
-    with Bar("importing", quiet or shown == "json") as bar:
+    with Bar("importing", quiet or output_format == "json") as bar:
         try:
             found = import_rules(
-                rules, form, out, workers, seconds, _told(bar), guards, axes, origin=origin, cache=cache, budget=ends,
+                rules, form, out, workers, timeout, _told(bar), guards, axes, origin=origin, cache=cache, budget=budget,
                 library=name,
             )
         except KeyboardInterrupt:
@@ -142,7 +130,7 @@ def command(
             return 130
     write_file(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
-    if shown == "json":
+    if output_format == "json":
         from dslc.reporting.records import record_text
 
         click.echo(record_text("import-rules", as_json(found)), nl=False)

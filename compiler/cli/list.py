@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import form_option, rules_option
+
 if TYPE_CHECKING:
     from dslc.catalogue.rows import Wanted
     from dslc.semantics.library import Rules
@@ -31,8 +33,8 @@ _STATUSES = ("proved", "bounded", "tested", "trusted", "undecided", "refuted", "
 @click.option("--status", multiple=True, type=click.Choice(_STATUSES), help="Only rules of this status; `unknown`: not proved yet.")
 @click.option("--set", "sets", multiple=True, metavar="RULESET", help="Only rules of this rule set.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only rules of this kind.")
-@click.option("--library", "--rules", "chosen", multiple=True, metavar="LIB", help="Library or .rules file (default: std).")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@rules_option("Library or .rules file (default: std).", ["--library"])
+@form_option()
 def command(
     what: str,
     onnx: tuple[str, ...],
@@ -40,7 +42,7 @@ def command(
     status: tuple[str, ...],
     sets: tuple[str, ...],
     kinds: tuple[str, ...],
-    chosen: tuple[str, ...],
+    libraries: tuple[str, ...],
     output_format: str,
 ) -> None:
     """List operators, rules, libraries, targets or strategies.
@@ -50,11 +52,11 @@ def command(
     """
     from dslc.catalogue.rows import Wanted
 
-    given = {"--onnx": onnx, "--operator": operator, "--status": status, "--set": sets, "--kind": kinds, "--library": chosen}
+    given = {"--onnx": onnx, "--operator": operator, "--status": status, "--set": sets, "--kind": kinds, "--library": libraries}
     for option, values in given.items():
         if values and option not in _FILTERS[what]:
             raise click.UsageError(f"`{option}` does not choose among {what}.")
-    rows = _rows(what, Wanted(onnx, operator, status, sets, kinds), chosen)
+    rows = _rows(what, Wanted(onnx, operator, status, sets, kinds), libraries)
     if output_format == "json":
         from dslc.reporting.records import record_text
 

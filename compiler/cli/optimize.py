@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import options_of
+from dslc.cli.options import form_option, options_of
 from dslc.search.option import flag
 from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options
 
@@ -47,8 +47,7 @@ class _Command(click.Command):
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
 @click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.html|R.json",
               help="The report as a page or as JSON, by the suffix.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True,
-              help="How the report is printed.")
+@form_option(help="How the report is printed.")
 @click.option("--explain-budget", is_flag=True, help="Say who was asked for what, and what became of it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is being done.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import attribute_value, shape_value
+from dslc.cli.options import attribute_value, form_option, rules_option, shape_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
 @click.option("--shape", "shapes", multiple=True, metavar="X=1,64,56,56", help="Shape of a parameter; the others are searched.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=f16", help="Element type of a type variable.")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Library or .rules file (default: std).")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@rules_option("Library or .rules file (default: std).")
+@form_option()
 def command(
     operator: str,
     attributes: tuple[str, ...],

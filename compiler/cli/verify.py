@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from dslc.cli.bars import Bar, counts_text
-from dslc.cli.options import seconds_of
+from dslc.cli.options import form_option, timeout_option
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
@@ -45,12 +45,9 @@ _TUNING = _Tuning()
     help="Ask only this prover; may be repeated.",
 )  # fmt: skip
 @click.option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
-@click.option(
-    "--output-format", type=click.Choice(["full", "concise", "json", "markdown"]), default="full", show_default=True,
-    help="How the outcome is printed; markdown: one line for each library.",
-)  # fmt: skip
+@form_option("concise", "json", "markdown", help="How the outcome is printed; markdown: one line for each library.")
 @click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
-@click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="For each prover and rule.")
+@timeout_option("For each prover and rule.", "30s")
 @click.option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
 @click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
@@ -63,7 +60,7 @@ def command(
     patterns: tuple[str, ...],
     output_format: str,
     jobs: int | None,
-    timeout: str,
+    timeout: float,
     no_lock: bool,
     trust_lock: bool,
     seed: int,
@@ -80,10 +77,7 @@ def command(
     """
     from dslc.cli.progress import finishing, interrupts
 
-    limit = seconds_of(timeout, "--timeout")
-    if limit <= 0:
-        raise click.BadParameter("a prover needs some time", param_hint="--timeout")
-    asked = Asked(names or ("std",), patterns, provers, jobs, limit, no_lock, trust_lock, seed, guards)
+    asked = Asked(names or ("std",), patterns, provers, jobs, timeout, no_lock, trust_lock, seed, guards)
     outcome, began = Outcome(), time.perf_counter()
     with interrupts(signal.SIGTERM) as pressed:
         try:

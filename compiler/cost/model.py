@@ -12,7 +12,6 @@ from math import inf, log2
 from typing import Any
 
 from dslc.cost import kinds
-from dslc.cost.clock import TimeUp
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
@@ -28,6 +27,7 @@ from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
 from dslc.cost.weights import DRIVEN, kind_of, room, spilled
 from dslc.cost.weights import TUNING as WEIGHTS_TUNING
+from dslc.deadline import TimeUp
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (

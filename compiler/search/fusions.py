@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import NotBuilt, compiler
-from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import Deadline
 from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
@@ -22,8 +22,21 @@ from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
-#: no graph is predicted to take less than such a part of what it was made of
-LEAST = 0.02
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is predicted of kernels.
+
+    Attributes:
+        least: share of what it was made of that a graph takes at least, by prediction.
+    """
+
+    least: float = 0.02
+
+
+_TUNING = _Tuning()
+
+
 #: what became of kernels that a compiler made
 _BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
 
@@ -37,25 +50,24 @@ class Fusions:
     costs: CostModel
     opset: int
     sizes: Mapping[str, int]
-    clock: Clock
     templates: Templates | None = None
     strict: bool = False
     #: where it began by now, and where there was no time for all of it
     begun: dict[Candidate, Fusing] = field(default_factory=dict)
     unfinished: set[Candidate] = field(default_factory=set)
 
-    def of(self, base: Candidate, seconds: float, hurried: bool = False) -> tuple[list[Candidate], Fused]:
+    def of(self, base: Candidate, until: Deadline, hurried: bool = False) -> tuple[list[Candidate], Fused]:
         """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
         there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
-                base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None,
+                base.graph, self.rules, self.costs, self.opset, until, dict(self.sizes), None,
                 FUSED_TUNING.kernels, self.templates, self.strict, hurried,
             )  # fmt: skip
             found = begun.run()
         else:
-            found = begun.again(seconds)
+            found = begun.again(until)
         (self.unfinished.add if found.story.late else self.unfinished.discard)(base)
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
         taken = {name(kept.tried.program): kept.tried.kernel * kept.places for kept in found.story.kept}
@@ -66,7 +78,7 @@ class Fusions:
             facts = tuple(fact_of_kernel(program) for program in programs)
             # what their nodes take by themselves may be more than the whole graph takes
             least = sum(taken.get(name(program), 0.0) for program in programs)
-            cost = max(base.cost - gain, min(least, base.cost), LEAST * base.cost)
+            cost = max(base.cost - gain, min(least, base.cost), _TUNING.least * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
 

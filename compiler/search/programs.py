@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group
 from dslc.cost.model import CostModel
 from dslc.cost.start import Key
+from dslc.deadline import TimeUp
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
@@ -66,8 +66,7 @@ class Prices:
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
         self._most = _TUNING.never * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
-        now = limits.now()
-        self._until = inf if limits.deadline == inf else now + _TUNING.measuring * max(0.0, limits.deadline - now)
+        self._until = limits.until.part(_TUNING.measuring)
 
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
@@ -105,7 +104,7 @@ class Prices:
     @property
     def _late(self) -> bool:
         # without a whole to take a part of there is no guess
-        return self._costs.start is not None and self._limits.now() > self._until
+        return self._costs.start is not None and self._until.over
 
     def _measured(self, node: Node, group: Group, key: Key) -> float:
         if self._late and self._costs.known(key) is None:

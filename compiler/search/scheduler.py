@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
 from dslc.report import Asked
 from dslc.search.alone import leans
 from dslc.search.candidate import Candidate
@@ -217,7 +217,7 @@ class Scheduler:
                         self._add(one, generator, tally)
                     new += found
                     # who has a share of the time has used it
-                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
+                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.over:
                         break
                 else:
                     arm.done = True
@@ -273,7 +273,7 @@ class Scheduler:
             return
         # what building kernels took too long is not lost, and least of all the only thing that there is
         until = run.clock.until(self.reserve() / 2 if self._anything() else 0.0)
-        if until.left() <= 0:
+        if until.over:
             raise TimeUp
         self.seen.add(key)
         run.phase("comparing outputs")

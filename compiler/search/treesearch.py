@@ -461,16 +461,16 @@ class _Searching:
         from dslc.egraph import rewrite
 
         limits = self._limits
-        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.deadline, limits.now)
+        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.until)
         if not matches or not limits.step():
             return None
         child = state.egraph.clone()
-        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
+        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.until)
         return child, replace(outcome, capped=outcome.capped | capped)
 
     def _stated(self, state: _State, source: Source) -> tuple[EGraph, Outcome] | None:
         """A clone after some facts of another source about the best program; None where it says none."""
-        from dslc.cost.clock import TimeUp
+        from dslc.deadline import TimeUp
         from dslc.egraph import rewrite
         from dslc.egraph.extract.program import program_of
 

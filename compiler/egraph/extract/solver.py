@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from dslc.deadline import Deadline
 from dslc.egraph.extract.columns import Program, Solved
 from dslc.egraph.extract.cuts import solve
 from dslc.processes.child import Child, module, ready
@@ -68,7 +69,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
 def _elsewhere(program: Program, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
-    late = end + _TUNING.grace
+    late = Deadline(end + _TUNING.grace)
     with contextlib.ExitStack() as stack:
         children: list[Child] = []
         for relaxed in (False, True):

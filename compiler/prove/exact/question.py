@@ -24,7 +24,7 @@ from dslc.prove.exact.defined import Defined
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import Problem, symbols
-from dslc.prove.exact.terms import Algebra, Deadline, Sum, Unsolved, negated
+from dslc.prove.exact.terms import Algebra, Effort, Sum, Unsolved, negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Question:
         roots: Sequence[Scalar],
         extents: Mapping[Iter, Scalar],
         conditions: Sequence[Scalar],
-        deadline: Deadline,
+        effort: Effort,
         by_position: bool = False,
     ) -> None:
         self.problem = problem
@@ -66,7 +66,7 @@ class Question:
         self.monomials: list[Monomial] = [(s,) for s in symbols((*roots, *extents.values(), *conditions))]
         self._ranges = extents
         self._conditions = conditions
-        self._deadline = deadline
+        self._effort = effort
         self._by_position = by_position
 
     def asked(self, answer: Callable[[], _Answer]) -> _Answer:
@@ -86,7 +86,7 @@ class Question:
         self.affine = Affine(self.frame, self.monomials)
         self.functions = Functions(self._by_position)
         polys = [monomial_of(monomial) for monomial in self.monomials]
-        self._algebra = Algebra(self.frame, polys, self._deadline, self.functions.resolve)
+        self._algebra = Algebra(self.frame, polys, self._effort, self.functions.resolve)
         self.functions.algebra = self._algebra
         self._evaluator = Evaluator(
             self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges

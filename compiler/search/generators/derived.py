@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dslc.deadline import Deadline
 from dslc.mutate.mutant import Options
 from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
@@ -15,7 +16,8 @@ from dslc.search.findings import derived
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.left_open import tell_left_open
-from dslc.search.mutants import SECONDS, Mutants
+from dslc.search.mutants import TUNING as MUTANTS_TUNING
+from dslc.search.mutants import Mutants
 from dslc.search.rulesets import chosen_partial
 from dslc.search.siblings import Siblings
 
@@ -97,7 +99,7 @@ class Mutated:
 
     def begin(self, context: SearchContext) -> Proposer:
         task, settings = context.task, context.task.settings
-        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=SECONDS, seed=settings.seed)
+        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
         looked = Mutants(
             **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
@@ -145,7 +147,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
     task = context.task
     return {
         "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
-        "left": lambda: context.exploring.left(), "known": context.run.decided,
+        "until": Deadline(now=context.run.clock.now, outer=lambda: context.exploring), "known": context.run.decided,
     }  # fmt: skip
 
 

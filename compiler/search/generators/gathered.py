@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.context import SearchContext
 from dslc.search.findings import Findings, gathered
@@ -28,7 +28,7 @@ class Gathered:
     needed: bool = False
     again: bool = False
     gathers: bool = True
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=3.0))
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=1.0))
     least: float = 0.01
     brief: float = 0.05
 

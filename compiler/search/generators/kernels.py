@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.context import SearchContext
@@ -51,7 +51,7 @@ class Kernels:
                 for note in templates.notes:
                     run.note(note)
                 run.fusions = Fusions(
-                    task.rules, context.costs, task.imported.context.opset, task.sizes, run.clock, templates,
+                    task.rules, context.costs, task.imported.context.opset, task.sizes, templates,
                     task.settings.strict_floats,
                 )  # fmt: skip
             return run.fusions
@@ -62,8 +62,8 @@ class Kernels:
             while late:
                 made: Sequence[Candidate] = ()
                 try:
-                    seconds = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
-                    made, found = fusions.of(base, seconds.left(), hurried)
+                    until = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
+                    made, found = fusions.of(base, until, hurried)
                 except TimeUp:
                     yield ()
                     continue

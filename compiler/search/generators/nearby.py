@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import distinct
 from dslc.search.context import SearchContext
