@@ -82,10 +82,10 @@ class DerivedProgram:
 class DerivedPrograms:
     """What `dslc derive` finds.
 
-    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs there
-    were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`, `applications`: expressions that were looked
-    at, and derivations that were applied; `complete`: whether nothing was cut; `missed`: why there is no program of a target;
-    `notes`: what is wrong with the libraries.
+    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs
+    there were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`,
+    `applications`: expressions that were looked at, and derivations that were applied; `complete`: whether nothing was cut;
+    `missed`: why there is no program of a target; `notes`: what is wrong with the libraries.
     """
 
     programs: tuple[DerivedProgram, ...]
