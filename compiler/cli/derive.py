@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import bind_option, budget_option, form_option, rules_option
+from dslc.deadline import Deadline
 from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
 
@@ -139,20 +140,19 @@ class DerivedPrograms:
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
+@rules_option("A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
 @click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
+@bind_option("The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=35.0, show_default=True, metavar="S",
-              help="Seconds for search and proofs.")  # fmt: skip
+@budget_option("Time for search and proofs.", "35s", least=0.1)
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
@@ -170,11 +170,13 @@ def command(
         intensity=intensity, budget=budget, max_states=max_states, every=every,
     )  # fmt: skip
     if html is not None:
-        from dslc.cli.optimize import write_text
+        from dslc.store import write_file
 
-        write_text(html, found.to_html(call))
+        write_file(html, found.to_html(call))
     if output_format == "json":
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("derive", found.to_dict()), nl=False)
         return
     titles = {f"{number}. {each.title}" for number, each in enumerate(found.programs, 1)}
     for line in str(found).splitlines():
@@ -195,14 +197,14 @@ def derivations_of(
 
     from dslc.derivation.kinds import kinds
     from dslc.derivation.programs import unlike
-    from dslc.derivation.search import Limits, Search
+    from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
     from dslc.prove.derived import judged
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
 
-    began = time.monotonic()
+    began, until = time.monotonic(), Deadline.after(budget)
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
     rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices))
@@ -212,8 +214,8 @@ def derivations_of(
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
-    limits = Limits(
-        max_depth=max_depth, seconds=_TUNING.searching * budget, intensity=intensity, max_states=max_states or inf
+    limits = DerivationLimits(
+        max_depth=max_depth, until=until.part(_TUNING.searching), intensity=intensity, max_states=max_states or inf
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = Search(rules, derivations, limits, aims)
@@ -223,7 +225,7 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    left = max(began + budget - time.monotonic(), (1 - _TUNING.searching) * budget)
+    left = max(until.left(), (1 - _TUNING.searching) * budget)
     known = judged(rules, chosen, called.graph, left, None if every else _TUNING.most)
     shown = [(each, True) for each in known.proved] + [(each, False) for each in known.waiting]
     found = {call.op for each in programs for call in each.calls}

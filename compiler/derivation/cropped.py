@@ -1,7 +1,7 @@
 """Operators that pad by themselves, for data that go on there: computed with a margin, of which the result has nothing.
 
-`[h: 6] sum[r: 3] A[h + r] * B[r]` by an operator of `X[h + r - 1, other=0]` → that of `A` at eight positions, of which the first and the
-last go.
+`[h: 6] sum[r: 3] A[h + r] * B[r]` by an operator of `X[h + r - 1, other=0]` → that of `A` at eight positions, of which the first and
+the last go.
 """
 
 from __future__ import annotations

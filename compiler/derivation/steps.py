@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice, permutations
 
 from dslc.analysis.numeric import in_bounds
+from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.building import Right
 from dslc.derivation.matching import Left
 from dslc.derivation.pieces import Operands, Unfit, Views, reduced, sum_ranges, without_others
@@ -98,8 +99,8 @@ class Steps:
     fingerprint: bool = True
     #: rules applied so far
     applications: int = 0
-    #: whether to end, asked between applications
-    late: Callable[[], bool] = bool
+    #: the end, asked between applications
+    until: Deadline = FOREVER
     #: scopes taken apart
     views: Views = field(default_factory=dict)
     _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
@@ -145,7 +146,7 @@ class Steps:
                     continue
                 for results in rewritten(rule, left, right, (first, second), self.views):
                     self.applications += 1
-                    if self.late():
+                    if self.until.over:
                         return
                     # users before what they use
                     order = sorted(results, key=lambda each: -len(below[each]))
@@ -163,7 +164,7 @@ class Steps:
         for step, rule, left, right in self._alone:
             for results in rewritten(rule, left, right, (value,), self.views):
                 self.applications += 1
-                if self.late():
+                if self.until.over:
                     return
                 if value not in results:
                     # a rule that replaces nothing

@@ -6,7 +6,7 @@ import pytest
 from shown import derived, library, names, shapes
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import topological
 from dslc.ir.scalar import Read
@@ -42,7 +42,7 @@ def test_figure_14d_between_dense_bands_nothing_is_copied(rows: int, dilation: i
     called = read_call(library(), f"gbmm(softmax({band}, axis=-1), C: f32[2, {rows}, 4], dilation={dilation})")
     (value,) = expand(library(), (called.value,))
     targets = targets_of(library(), [call.op for call in called.calls])
-    limits = Limits(max_depth=2, max_states=120)
+    limits = DerivationLimits(max_depth=2, max_states=120)
     found = Search(library(), list(library().derivations.values()), limits, targets).run(value)
     dense = [
         each for each in found.programs

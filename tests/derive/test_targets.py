@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
-from dslc.derivation.search import Derived, Limits, Search
+from dslc.derivation.search import DerivationLimits, Derived, Search
 from dslc.derivation.solving import Miss
 from dslc.derivation.steps import Steps
 from dslc.derivation.tables import patterns_of
@@ -42,7 +42,7 @@ def found(rules: Rules, text: str, depth: int) -> tuple[Derived, Value]:
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     targets = targets_of(rules, [call.op for call in called.calls])
-    return Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, beam=24), targets).run(value), value
+    return Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets).run(value), value
 
 
 def assert_found(rules: Rules, text: str, depth: int, wanted: Callable[[tuple[Call, ...]], bool]) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dslc.cli.derive import command
 from dslc.derivation.calls import Called, read_call
 from dslc.derivation.programs import Program
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.ir.graph import Scope, scope_value
 from dslc.ir.scalar import apply, num, read, traversal
 from dslc.prove.derived import agrees, judged
@@ -29,7 +29,7 @@ def rules() -> Rules:
 @pytest.fixture(scope="module")
 def found(rules: Rules) -> tuple[Called, list[Program]]:
     called = read_call(rules, CALL)
-    search = Search(rules, list(rules.derivations.values()), Limits(max_depth=2, max_states=20))
+    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=2, max_states=20))
     return called, list(search.run(*expand(rules, (called.value,))).programs)
 
 

@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 import dslc
 from dslc.codegen.host.compiler import NAMES
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline, TimeUp
 from dslc.derivation.targets import products_of
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
@@ -130,7 +130,8 @@ def looked(
             prices = CostModel(rules, measurer, build, 17)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
-            derivations = finder(rules, own or derivations_of(rules), prices, 17, lambda: 120.0, margin=margin, built=1, every=every)
+            until = Deadline.after(120.0)
+            derivations = finder(rules, own or derivations_of(rules), prices, 17, until, margin=margin, built=1, every=every)
             candidates, tale = derivations.of(Candidate(imported.graph, seconds))
         finally:
             measurer.close()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from dslc.deadline import Deadline
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed
 
@@ -95,7 +96,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
 def _elsewhere(program: Program, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
-    late = end + _TUNING.grace
+    late = Deadline(end + _TUNING.grace)
     with contextlib.ExitStack() as stack:
         children: list[Child] = []
         for relaxed in (False, True):

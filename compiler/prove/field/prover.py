@@ -73,7 +73,7 @@ class Compared:
 
 
 def field_verdict(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None,
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6,
     types: Types | None = None, small: bool = True,
 ) -> Verdict:  # fmt: skip
     """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
@@ -82,7 +82,7 @@ def field_verdict(
 
     `differs` carries a counterexample that was replayed. `equal` is no proof: `error_bound` is the probability that the
     instances tried hide a difference, None where that is not known because a function is no polynomial, or because an integer,
-    a boolean or a constant is no random element of the field. `deadline` is a time of `time.monotonic`.
+    a boolean or a constant is no random element of the field.
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
@@ -93,9 +93,9 @@ def field_verdict(
         from dslc.prove.partial.rules import ROOMY, partial_verdict
 
         parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
-        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, deadline, types, draws))
-        return partial_verdict(rules, sub, found, deadline)
-    for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
+        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
+        return partial_verdict(rules, sub, found)
+    for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
             continue
@@ -132,7 +132,7 @@ def _since(began: float) -> float:
 
 
 def _drawn(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types,
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, types: Types,
     draws: Draws = ORDINARY,
 ) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
     """Instances, and why other draws were none."""
@@ -141,11 +141,7 @@ def _drawn(
             continue
         found = first = 0
         for attempt in range(TUNING.attempts_with_terms if terms else TUNING.attempts):
-            if (
-                found == wanted
-                or (found and attempt > first + TUNING.further)
-                or (deadline is not None and time.monotonic() > deadline)
-            ):
+            if found == wanted or (found and attempt > first + TUNING.further):
                 break
             try:
                 instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
