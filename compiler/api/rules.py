@@ -304,5 +304,6 @@ def derive(
         call, libraries=libraries_of(rules), alone=not default_rules, targets=names_of(targets, "a target"), devices=devices,
         node=node, bind=sizes_of(bind), max_depth=whole(max_depth, "depth"), intensity=float(intensity), budget=seconds_of(budget),
         max_states=None if max_states is None else whole(max_states, "number of expressions", 1), every=bool(every),
-        output=None if output is None else path_of(output, "an output"), program=whole(program, "number of a program", 1), measure=bool(measure),
+        output=None if output is None else path_of(output, "an output"), program=whole(program, "number of a program", 1),
+        measure=bool(measure),
     )  # fmt: skip
