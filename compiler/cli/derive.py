@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dslc.derivation.calls import Called
     from dslc.derivation.programs import Program
     from dslc.ir.dtype import TensorType
+    from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
 
 
@@ -57,6 +58,8 @@ class DerivedProgram:
     calls: tuple[Mapping[str, Any], ...]
     generated: tuple[str, ...]
     bytes: int | None
+    #: milliseconds as measured here, where that was asked for
+    measured_ms: float | None = None
     #: how it is drawn
     picture: Picture = field(default_factory=Picture, repr=False, compare=False)
 
@@ -69,7 +72,8 @@ class DerivedProgram:
         """`conv: 0.0512 ms estimated, proved, 1.20 MB through generated operators`."""
         moved = "" if self.bytes is None else f", {self.bytes / 1e6:.2f} MB through generated operators"
         known = "proved" if self.proved else "NOT PROVED in the time that there was (equal at random numbers)"
-        return f"{self.target}: {self.cost_ms:.4f} ms estimated, {known}{moved}"
+        price = f"{self.cost_ms:.4f} ms estimated" if self.measured_ms is None else f"{self.measured_ms:.4f} ms measured"
+        return f"{self.target}: {price}, {known}{moved}"
 
     def __repr__(self) -> str:
         return f"<DerivedProgram {self.title}>"
@@ -83,10 +87,10 @@ class DerivedProgram:
 class DerivedPrograms:
     """What `dslc derive` finds.
 
-    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs there
-    were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`, `applications`: expressions that were looked
-    at, and derivations that were applied; `complete`: whether nothing was cut; `missed`: why there is no program of a target;
-    `notes`: what is wrong with the libraries.
+    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs
+    there were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`,
+    `applications`: expressions that were looked at, and derivations that were applied; `complete`: whether nothing was cut;
+    `missed`: why there is no program of a target; `notes`: what is wrong with the libraries.
     """
 
     programs: tuple[DerivedProgram, ...]
@@ -101,11 +105,14 @@ class DerivedPrograms:
     notes: tuple[str, ...]
     untried: int = 0
     undecided: int = 0
+    #: milliseconds of the call itself, where programs were measured
+    call_ms: float | None = None
 
     @property
     def summary(self) -> str:
         cut = "" if self.searched else "; the search was cut"
         cut = f"; no time was left to prove {self.untried} programs{cut}" if self.untried else cut
+        cut = cut if self.call_ms is None else f"; the call itself: {self.call_ms:.4f} ms measured{cut}"
         return f"{self.found} programs, {self.states} expressions, {self.applications} applications, {self.seconds:.1f} s{cut}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,6 +121,7 @@ class DerivedPrograms:
             "programs": [one.to_dict() for one in self.programs], "found": self.found, "untried": self.untried,
             "undecided": self.undecided, "states": self.states, "applications": self.applications,
             "seconds": round(self.seconds, 3), "complete": self.complete, "missed": dict(self.missed), "notes": list(self.notes),
+            "call_ms": self.call_ms,
         }  # fmt: skip
 
     def to_html(self, call: str = "") -> str:
@@ -151,12 +159,16 @@ class DerivedPrograms:
 @budget_option("Time for search and proofs.", "35s", least=0.1)
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.onnx",
+              help="Write the first program, or that of --program, with its kernels.")  # fmt: skip
+@click.option("--program", "which", type=click.IntRange(min=1), default=1, show_default=True, help="The program that -o writes.")
+@click.option("--measure", is_flag=True, help="Measure what is shown on this machine, and the call itself; the fastest first.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
 @form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
-    alone: bool, html: Path | None,
+    alone: bool, html: Path | None, output: Path | None, which: int, measure: bool,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
@@ -167,7 +179,7 @@ def command(
 
     found = derivations_of(
         call, libraries=libraries, alone=alone, targets=targets, devices=devices, node=node, bind=binding(binds), max_depth=max_depth,
-        intensity=intensity, budget=budget, max_states=max_states, every=every,
+        intensity=intensity, budget=budget, max_states=max_states, every=every, output=output, program=which, measure=measure,
     )  # fmt: skip
     if html is not None:
         from dslc.store import write_file
@@ -186,20 +198,24 @@ def command(
 def derivations_of(
     call: str, *, libraries: Sequence[str] = (), alone: bool = False, targets: Sequence[str] = (), devices: Sequence[str] = (),
     node: str | None = None, bind: Mapping[str, int] | None = None, max_depth: int = 7, intensity: float = 4.0, budget: float = 35.0,
-    max_states: int | None = None, every: bool = False,
+    max_states: int | None = None, every: bool = False, output: Path | None = None, program: int = 1, measure: bool = False,
 ) -> DerivedPrograms:  # fmt: skip
     """Derives programs for a call; `budget` in seconds, `alone` without EinNet's derivations, `every`: all programs, not the ten best.
 
+    `measure`: prices are those of this machine; `output` gets the program of a number as a model, with its kernels.
+
     Raises:
-        DslcError: for what is wrong with the call, the libraries or the targets.
+        DslcError: for what is wrong with the call, the libraries or the targets; E0909 where there is no proved program to write.
     """
     from math import inf
 
     from dslc.derivation.kinds import kinds
+    from dslc.derivation.lowered import unlowered
     from dslc.derivation.programs import unlike
     from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
+    from dslc.ir.graph import Graph
     from dslc.prove.derived import judged
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
@@ -228,13 +244,51 @@ def derivations_of(
     left = max(until.left(), (1 - _TUNING.searching) * budget)
     known = judged(rules, chosen, called.graph, left, None if every else _TUNING.most)
     shown = [(each, True) for each in known.proved] + [(each, False) for each in known.waiting]
+    # what a lowering runs is written as what it computes
+    graphs = [Graph(called.graph.inputs, (unlowered(rules, each.value, lowered),)) for each, _ in shown]
+    times: list[float | None] = [None] * len(shown)
+    call_ms = _measured(rules, called.graph, called) if measure else None
+    if measure:
+        times = [_measured(rules, graph, called) for graph in graphs]
+        spent = [inf if each is None else each for each in times]
+        order = sorted(range(len(shown)), key=lambda k: (not shown[k][1], spent[k]))
+        shown, graphs, times = [shown[k] for k in order], [graphs[k] for k in order], [times[k] for k in order]
+    if output is not None:
+        _write(rules, called, [graph for graph, (_, proved) in zip(graphs, shown, strict=True) if proved], program, output)
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
-        tuple(_program(rules, each, called, lowered, proved) for each, proved in shown), len(programs), derived.states,
+        tuple(
+            _program(rules, each, called, graph, proved, took)
+            for (each, proved), graph, took in zip(shown, graphs, times, strict=True)
+        ), len(programs), derived.states,
         derived.applications, time.monotonic() - began, derived.complete and not known.untried, derived.complete,
         {name: str(search.missed(name)) for name in sorted({*wanted} - found)}, tuple(_mistakes(rules, libraries)),
-        known.untried, known.undecided,
+        known.untried, known.undecided, call_ms,
     )  # fmt: skip
+
+
+def _measured(rules: Rules, graph: Graph, called: Called) -> float | None:
+    """Milliseconds of a program on this machine; None where its sizes are unknown or it does not run."""
+    from dslc.cli.derive_model import milliseconds, model_of
+    from dslc.errors import DslcError
+
+    if not all(value.type.is_static for value in graph.inputs):
+        return None
+    try:
+        return milliseconds(model_of(rules, graph, called.names), graph)
+    except DslcError:
+        return None
+
+
+def _write(rules: Rules, called: Called, graphs: Sequence[Graph], program: int, output: Path) -> None:
+    from dslc.cli.derive_model import model_of
+    from dslc.errors import error
+    from dslc.onnx.save import save
+
+    if len(graphs) < program:
+        hint = "`--budget` gives more time, `--max-depth` and `--target` say what is looked for"
+        raise error("E0909", f"there is no program {program} to write: {len(graphs)} were proved", hint=hint)
+    save(model_of(rules, graphs[program - 1], called.names), output)
 
 
 def _mistakes(rules: Rules, libraries: Sequence[str]) -> list[str]:
@@ -344,14 +398,12 @@ def _is_other(program: Program, called: Called) -> bool:
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
-def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...], proved: bool) -> DerivedProgram:
-    from dslc.derivation.lowered import unlowered
-    from dslc.ir.graph import Graph
+def _program(
+    rules: Rules, program: Program, called: Called, graph: Graph, proved: bool, spent: float | None
+) -> DerivedProgram:
     from dslc.ir.text import program_text
     from dslc.reporting.programs import picture_of
 
-    # what a lowering runs is written as what it computes
-    graph = Graph(called.graph.inputs, (unlowered(rules, program.value, lowered),))
     calls = tuple(
         {
             "operator": node.op,
@@ -363,7 +415,7 @@ def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str,
     return DerivedProgram(
         ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), proved,
         program.seconds * 1e3, program_text(graph), calls, tuple(str(node.scope) for node in program.generated), _bytes(program),
-        picture_of(program.value),
+        spent, picture_of(program.value),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class _Carrying:
             return value
 
     def _at(self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None = None) -> Value:
-        """A computed scope at an index of as many iterators `i0, i1, ...` as there are extents, with merged dimensions where some are."""
+        """A computed scope at an index of iterators `i0, i1, ...`, as many as there are extents; `groups`: those that are merged."""
         key = (value, tuple(index), tuple(extents), groups)
         if key not in self.known:
             self.known[key] = self._computed(value, index, extents, groups)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.derivation.pieces import Box, Operands, Term
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
 from dslc.ir.scopes import substitute
 
 
@@ -104,19 +104,11 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
     if isinstance(body, Reduce) and body.kind == "sum":
         yield from _guards(body.body)
     elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
-        yield from _conjuncts(body.args[0])
+        yield from conjuncts(body.args[0])
         yield from _guards(body.args[1])
     elif isinstance(body, Apply) and body.name == "*":
         for factor in body.args:
             yield from _guards(factor)
-
-
-def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
-    if isinstance(condition, Apply) and condition.name == "and":
-        for arg in condition.args:
-            yield from _conjuncts(arg)
-    else:
-        yield condition
 
 
 def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:

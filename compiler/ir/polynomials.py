@@ -78,7 +78,7 @@ class Polynomial(Generic[A]):
 
     def split(self, atom: A) -> tuple[Self, Self]:
         """(a, b) with self = a * atom + b, where atom occurs at most once in every monomial."""
-        slope = {_over(monomial, (atom,)): factor for monomial, factor in self.terms if atom in monomial}
+        slope = {over(monomial, (atom,)): factor for monomial, factor in self.terms if atom in monomial}
         return self.of_terms({monomial: factor for monomial, factor in slope.items() if monomial is not None}), self.without(atom)
 
     def substitute(self, atom: A, value: Self) -> Self:
@@ -100,7 +100,7 @@ class Polynomial(Generic[A]):
         total, rest = self.of(0), self
         while rest.terms:
             monomial, coefficient = rest.terms[-1]
-            left = _over(monomial, lead)
+            left = over(monomial, lead)
             if left is None or coefficient % factor:
                 return None
             part = self.of_terms({left: coefficient // factor})
@@ -139,7 +139,7 @@ class Polynomial(Generic[A]):
         return " + ".join(parts) or "0"
 
 
-def _over(monomial: tuple[A, ...], by: tuple[A, ...]) -> tuple[A, ...] | None:
+def over(monomial: tuple[A, ...], by: tuple[A, ...]) -> tuple[A, ...] | None:
     """A monomial without some factors; None where it has not all of them."""
     rest = list(monomial)
     for factor in by:
@@ -160,4 +160,4 @@ def _place(key: Callable[[Any], Any], monomial: tuple[Any, ...]) -> tuple[int, l
     return len(monomial), [key(atom) for atom in monomial]
 
 
-__all__ = ["Polynomial"]
+__all__ = ["Polynomial", "over"]

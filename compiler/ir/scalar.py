@@ -391,6 +391,15 @@ def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) 
     return rebuild(root, lambda node: table_.get(node))
 
 
+def conjuncts(*conditions: Scalar | None) -> Iterator[Scalar]:
+    """The conditions that are there, with every `and` taken apart."""
+    for condition in conditions:
+        if isinstance(condition, Apply) and condition.name == "and":
+            yield from conjuncts(*condition.args)
+        elif condition is not None:
+            yield condition
+
+
 def replaced(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
     """The expression with another node in the place of one."""
     return rebuild(root, lambda node: new if node is old else None)

@@ -26,7 +26,6 @@ from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
 from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
-from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, scope_value, topological
 from dslc.ir.holes import abstracted, instantiated, leaves_of
@@ -319,7 +318,7 @@ class Derivations:
             return False
         node, total = sums[0]
         operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
-        return 2 <= sum(number_of(one) is None for one in operands) <= TUNING.factors
+        return 2 <= sum(one.type.rank > 0 for one in operands) <= TUNING.factors
 
     def _expanded(self, program: Graph) -> Value | None:
         try:

@@ -9,9 +9,10 @@ from itertools import islice
 from math import gcd
 
 from dslc.deadline import FOREVER, Deadline
+from dslc.egraph.extract.columns import Program
 from dslc.egraph.extract.joint import joint_of
 from dslc.egraph.extract.reduced import Reduced
-from dslc.egraph.extract.solver import Program, solved
+from dslc.egraph.extract.solver import solved
 from dslc.egraph.extract.table import Extraction, Problem, Walked, walk
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from dslc.analysis.isl import Frame
 from dslc.analysis.poly import Monomial, NotIntegral, Poly, polynomial
+from dslc.ir.polynomials import over
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.prove.exact.terms import Unsolved
 
@@ -173,18 +174,9 @@ def digits(index: Scalar, order: Sequence[Monomial]) -> list[Poly]:
             stride = _stride(monomial)
             rest = tuple(factor for factor in monomial if factor.free)
         else:  # a size belongs to the largest stride that divides it
-            stride, rest = next((s, r) for s in order if (r := _without(monomial, s)) is not None)
+            stride, rest = next((s, r) for s in order if (r := over(monomial, s)) is not None)
         parts[stride][rest] = parts[stride].get(rest, 0) + coefficient
     return [Poly.of_terms(parts[stride]) for stride in order]
-
-
-def _without(monomial: Monomial, stride: Monomial) -> Monomial | None:
-    rest = list(monomial)
-    for factor in stride:
-        if factor not in rest:
-            return None
-        rest.remove(factor)
-    return tuple(rest)
 
 
 def largest_first(found: set[Monomial]) -> tuple[Monomial, ...]:

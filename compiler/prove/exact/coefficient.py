@@ -14,6 +14,7 @@ from functools import cache, reduce
 from math import gcd, lcm
 
 from dslc.analysis.poly import Monomial, Poly, as_poly, atom
+from dslc.ir.polynomials import over
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 
@@ -96,7 +97,7 @@ def _ratio(top: Poly, bottom: Poly) -> Ratio:
 
 @cache
 def _cancelled(top: Poly, bottom: Poly) -> Ratio:
-    shared = list(_common([m for m, _ in (*top.terms, *bottom.terms)]))
+    shared = _common([m for m, _ in (*top.terms, *bottom.terms)])
     divisor = reduce(gcd, (abs(c) for _, c in (*top.terms, *bottom.terms)))
     if bottom.terms[0][1] < 0:
         divisor = -divisor
@@ -121,14 +122,9 @@ def _common(monomials: list[Monomial]) -> Monomial:
     return tuple(shared)
 
 
-def _divided(poly: Poly, shared: list[Scalar], divisor: int) -> Poly:
-    terms: dict[Monomial, int] = {}
-    for monomial, coefficient in poly.terms:
-        rest = list(monomial)
-        for factor in shared:
-            rest.remove(factor)
-        terms[tuple(rest)] = coefficient // divisor
-    return Poly.of_terms(terms)
+def _divided(poly: Poly, shared: Monomial, divisor: int) -> Poly:
+    """A polynomial without factors that each of its terms has."""
+    return Poly.of_terms({over(monomial, shared) or (): coefficient // divisor for monomial, coefficient in poly.terms})
 
 
 _ONE = as_poly(1)

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dslc.analysis.conditions import Case, cases
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, replaced, sym, walk
-
-
-def conjuncts(conditions: Sequence[Scalar]) -> list[Scalar]:
-    """The conditions, with every `and` taken apart."""
-    out: list[Scalar] = []
-    for condition in conditions:
-        if isinstance(condition, Apply) and condition.name == "and":
-            out.extend(conjuncts(condition.args))
-        else:
-            out.append(condition)
-    return out
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, conjuncts, num, replaced, sym, walk
 
 
 def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]]:
@@ -27,7 +16,7 @@ def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Sca
     Sizes with a known remainder are that and a multiple: `K % 2 == 1` is `K == 2 * q + 1`.
     """
     known: dict[Scalar, Scalar] = {}
-    left = [_with_quotient(condition) for condition in conjuncts(conditions)]
+    left = [_with_quotient(condition) for condition in conjuncts(*conditions)]
     while True:
         found = next((answer for condition in left if (answer := _solution(condition)) is not None), None)
         if found is None:

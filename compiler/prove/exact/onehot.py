@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dslc.analysis.poly import NotIntegral, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, reduce, rewrite, substitute, walk
-from dslc.prove.exact.equations import conjuncts
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, conjuncts, num, reduce, rewrite, substitute, walk
 
 
 def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
@@ -47,7 +46,7 @@ def _shorter(node: Reduce) -> Scalar | None:
 def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
     """What an iterator must be for a member of the sum not to be 0."""
     held = [*([] if node.where is None else [node.where]), *_needed(node.body)]
-    for condition in conjuncts(held):
+    for condition in conjuncts(*held):
         if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
             continue
         try:

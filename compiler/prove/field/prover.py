@@ -19,7 +19,7 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
@@ -28,13 +28,12 @@ from dslc.ir.scalar import Apply, walk
 from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
+from dslc.prove.partial.rules import ROOMY, partial_verdict
 from dslc.prove.verdict import Counterexample, Types, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
-from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,6 @@ def field_verdict(
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
-        from dslc.prove.partial.rules import ROOMY, partial_verdict
-
         parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
         return partial_verdict(rules, sub, found)
@@ -241,14 +238,3 @@ def _differs(
         pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
         return any(difference(value.type, a, b, domain, undefined=True) is not None for value, a, b in pairs)
     return None
-
-
-def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
-    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
-    from dslc.interpret.instantiate import show
-
-    used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
-    used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
-    for name, value in instance.drawn.items():
-        if name in used or isinstance(value, str):
-            yield name, show(value)

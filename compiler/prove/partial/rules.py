@@ -12,12 +12,11 @@ import numpy as np
 from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
 from dslc.interpret.draws import ORDINARY, Draws
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
-from dslc.prove.field.prover import shown
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.verdict import Counterexample, Verdict
 from dslc.semantics.definitions import SubstitutionDef
