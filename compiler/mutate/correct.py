@@ -172,14 +172,14 @@ def corrected(
     if pieces:
         # what is not corrected asks as little as possible: the boxes that these make together come first
         for outer, numbers in _outer(boxes, shape):
-            own: Scalar | None = None
+            chosen: Scalar | None = None
             for k in numbers:
                 places = zip(at, boxes[k].start, boxes[k].step, strict=True)
                 index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
                 piece: Scalar = read(k + 1, index)
-                own = piece if own is None else apply("select", _inside(at, boxes[k], shape), piece, own)
-            assert own is not None
-            body = apply("select", _inside(at, outer, shape), own, body)
+                chosen = piece if chosen is None else apply("select", _inside(at, boxes[k], shape), piece, chosen)
+            assert chosen is not None
+            body = apply("select", _inside(at, outer, shape), chosen, body)
     else:
         guard: Scalar = num(False)
         for box in boxes:

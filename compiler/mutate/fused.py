@@ -3,8 +3,8 @@
     Y = select(i in D, conv(strip, K)[...], back(conv(phases, K)))
     Z = conv([phases, strips], K);  Y = select(i in D, Z[strip of i], back(Z[phases]))
 
-A box of what differs is the mutant's operator, with its attributes and its other tensors, on some of what the region reads. Those tensors
-are put into further images of the mutant's operand, several into one where they fit. What comes out is a mutant and pieces of it, which
+A box of what differs is the mutant's operator, with its attributes and its other tensors, on some of what the region reads. Those are
+put into further images of the mutant's operand, several into one where they fit. What comes out is a mutant and pieces of it, which
 are proved as any others are; nothing here is believed.
 """
 
@@ -285,7 +285,7 @@ def _with_images(
     for piece, (image, place) in zip(pieces, placed, strict=True):
         first = shape[batch] + count * image
         held = apply("and", apply("<=", num(first), at[batch]), apply("<", at[batch], num(first + count)))
-        index = list(at)
+        index: list[Scalar] = list(at)
         index[batch] = apply("-", at[batch], num(first))
         for axis, size in enumerate(piece.sizes):
             if axis == batch or size == shape[axis]:

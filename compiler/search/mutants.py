@@ -72,6 +72,8 @@ class Mutants(Derivations):
     partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
     operators: int = OPERATORS
+    #: whether what is faster with its library alone will do
+    leaning: bool = False
     #: tilings that overlap
     tilings: int = TILINGS
     #: why what would pay by its price is not offered, for a report
@@ -334,7 +336,18 @@ class Mutants(Derivations):
             one = self._as_one(fact)
             if one is not None and one.ratio >= self.margin:
                 return [one]
+            if not self.leaning and self._without_forms(derived.value) * self.margin >= self._by_itself(place):
+                # its nodes are no faster where the library is missing
+                return []
         return Derivations._tried(self, derived, program, place)
+
+    def _without_forms(self, value: Value) -> float:
+        """Seconds of a mutant whose operators are the runtime's."""
+        nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
+        return sum(map(self.costs.cost, nodes)) + self._scopes(value)
+
+    def _by_itself(self, place: Place) -> float:
+        return sum(self.costs.cost(node) for node in (place.node, *place.inner))
 
     def _form_of(self, fact: Fact) -> Form:
         """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""
