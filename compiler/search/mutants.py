@@ -257,7 +257,7 @@ class Mutants(Derivations):
             old, rule = self._regions[each.value], self._rules.get(each.value)
             limit, own = (self.limit, None) if rule is None else (rule.limit, rule.own)
             ways = corrections(self.rules, old, each.value, limit, own)
-            if not ways:
+            if not ways or (own is not None and all(one.own is None for one in ways)):
                 self._note(each, old, limit, own, (plain, price))
             for one in ways:
                 value = one.value(self.rules)
@@ -294,8 +294,8 @@ class Mutants(Derivations):
                 self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
         elif own is not None:
             at = wrong_at(self.rules, old, own, found.boxes)
-            said = f"is wrong at {list(at)}" if at is not None else "is not proved"
-            self.notes[f"the correction of {target}'s own {said}: left out"] = None
+            said = f"is wrong at {list(at)}: left out" if at is not None else "is not proved: corrected as `correct auto` instead"
+            self.notes[f"the correction of {target}'s own {said}"] = None
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         # nobody derived them: there are always some
