@@ -29,6 +29,7 @@ from benchmarks.differ.judge import Judge
 from benchmarks.differ.models import random_model
 from benchmarks.differ.walk import seeded_model, walk
 from dslc.cost.process import Worker, WorkerFailed
+from dslc.deadline import Deadline
 from dslc.match import CompiledRule, compile_all
 from dslc.onnx.importer import import_model
 from dslc.search.validate import claims_of, validate
@@ -137,7 +138,7 @@ def one(rules: Rules, compiled: Sequence[CompiledRule], worker: Worker, seed: in
         return Record(index, "no rule applies", unwritten=tuple(steps.unwritten))
     refuted = problem = ""
     if index // 2 % _PROVED == 0:
-        proved = validate(rules, claims_of(steps.candidate()), time.monotonic() + _SECONDS)
+        proved = validate(rules, claims_of(steps.candidate()), Deadline.after(_SECONDS))
         refuted, problem = proved.failed, proved.problem[-300:]
     base = Record(index, "", tuple(steps.applied), tuple(steps.unwritten), refuted=refuted, problem=problem)
     alone, text = judge.look(steps.steps[0].model)

@@ -16,9 +16,10 @@ from benchmarks import machine
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
+from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import unlike
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.targets import targets_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
@@ -87,10 +88,11 @@ def measured(rules: Rules, text: str, depth: int, states: float, seconds: float)
     given = of_weights(called.graph) if "conv" in text else called.graph
     (value,) = expand(rules, given.outputs)
     targets = targets_of(rules, [each.op for each in called.calls])
-    search = Search(rules, list(rules.derivations.values()), Limits(depth, seconds=seconds, max_states=states), targets)
+    limits = DerivationLimits(depth, until=Deadline.after(seconds), max_states=states)
+    search = Search(rules, list(rules.derivations.values()), limits, targets)
     found = [each for each in unlike(rules, search.run(value).programs, given.nodes()) if each.steps]
     with CostCache() as costs:
-        measurer = Measurer(this_machine(1), costs, lambda: inf)
+        measurer = Measurer(this_machine(1), costs)
         try:
             bench = Bench(rules, Trials(rules, measurer, Sizes(), 17))
             runtime = sum(bench.call(node) for node in given.nodes() if isinstance(node, Call))

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 
+from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import estimated
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.targets import targets_of
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.elaborate import expand
@@ -78,7 +79,7 @@ class Row:
 def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: bool, limit: float, budget: float) -> Row:
     called = read_call(rules, CASES[case][0])
     (value,) = expand(rules, (called.value,))
-    limits = Limits(max_depth=depth, seconds=budget, fingerprint=fingerprint, guided=guided, max_states=limit)
+    limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget), fingerprint=fingerprint, guided=guided, max_states=limit)
     targets = targets_of(rules, [call.op for call in called.calls])
     search = Search(rules, list(rules.derivations.values()), limits, targets)
     began = time.process_time()

@@ -66,10 +66,10 @@ def with_kernels(
         return data
 
     with CostCache(cache) as costs:
-        measurer = Measurer(this_machine(threads), costs, clock.left)
+        measurer = Measurer(this_machine(threads), costs, clock.until())
         try:
             prices = CostModel(rules, measurer, build, opset, sizes)
-            found = fused(imported.graph, rules, prices, opset, clock, sizes=dict(sizes), folder=cache)
+            found = fused(imported.graph, rules, prices, opset, clock.until(), sizes=dict(sizes), folder=cache)
         finally:
             measurer.close()
     if not found.graphs or found.library is None:

@@ -9,7 +9,6 @@ measured on this machine. Printed: the predicted time of each, and (with `--time
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
@@ -114,7 +114,7 @@ def four_ways(source: onnx.ModelProto, measurer: Measurer, steps: int) -> tuple[
     layouts, substitutions = layouts_of(chosen), without_layouts(chosen)
 
     def limits() -> Limits:
-        return Limits(steps, time.monotonic() + LONGEST)
+        return Limits(steps, Deadline.after(LONGEST))
 
     alone = backtrack(start, substitutions, costs, limits())
     return start.cost, {

@@ -24,14 +24,15 @@ from typing import Any
 
 from benchmarks import models
 from benchmarks.egraph import grown, network
+from benchmarks.printed import printed_of
 from benchmarks.zoo import NAMES
 from dslc.cost import kinds
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
-from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule
@@ -88,8 +89,7 @@ def extracted(egraph: EGraph, costs: Gpu) -> dict[str, Any]:
     problem = Problem(EGraphTable(egraph, costs.seconds), [egraph.find(root) for root in egraph.roots])
     out: dict[str, Any] = {"nodes": len(egraph)}
     for name, extractor in (("printed", printed_of), *EXTRACTORS.items()):
-        began = time.monotonic()
-        found = extractor(problem, began + EXTRACTION)
+        found = extractor(problem, Deadline.after(EXTRACTION))
         if found is not None:
             out[name] = 1e6 * found.cost
             if name == "ilp":
@@ -102,7 +102,7 @@ def searched(graph: Graph, rules: Sequence[CompiledRule], library: Rules, search
     costs = prices(library)
     start = Candidate(graph, costs.graph_cost(graph))
     began = time.process_time()
-    limits = Limits(deadline=began + seconds, now=time.process_time)
+    limits = Limits(until=Deadline(began + seconds, time.process_time))
     found = list(SEARCHES[search]().explore(Space(start, (Substitutions(tuple(rules)),), costs, limits, seed)))
     best = found[-1] if found else start
     return {"start": 1e6 * start.cost, "cost": 1e6 * best.cost, "steps": limits.done, "seconds": time.process_time() - began}

@@ -6,9 +6,10 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.timing import Timing, race
+from dslc.deadline import TimeUp
 
 #: by the package that says whether they are here: their names, and what runs them
 PEERS = {"openvino": ("OpenVINO f32", "benchmarks.openvino_runner"), "torch": ("torch.compile", "benchmarks.torch_runner")}

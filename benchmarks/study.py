@@ -23,13 +23,14 @@ from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import MemoryShort, race
+from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.contenders import Checker, Contender, distinct, serialized
+from dslc.search.contenders import Checker, Compared, Contender, distinct, serialized
 from dslc.search.sizes import sizes_of
 from dslc.search.sweep import State, everywhere
 from dslc.semantics.library import Rules
@@ -109,7 +110,7 @@ class Study:
             if near > STEP / 2 and one.cost < FARTHEST * self.start.cost:
                 self.built.append(one)
 
-        limits = Limits(steps, time.monotonic() + budget, on_built=keep)
+        limits = Limits(steps, Deadline.after(budget), on_built=keep)
         return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
 
     def take(self, candidate: Candidate, what: str) -> bool:
@@ -138,7 +139,7 @@ class Study:
         """
         random = Random(seed)
         until = time.monotonic() + seconds
-        limits = Limits(None, until)
+        limits = Limits(None, Deadline(until))
         found: list[Candidate] = []
         while time.monotonic() < until:
             at = random.choice(starts)
@@ -216,7 +217,7 @@ def study(
             costs.excuse(imported.graph)
             costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
-            checker = Checker(context, rules, [reference], [inputs], place.threads, None, file)
+            checker = Checker(context, rules, Compared(file, [reference], [inputs]), place.threads)
             yield Study(model, rules, threads, costs, start, checker, inputs)
         finally:
             measurer.close()

@@ -25,6 +25,7 @@ from dslc.ir.scalar import (
     Scalar,
     apply,
     as_scalar,
+    conjuncts,
     iterator,
     num,
     raw_apply,
@@ -81,17 +82,11 @@ def factored(parts: Parts) -> Parts:
 def strided(node: Reduce) -> Reduce:
     """A sum over positions with a remainder as one over every so many: `sum[r: 4 where (o - r) % 2 == 0]` is `sum[a: 2]` at
     `r = o % 2 + 2 a`."""
-    for each in _conditions(node.where):
+    for each in conjuncts(node.where):
         found = _remainder(node, each)
         if found is not None:
             return strided(found)
     return node
-
-
-def _conditions(where: Scalar | None) -> list[Scalar]:
-    if isinstance(where, Apply) and where.name == "and":
-        return [each for arg in where.args for each in _conditions(arg)]
-    return [] if where is None else [where]
 
 
 def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
@@ -117,7 +112,7 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
         above = rest if factor == -1 else apply("+", rest, apply("*", num(factor), first))
         quotient = apply("+", apply("//", above, num(step)), apply("*", num(factor), it))
         new = {apply("//", whole, num(step)): quotient, it: place}
-        others = [rebuild(each, new.get) for each in _conditions(node.where) if each is not condition]
+        others = [rebuild(each, new.get) for each in conjuncts(node.where) if each is not condition]
         if size % step:
             others.append(apply("<", place, extent))
         where: Scalar | None = None

@@ -15,7 +15,6 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, num, table, walk
 from dslc.ir.scopes import inline, substitute
@@ -259,14 +258,9 @@ def is_heavy(body: Scalar) -> bool:
     return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
 
 
-def element_of(part: Part) -> DType:
-    """The element type of a part's expression, before it is stored."""
-    return scalar_dtype(part.scope.body, part.dtypes)
-
-
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
     for type in types:
         yield from type.shape
 
 
-__all__ = ["Part", "Parts", "element_of", "is_heavy", "parts_of", "reads_of", "sizes_of"]
+__all__ = ["Part", "Parts", "is_heavy", "parts_of", "reads_of", "sizes_of"]

@@ -259,6 +259,9 @@ def derive(
     budget: float | str = "35s",
     max_states: int | None = None,
     every: bool = False,
+    output: PathLike | None = None,
+    program: int = 1,
+    measure: bool = False,
 ) -> DerivedPrograms:
     """Programs that a call can be computed by, each with its derivation and a proof that it is equal for all inputs.
 
@@ -275,12 +278,14 @@ def derive(
         budget: for search and proofs; seconds, or a text.
         max_states: expressions to look at, however long that takes.
         every: all programs, not the ten best.
+        output: a file that the program of the number `program` is written to, as a model with its kernels.
+        measure: whether programs and the call are measured on this machine; then the fastest come first.
 
     Returns:
         `.programs`, the cheapest first by estimated milliseconds; `.missed` says why a target has none.
 
     Raises:
-        DslcError: E0909 for unknown names, E0911 and others for wrong calls.
+        DslcError: E0909 for unknown names and for no program to write, E0911 and others for wrong calls.
 
     Example:
         >>> import dslc
@@ -299,4 +304,6 @@ def derive(
         call, libraries=libraries_of(rules), alone=not default_rules, targets=names_of(targets, "a target"), devices=devices,
         node=node, bind=sizes_of(bind), max_depth=whole(max_depth, "depth"), intensity=float(intensity), budget=seconds_of(budget),
         max_states=None if max_states is None else whole(max_states, "number of expressions", 1), every=bool(every),
+        output=None if output is None else path_of(output, "an output"), program=whole(program, "number of a program", 1),
+        measure=bool(measure),
     )  # fmt: skip

@@ -9,8 +9,19 @@ from pathlib import Path
 from dslc.checking.incremental import Edited
 from dslc.errors import Diagnostic, Fix
 
-#: rounds after which mending ends: one edit may make room for another
-_ROUNDS = 20
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of mending.
+
+    Attributes:
+        rounds: rounds after which mending ends: one edit may make room for another.
+    """
+
+    rounds: int = 20
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ def mend(files: Edited, path: Path) -> Mended:
     done: list[Diagnostic] = []
     refused: set[tuple[str, str]] = set()
     seen = {text}
-    for _ in range(_ROUNDS):
+    for _ in range(_TUNING.rounds):
         wanted = [one for one in left if _own(one, path) and (one.code, one.message) not in refused]
         if not wanted:
             break

@@ -16,8 +16,20 @@ from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-#: results that are kept; the oldest go first
-_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is remembered; `benchmarks/editor.py` shows what it saves.
+
+    Attributes:
+        most: results that are kept; the oldest go first.
+    """
+
+    most: int = 20_000
+
+
+_TUNING = _Tuning()
 
 
 def bug(failure: Exception, span: Span) -> Diagnostic:
@@ -53,7 +65,7 @@ class Memory:
 
     def of(self, rules: Rules) -> Recall:
         """The memory as it serves one look at some rules."""
-        if len(self._texts) > _MOST:
+        if len(self._texts) > _TUNING.most:
             self._texts.clear()
         return Recall(self, rules)
 
@@ -75,7 +87,7 @@ class Memory:
         return found.found
 
     def keep(self, check: str, digest: str, about: tuple[t.Node, ...], found: Sequence[Diagnostic]) -> None:
-        if len(self._known) >= _MOST:
+        if len(self._known) >= _TUNING.most:
             del self._known[next(iter(self._known))]
         self._known[check, digest] = _Known(tuple(found), about if found else ())
 

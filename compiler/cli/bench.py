@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import binding, seconds_of
+from dslc.cli.options import bind_option, binding, budget_option, form_option
 from dslc.codegen.host.processor import NAMES
 
 if TYPE_CHECKING:
@@ -93,15 +93,15 @@ def benched(
 @click.command("bench")
 @click.argument("first", metavar="A.onnx", type=click.Path(path_type=Path))
 @click.argument("second", metavar="B.onnx", type=click.Path(path_type=Path))
-@click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a symbolic dimension, or INPUT.AXIS=N.")
+@bind_option("Size of a symbolic dimension, or INPUT.AXIS=N.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
 @click.option("--isa", type=click.Choice(NAMES), help="Run kernels for a level of instructions, not for all that this machine can do.")
-@click.option("--budget", default="20s", metavar="TIME", show_default=True, help="Longest time to measure.")
+@budget_option("Longest time to measure.", "20s")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page with every pair.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
-    first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: str,
+    first: Path, second: Path, binds: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: float,
     html: Path | None, output_format: str,
 ) -> int:  # fmt: skip
     """Time two models interleaved, and print medians, minima and the ratio.
@@ -111,20 +111,22 @@ def command(
     budget. Exit code 0 whichever is faster.
     """
     from rich.console import Console
-    from rich.table import Table
+
+    from dslc.cli.tables import print_table
+    from dslc.reporting.records import record_text
 
     console = Console(highlight=False, stderr=output_format == "json")
-    limit, sizes = seconds_of(budget, "--budget"), binding(bind)
-    found = benched(first, second, sizes, inputs, threads, isa, limit, console.status("timing ..."))
+    found = benched(first, second, binding(binds), inputs, threads, isa, budget, console.status("timing ..."))
     if html is not None:
         _page(html, found)
     if output_format == "json":
-        click.echo(_json(found))
+        click.echo(record_text("bench", _record(found)), nl=False)
         return 0
-    table = Table("model", "median", "minimum", "blocks")
-    for file, timing in zip(found.models, found.timings, strict=True):
-        table.add_row(file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
-    console.print(table)
+    rows = [
+        (file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
+        for file, timing in zip(found.models, found.timings, strict=True)
+    ]
+    print_table(("model", "median", "minimum", "blocks"), rows, on=console)
     console.print(found.verdict, soft_wrap=True)
     console.print(found.machine)
     for note in found.notes:
@@ -134,27 +136,22 @@ def command(
 
 def _page(place: Path, found: Benched) -> None:
     """Writes a page with a plot of every pair."""
-    import json
-
-    from dslc.cli.optimize import write_text
     from dslc.reporting.others import page_of_bench
+    from dslc.store import write_file
 
     pairs = [
         {"before_ms": one.before * 1e3, "after_ms": one.after * 1e3, "generation": one.generation, "base_first": one.base_first}
         for one in found.timings[1].pairs
     ]
-    write_text(place, page_of_bench(json.loads(_json(found)), pairs))
+    write_file(place, page_of_bench(_record(found), pairs))
 
 
-def _json(found: Benched) -> str:
-    """What was measured as JSON: times in milliseconds; the ends of an interval are null where none is known."""
-    import json
-
+def _record(found: Benched) -> dict[str, Any]:
+    """What was measured as values of JSON: times in milliseconds; the ends of an interval are null where none is known."""
     ratio = found.ratio
     each = [
         {"model": model, "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
         for model, timing in zip(found.models, found.timings, strict=True)
     ]
     low, high = (ratio.low, ratio.high) if ratio.known else (None, None)
-    record = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}
-    return json.dumps(record, indent=2)
+    return {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}

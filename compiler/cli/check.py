@@ -13,16 +13,29 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.checking.files import check_files
-from dslc.cli.fmt import replace, rule_files
+from dslc.cli.fmt import rule_files
+from dslc.cli.options import form_option
 from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 from dslc.syntax.parser import read_source
 
 if TYPE_CHECKING:
     from dslc.checking.fixes import Mended
 
-#: seconds between two looks at the times of files
-_PAUSE = 0.2
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers of `--watch`.
+
+    Attributes:
+        pause: seconds between two looks at the times of files.
+    """
+
+    pause: float = 0.2
+
+
+_TUNING = _Tuning()
 
 
 def files_of(names: Sequence[str]) -> list[Path]:
@@ -90,7 +103,7 @@ def fixed(names: Sequence[str]) -> list[Mended]:
         mended = mend(files, whole)
         files.close(whole)
         if mended.text != text:
-            replace(path, mended.text)
+            write_file(path, mended.text)
             out.append(mended)
     return out
 
@@ -119,7 +132,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
                 click.echo(render(failure.diagnostics, "full", color=wants_color(sys.stdout)), nl=False)
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
-        time.sleep(_PAUSE)
+        time.sleep(_TUNING.pause)
 
 
 @click.command()
@@ -127,8 +140,8 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
 @click.option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
 @click.option("--fix", "fixing", is_flag=True, help="Make the edits that findings come with, and report what is left.")
 @click.option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
-@click.option("--output-format", "form", type=click.Choice(FORMATS), default="full", show_default=True)
-def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: bool, form: str) -> int:
+@form_option(*FORMATS[1:])
+def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: bool, output_format: str) -> int:
     """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
 
     def once() -> int:
@@ -136,8 +149,8 @@ def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: b
             for one in mended.mended:
                 click.echo(f"fixed {one}", err=True)
         found = checked(names, overlapping)
-        click.echo(render(found.diagnostics, form, color=wants_color(sys.stdout)), nl=False)
-        if not found.diagnostics and form == "full":
+        click.echo(render(found.diagnostics, output_format, color=wants_color(sys.stdout)), nl=False)
+        if not found.diagnostics and output_format == "full":
             click.echo(str(found), err=True)
         return int(not found.ok)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import bind_option, budget_option, form_option, rules_option
+from dslc.deadline import Deadline
 from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dslc.derivation.calls import Called
     from dslc.derivation.programs import Program
     from dslc.ir.dtype import TensorType
+    from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
 
 
@@ -29,15 +31,11 @@ class _Tuning:
 
     Attributes:
         most: programs that are shown.
-        searching: share of the budget for searching, the rest being for proofs.
-        proof: seconds of one proof, at most.
-        over: seconds that proofs may take longer, where a search has taken all.
+        searching: share of the budget for searching, by the clock; proofs have the rest of it at least, of this processor.
     """
 
     most: int = 10
     searching: float = 0.6
-    proof: float = 5.0
-    over: float = 8.0
 
 
 _TUNING = _Tuning()
@@ -45,7 +43,7 @@ _TUNING = _Tuning()
 
 @dataclass(frozen=True, slots=True)
 class DerivedProgram:
-    """A program that computes what a call does, proved for all inputs.
+    """A program that computes what a call does: `proved` for all inputs, or compared at random numbers, where no time was left.
 
     `target`: the operators of other names in it; `steps`: the derivations that lead to it; `cost_ms`: estimated milliseconds;
     `program`: its text as the definition of an operator; `calls`: its operators with attributes and shapes; `generated`: the
@@ -60,6 +58,8 @@ class DerivedProgram:
     calls: tuple[Mapping[str, Any], ...]
     generated: tuple[str, ...]
     bytes: int | None
+    #: milliseconds as measured here, where that was asked for
+    measured_ms: float | None = None
     #: how it is drawn
     picture: Picture = field(default_factory=Picture, repr=False, compare=False)
 
@@ -71,7 +71,9 @@ class DerivedProgram:
     def title(self) -> str:
         """`conv: 0.0512 ms estimated, proved, 1.20 MB through generated operators`."""
         moved = "" if self.bytes is None else f", {self.bytes / 1e6:.2f} MB through generated operators"
-        return f"{self.target}: {self.cost_ms:.4f} ms estimated, {'proved' if self.proved else 'not proved'}{moved}"
+        known = "proved" if self.proved else "NOT PROVED in the time that there was (equal at random numbers)"
+        price = f"{self.cost_ms:.4f} ms estimated" if self.measured_ms is None else f"{self.measured_ms:.4f} ms measured"
+        return f"{self.target}: {price}, {known}{moved}"
 
     def __repr__(self) -> str:
         return f"<DerivedProgram {self.title}>"
@@ -85,9 +87,10 @@ class DerivedProgram:
 class DerivedPrograms:
     """What `dslc derive` finds.
 
-    `programs`: the cheapest first; `found`: how many programs there were; `states`, `applications`: expressions that were looked
-    at, and derivations that were applied; `complete`: whether nothing was cut; `missed`: why there is no program of a target;
-    `notes`: what is wrong with the libraries.
+    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs
+    there were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`,
+    `applications`: expressions that were looked at, and derivations that were applied; `complete`: whether nothing was cut;
+    `missed`: why there is no program of a target; `notes`: what is wrong with the libraries.
     """
 
     programs: tuple[DerivedProgram, ...]
@@ -100,17 +103,25 @@ class DerivedPrograms:
     searched: bool
     missed: Mapping[str, str]
     notes: tuple[str, ...]
+    untried: int = 0
+    undecided: int = 0
+    #: milliseconds of the call itself, where programs were measured
+    call_ms: float | None = None
 
     @property
     def summary(self) -> str:
         cut = "" if self.searched else "; the search was cut"
+        cut = f"; no time was left to prove {self.untried} programs{cut}" if self.untried else cut
+        cut = cut if self.call_ms is None else f"; the call itself: {self.call_ms:.4f} ms measured{cut}"
         return f"{self.found} programs, {self.states} expressions, {self.applications} applications, {self.seconds:.1f} s{cut}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "programs": [one.to_dict() for one in self.programs], "states": self.states, "applications": self.applications,
+            "programs": [one.to_dict() for one in self.programs], "found": self.found, "untried": self.untried,
+            "undecided": self.undecided, "states": self.states, "applications": self.applications,
             "seconds": round(self.seconds, 3), "complete": self.complete, "missed": dict(self.missed), "notes": list(self.notes),
+            "call_ms": self.call_ms,
         }  # fmt: skip
 
     def to_html(self, call: str = "") -> str:
@@ -137,42 +148,47 @@ class DerivedPrograms:
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
+@rules_option("A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
 @click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
+@bind_option("The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=35.0, show_default=True, metavar="S",
-              help="Seconds for search and proofs.")  # fmt: skip
+@budget_option("Time for search and proofs.", "35s", least=0.1)
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.onnx",
+              help="Write the first program, or that of --program, with its kernels.")  # fmt: skip
+@click.option("--program", "which", type=click.IntRange(min=1), default=1, show_default=True, help="The program that -o writes.")
+@click.option("--measure", is_flag=True, help="Measure what is shown on this machine, and the call itself; the fastest first.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
-    alone: bool, html: Path | None,
+    alone: bool, html: Path | None, output: Path | None, which: int, measure: bool,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
-    it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
+    it first occurs. Programs are proved equal to the call for all inputs; one that is not yet says so. Prices are estimates.
     """
     from dslc.cli.options import binding
 
     found = derivations_of(
         call, libraries=libraries, alone=alone, targets=targets, devices=devices, node=node, bind=binding(binds), max_depth=max_depth,
-        intensity=intensity, budget=budget, max_states=max_states, every=every,
+        intensity=intensity, budget=budget, max_states=max_states, every=every, output=output, program=which, measure=measure,
     )  # fmt: skip
     if html is not None:
-        from dslc.cli.optimize import write_text
+        from dslc.store import write_file
 
-        write_text(html, found.to_html(call))
+        write_file(html, found.to_html(call))
     if output_format == "json":
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("derive", found.to_dict()), nl=False)
         return
     titles = {f"{number}. {each.title}" for number, each in enumerate(found.programs, 1)}
     for line in str(found).splitlines():
@@ -182,24 +198,29 @@ def command(
 def derivations_of(
     call: str, *, libraries: Sequence[str] = (), alone: bool = False, targets: Sequence[str] = (), devices: Sequence[str] = (),
     node: str | None = None, bind: Mapping[str, int] | None = None, max_depth: int = 7, intensity: float = 4.0, budget: float = 35.0,
-    max_states: int | None = None, every: bool = False,
+    max_states: int | None = None, every: bool = False, output: Path | None = None, program: int = 1, measure: bool = False,
 ) -> DerivedPrograms:  # fmt: skip
     """Derives programs for a call; `budget` in seconds, `alone` without EinNet's derivations, `every`: all programs, not the ten best.
 
+    `measure`: prices are those of this machine; `output` gets the program of a number as a model, with its kernels.
+
     Raises:
-        DslcError: for what is wrong with the call, the libraries or the targets.
+        DslcError: for what is wrong with the call, the libraries or the targets; E0909 where there is no proved program to write.
     """
     from math import inf
 
     from dslc.derivation.kinds import kinds
+    from dslc.derivation.lowered import unlowered
     from dslc.derivation.programs import unlike
-    from dslc.derivation.search import Limits, Search
+    from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
+    from dslc.ir.graph import Graph
+    from dslc.prove.derived import judged
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
 
-    began = time.monotonic()
+    began, until = time.monotonic(), Deadline.after(budget)
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
     rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices))
@@ -209,8 +230,8 @@ def derivations_of(
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
-    limits = Limits(
-        max_depth=max_depth, seconds=_TUNING.searching * budget, intensity=intensity, max_states=max_states or inf
+    limits = DerivationLimits(
+        max_depth=max_depth, until=until.part(_TUNING.searching), intensity=intensity, max_states=max_states or inf
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = Search(rules, derivations, limits, aims)
@@ -220,13 +241,54 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else _TUNING.most)
+    left = max(until.left(), (1 - _TUNING.searching) * budget)
+    known = judged(rules, chosen, called.graph, left, None if every else _TUNING.most)
+    shown = [(each, True) for each in known.proved] + [(each, False) for each in known.waiting]
+    # what a lowering runs is written as what it computes
+    graphs = [Graph(called.graph.inputs, (unlowered(rules, each.value, lowered),)) for each, _ in shown]
+    times: list[float | None] = [None] * len(shown)
+    call_ms = _measured(rules, called.graph, called) if measure else None
+    if measure:
+        times = [_measured(rules, graph, called) for graph in graphs]
+        spent = [inf if each is None else each for each in times]
+        order = sorted(range(len(shown)), key=lambda k: (not shown[k][1], spent[k]))
+        shown, graphs, times = [shown[k] for k in order], [graphs[k] for k in order], [times[k] for k in order]
+    if output is not None:
+        _write(rules, called, [graph for graph, (_, proved) in zip(graphs, shown, strict=True) if proved], program, output)
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
-        tuple(_program(rules, each, called, lowered) for each in shown), len(programs), derived.states, derived.applications,
-        time.monotonic() - began, derived.complete and not cut, derived.complete,
+        tuple(
+            _program(rules, each, called, graph, proved, took)
+            for (each, proved), graph, took in zip(shown, graphs, times, strict=True)
+        ), len(programs), derived.states,
+        derived.applications, time.monotonic() - began, derived.complete and not known.untried, derived.complete,
         {name: str(search.missed(name)) for name in sorted({*wanted} - found)}, tuple(_mistakes(rules, libraries)),
+        known.untried, known.undecided, call_ms,
     )  # fmt: skip
+
+
+def _measured(rules: Rules, graph: Graph, called: Called) -> float | None:
+    """Milliseconds of a program on this machine; None where its sizes are unknown or it does not run."""
+    from dslc.cli.derive_model import milliseconds, model_of
+    from dslc.errors import DslcError
+
+    if not all(value.type.is_static for value in graph.inputs):
+        return None
+    try:
+        return milliseconds(model_of(rules, graph, called.names), graph)
+    except DslcError:
+        return None
+
+
+def _write(rules: Rules, called: Called, graphs: Sequence[Graph], program: int, output: Path) -> None:
+    from dslc.cli.derive_model import model_of
+    from dslc.errors import error
+    from dslc.onnx.save import save
+
+    if len(graphs) < program:
+        hint = "`--budget` gives more time, `--max-depth` and `--target` say what is looked for"
+        raise error("E0909", f"there is no program {program} to write: {len(graphs)} were proved", hint=hint)
+    save(model_of(rules, graphs[program - 1], called.names), output)
 
 
 def _mistakes(rules: Rules, libraries: Sequence[str]) -> list[str]:
@@ -336,14 +398,12 @@ def _is_other(program: Program, called: Called) -> bool:
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
-def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...]) -> DerivedProgram:
-    from dslc.derivation.lowered import unlowered
-    from dslc.ir.graph import Graph
+def _program(
+    rules: Rules, program: Program, called: Called, graph: Graph, proved: bool, spent: float | None
+) -> DerivedProgram:
     from dslc.ir.text import program_text
     from dslc.reporting.programs import picture_of
 
-    # what a lowering runs is written as what it computes
-    graph = Graph(called.graph.inputs, (unlowered(rules, program.value, lowered),))
     calls = tuple(
         {
             "operator": node.op,
@@ -353,9 +413,9 @@ def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str,
         for node in program.calls
     )
     return DerivedProgram(
-        ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), True,
+        ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), proved,
         program.seconds * 1e3, program_text(graph), calls, tuple(str(node.scope) for node in program.generated), _bytes(program),
-        picture_of(program.value),
+        spent, picture_of(program.value),
     )  # fmt: skip
 
 
@@ -374,29 +434,3 @@ def _bytes(program: Program) -> int | None:
                 return None
             total += int(value.type.elements) * value.type.dtype.bytes
     return total
-
-
-def _all_proved(
-    rules: Rules, programs: Iterable[Program], called: Called, until: float, most: int | None
-) -> tuple[list[Program], bool]:
-    """The first programs that are proved, the cheapest first, and whether time was over before: what is not proved is not shown."""
-    found: list[Program] = []
-    cut = False
-    for each in programs:
-        left = until - time.monotonic()
-        if len(found) == most or left <= -_TUNING.over:
-            cut = len(found) != most
-            break
-        if _proved(rules, each, called, min(_TUNING.proof, max(3.0, left))):
-            found.append(each)
-    return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
-
-
-def _proved(rules: Rules, program: Program, called: Called, seconds: float) -> bool:
-    """Whether the exact prover shows that the program equals the call for all inputs."""
-    from dslc.prove.exact.answers import Equal
-    from dslc.prove.exact.compare import compare
-    from dslc.semantics.elaborate import expand
-
-    left, right = expand(rules, (called.value,)), expand(rules, (program.value,))
-    return isinstance(compare(rules, left, right, seconds=seconds), Equal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import attribute_value, seconds_of, shape_value
+from dslc.cli.options import attribute_value, bind_option, form_option, rules_option, shape_value, timeout_option
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,19 +122,19 @@ class Compared:
 
 @click.command()
 @click.argument("programs", nargs=-1, required=True, metavar="RULE | CALL CALL")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
+@rules_option()
 @click.option("--shape", "shapes", multiple=True, metavar="X=1,48,38,38", help="Of RULE: the shape of a parameter; may be repeated.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=VALUE", help="A size, or of RULE an attribute: d=2, p=[1,1,1,1].")
+@bind_option("A size, or of RULE an attribute: d=2, p=[1,1,1,1].", "NAME=VALUE")
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="CALL is a model: its node (or result) of this name; one each.")
 @click.option("--svg", "drawing", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a plane of the set.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of what differs.")
 @click.option("--pieces", type=click.IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have.")
-@click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="For the exact prover.")
+@timeout_option("For the exact prover.", "10s")
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs, and of what is drawn of RULE.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@form_option()
 def command(
     programs: tuple[str, ...], libraries: tuple[str, ...], shapes: tuple[str, ...], binds: tuple[str, ...], drawing: Path | None,
-    html: Path | None, nodes: tuple[str, ...], pieces: int, timeout: str, seed: int, output_format: str,
+    html: Path | None, nodes: tuple[str, ...], pieces: int, timeout: float, seed: int, output_format: str,
 ) -> None:  # fmt: skip
     """Say at which positions two programs differ: both sides of a substitution RULE, or two calls as `dslc derive` takes them.
 
@@ -146,14 +146,15 @@ def command(
     """
     from dslc.reporting.planes import svg
 
-    seconds = seconds_of(timeout, "--timeout")
     if len(programs) > 2:
         raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
-    found = compared(programs, libraries, shapes, binds, nodes, pieces, seconds, seed)
+    found = compared(programs, libraries, shapes, binds, nodes, pieces, timeout, seed)
     if output_format == "json":
         if found.instance:
             click.echo(f"at {found.instance}", err=True)
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("diff", found.to_dict()), nl=False)
     else:
         titles = {_title(name, each) for name, each in zip(found.names, found.differences, strict=False)}
         for line in str(found).splitlines():
@@ -161,14 +162,13 @@ def command(
     if html is not None:
         _page(html, programs, found)
     if drawing is not None and found.differences:
-        drawing.write_text(svg(list(found.planes)), "utf-8")
+        write_file(drawing, svg(list(found.planes)))
         if output_format == "full":
             click.echo(f"drawn in {drawing}")
 
 
 def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
     """Writes a page of what differs, with a picture of each output that does in part."""
-    from dslc.cli.optimize import write_text
     from dslc.prove.strided import Box
     from dslc.reporting.others import page_of_difference
     from dslc.reporting.planes import svg
@@ -181,7 +181,7 @@ def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
         {**one, "name": name, "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]]}
         for name, one in zip(found.names, listed, strict=False)
     ]
-    write_text(place, page_of_difference(programs, named, pictures, notes))
+    write_file(place, page_of_difference(programs, named, pictures, notes))
 
 
 def compared(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from dslc.cli.options import rules_option
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, DslcError
 
@@ -36,7 +37,7 @@ def _explain_code(code: str) -> str:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--list", "listing", is_flag=True, help="List all codes.")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file to look in.")
+@rules_option("Another library or .rules file to look in.")
 def command(name: str | None, listing: bool, libraries: tuple[str, ...]) -> None:
     """Explain a diagnostic's code (E0101), a rule or an operator by its name (std.conv), or how a result came about by its report
     (REPORT.json)."""

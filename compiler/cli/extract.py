@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dslc.cli.options import seconds_of
+from dslc.cli.options import form_option, time_option
 from dslc.errors import Diagnostic, DslcError
 
 if TYPE_CHECKING:
@@ -16,29 +16,26 @@ if TYPE_CHECKING:
 
 @click.command("extract")
 @click.argument("file", metavar="FILE.json", type=click.Path(path_type=Path))
-@click.option("--time-limit", default="20s", metavar="TIME", show_default=True, help="Longest time of each extractor.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
-def command(file: Path, time_limit: str, output_format: str) -> int:
+@time_option("--time-limit", default="20s", help="Longest time of each extractor.")
+@form_option()
+def command(file: Path, time_limit: float, output_format: str) -> int:
     """Print what the cheapest program of an e-graph costs, by each extractor.
 
     The file is in the format of egraph-serialize. A cost counts every class of the program once. Each extractor begins with the
     best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
     was found so far.
     """
-    import json
-
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
+    from dslc.cli.tables import print_table
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import rare_collections
+    from dslc.reporting.records import record_text
 
-    limit = seconds_of(time_limit, "--time-limit")
     with rare_collections():
         egraph = read(file)
         problem = egraph.problem()
-        rows = _extracted(problem, limit)
+        rows = _extracted(problem, time_limit)
     if not rows:
         raise DslcError([Diagnostic("E1104", "each of its programs costs more than a number holds", path=str(file))])
     if output_format == "json":
@@ -46,17 +43,17 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
         for name, found, seconds in rows:
             choice = {egraph.names[number]: one.key for number, one in sorted(problem.named(found).choice.items())}
             entries.append({"name": name, "cost": found.cost, "seconds": round(seconds, 6), "choice": choice})
-        click.echo(json.dumps({"extractors": entries}, indent=2))
+        click.echo(record_text("extract", {"extractors": entries}), nl=False)
         return 0
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("extractor", "cost", "classes", "seconds", ""):
-        table.add_column(column, justify="right" if column in {"cost", "classes", "seconds"} else "left")
-    for name, found, seconds in rows:
-        note = "optimal" if found.optimal else f"none is below {found.bound:.6g}" if found.bound > 0 else ""
-        table.add_row(name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
+    notes = ["optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows]
+    cells = [
+        (name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
+        for (name, found, seconds), note in zip(rows, notes, strict=True)
+    ]
     console = Console(highlight=False)
     console.print(f"{len(egraph):,} nodes in {len(egraph.rows):,} classes, {len(egraph.roots)} of them roots")
-    console.print(table)
+    columns = ("extractor", "cost", "classes", "seconds", "")
+    print_table(columns, cells, numbers=columns[1:4], lines="head", on=console)
     return 0
 
 
@@ -64,6 +61,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     """What each extractor found in so many seconds, and the seconds that it took."""
     import time
 
+    from dslc.deadline import Deadline
     from dslc.egraph.extract import EXTRACTORS
 
     rows: list[tuple[str, Extraction, float]] = []
@@ -71,7 +69,7 @@ def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, fl
     for name, extractor in EXTRACTORS.items():
         began = time.monotonic()
         try:
-            found = extractor(problem, began + limit, time.monotonic, best)
+            found = extractor(problem, Deadline.after(limit), best)
         except KeyboardInterrupt:
             # what was found by then counts; without anything there is nothing to say
             if not rows:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from dslc.cli.options import form_option, rules_option
 
 if TYPE_CHECKING:
     from dslc.catalogue.rows import Wanted
@@ -32,8 +33,8 @@ _STATUSES = ("proved", "bounded", "tested", "trusted", "undecided", "refuted", "
 @click.option("--status", multiple=True, type=click.Choice(_STATUSES), help="Only rules of this status; `unknown`: not proved yet.")
 @click.option("--set", "sets", multiple=True, metavar="RULESET", help="Only rules of this rule set.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only rules of this kind.")
-@click.option("--library", "--rules", "chosen", multiple=True, metavar="LIB", help="Library or .rules file (default: std).")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+@rules_option("Library or .rules file (default: std).", ["--library"])
+@form_option()
 def command(
     what: str,
     onnx: tuple[str, ...],
@@ -41,7 +42,7 @@ def command(
     status: tuple[str, ...],
     sets: tuple[str, ...],
     kinds: tuple[str, ...],
-    chosen: tuple[str, ...],
+    libraries: tuple[str, ...],
     output_format: str,
 ) -> None:
     """List operators, rules, libraries, targets or strategies.
@@ -51,13 +52,15 @@ def command(
     """
     from dslc.catalogue.rows import Wanted
 
-    given = {"--onnx": onnx, "--operator": operator, "--status": status, "--set": sets, "--kind": kinds, "--library": chosen}
+    given = {"--onnx": onnx, "--operator": operator, "--status": status, "--set": sets, "--kind": kinds, "--library": libraries}
     for option, values in given.items():
         if values and option not in _FILTERS[what]:
             raise click.UsageError(f"`{option}` does not choose among {what}.")
-    rows = _rows(what, Wanted(onnx, operator, status, sets, kinds), chosen)
+    rows = _rows(what, Wanted(onnx, operator, status, sets, kinds), libraries)
     if output_format == "json":
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("list", [asdict(row) for row in rows]), nl=False)
         return
     _print(what, rows)
 
@@ -106,18 +109,10 @@ _NUMBERS = {"in rules", "tests", "operators", "rules", "lowerings"}
 
 
 def _print(what: str, rows: Sequence[Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from dslc.cli.tables import print_table
 
-    from dslc.cli.tables import console
-
-    table = Table(box=None, pad_edge=False)
-    for column in _COLUMNS[what]:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in _cells(what, row)))
     if rows:
-        console().print(table)
+        print_table(_COLUMNS[what], [_cells(what, row) for row in rows], numbers=_NUMBERS, lines="none")
     click.echo(f"{len(rows)} {what if len(rows) != 1 else _ONE[what]}", err=True)
 
 

@@ -24,6 +24,48 @@ def seconds_of(text: str, option: str) -> float:
         raise click.BadParameter(str(problem), param_hint=option) from None
 
 
+def time_option(
+    *names: str, help: str, default: str | None = None, least: float = 0.0
+) -> Callable[[_Command], _Command]:
+    """An option whose value is a time (`90`, `1.5m`), handed on in seconds; no less than `least` of them."""
+
+    def parsed(context: click.Context, param: click.Parameter, text: str | None) -> float | None:
+        if text is None:
+            return None
+        seconds = seconds_of(text, names[-1])
+        if seconds < least:
+            raise click.BadParameter(f"{text} is too short: at least {least:g}s", param_hint=names[-1])
+        return seconds
+
+    return click.option(*names, default=default, show_default=default is not None, metavar="TIME", callback=parsed, help=help)
+
+
+def budget_option(help: str, default: str | None = None, least: float = 0.0) -> Callable[[_Command], _Command]:
+    """`--budget TIME`, in seconds."""
+    return time_option("--budget", help=help, default=default, least=least)
+
+
+def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], _Command]:
+    """`--timeout TIME`, in seconds, at least a tenth of one; with other names for it."""
+    return time_option("timeout", *also, "--timeout", help=help, default=default, least=0.1)
+
+
+def rules_option(help: str = "Another library or .rules file.", also: Sequence[str] = ()) -> Callable[[_Command], _Command]:
+    """`--rules LIB`, as often as one likes, as `libraries`."""
+    return click.option(*also, "--rules", "libraries", multiple=True, metavar="LIB", help=help)
+
+
+def bind_option(help: str = "The size of a symbolic dimension.", metavar: str = "NAME=N") -> Callable[[_Command], _Command]:
+    """`--bind NAME=N`, as often as one likes, as `binds`; see `binding`."""
+    return click.option("--bind", "binds", multiple=True, metavar=metavar, help=help)
+
+
+def form_option(*forms: str, help: str | None = None) -> Callable[[_Command], _Command]:
+    """`--output-format`: `full`, and other forms (`json` where none is said), as `output_format`."""
+    found = click.Choice(["full", *(forms or ("json",))])
+    return click.option("--output-format", type=found, default="full", show_default=True, help=help)
+
+
 def binding(texts: Sequence[str]) -> dict[str, int]:
     """`["N=1", "S=64"]` as one dictionary.
 

@@ -25,18 +25,17 @@ class ProgressTuning:
     Attributes:
         lines: seconds between two lines where there is no terminal.
         looks: seconds between two looks of the bar at the clock.
+        lost: seconds until a Ctrl-C that was lost is tried again.
         full: share of a bar that is shown, at most: a full one would stop its clock.
     """
 
     lines: float = 10.0
     looks: float = 0.2
+    lost: float = 0.02
     full: float = 0.999
 
 
 TUNING = ProgressTuning()
-
-#: seconds until a Ctrl-C that was lost is tried again
-LOST = 0.02
 
 
 class Shown:
@@ -103,7 +102,7 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
         if what.exc_type is not KeyboardInterrupt:
             unraisable(what)
         else:
-            threading.Timer(LOST, once_more).start()
+            threading.Timer(TUNING.lost, once_more).start()
 
     try:
         before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook

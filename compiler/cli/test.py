@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslc.cli.options import form_option
+
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
     from dslc.interpret.check_rule import Outcome
@@ -76,13 +78,7 @@ def tested(names: Sequence[str], patterns: Collection[str] = (), trials: int = 3
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what passed, too.")
-@click.option(
-    "--output-format",
-    type=click.Choice(["full", "concise", "json", "github", "sarif"]),
-    default="full",
-    show_default=True,
-    help="The form in which failures are printed.",
-)
+@form_option("concise", "json", "github", "sarif", help="The form in which failures are printed.")
 def command(
     names: tuple[str, ...], patterns: tuple[str, ...], trials: int, seed: int, verbose: bool, output_format: str
 ) -> int:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslc.cli.options import bind_option, budget_option, rules_option
+
 if TYPE_CHECKING:
     from onnx import ModelProto
 
@@ -119,11 +121,11 @@ def why_nots(
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="RULE is a call: why it is no program of this operator.")
 @click.option("--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="With --target: seconds of searching.")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
+@budget_option("With --target: time of searching.", "20s", least=0.1)
+@rules_option()
 @click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @click.option("--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension.")
+@bind_option()
 def command(
     rule: str, model: Path | None, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...], targets: tuple[str, ...],
     node: str | None, max_depth: int, budget: float, trust_lock: bool,

@@ -20,7 +20,8 @@ def tell(
     """Prints one answer for each target. Raises DslcError: for an unknown name, and a call that cannot be read."""
     from dslc.cli.derive import called_as, targeted
     from dslc.cli.options import binding
-    from dslc.derivation.search import Limits, Search
+    from dslc.deadline import Deadline
+    from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.solving import Miss, Missed
     from dslc.derivation.tables import patterns_of
     from dslc.prove.garbage import rare_collections
@@ -37,7 +38,8 @@ def tell(
         if not patterns:
             click.echo(f"{short}: {Missed(Miss.NO_TABLE)}")
             continue
-        search = Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, seconds=budget), (name,))
+        limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget))
+        search = Search(rules, list(rules.derivations.values()), limits, (name,))
         with rare_collections():
             derived = search.run(value)
         made = min(derived.programs, key=lambda each: len(each.steps), default=None)

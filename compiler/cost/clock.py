@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
+from dslc.deadline import Deadline
+
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
@@ -24,40 +26,12 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class TimeUp(Exception):
-    """The time for what was begun is over; what is known so far counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """When something ends, by the clock that says what time it is: both in seconds."""
-
-    end: float = inf
-    now: Callable[[], float] = time.monotonic
-
-    def left(self) -> float:
-        """Seconds until then; never below 0."""
-        return max(0.0, self.end - self.now())
-
-    @property
-    def over(self) -> bool:
-        return self.now() >= self.end
-
-    def part(self, share: float = 1.0, most: float = inf) -> Deadline:
-        """The end of such a share of what is left, or of so many seconds where that is sooner."""
-        left = self.left()
-        return self if left == inf and most == inf else Deadline(self.now() + min(share * left, most), self.now)
-
-
-FOREVER = Deadline()
-
-
 class Clock:
     """Seconds since a command began, and until its budget ends. Everything that may take long is handed this object and asks it.
 
     Args:
         budget: seconds for the whole command; infinite where nothing bounds it.
-        now: the time in seconds; `Limits` and workers that get their end from this clock read the same one.
+        now: the time in seconds; deadlines that are made by this clock read the same one.
     """
 
     def __init__(self, budget: float = inf, now: Callable[[], float] = time.monotonic) -> None:
@@ -88,17 +62,16 @@ class Clock:
         """Whether the process got much less of a processor than one: others had it, or a limit was set."""
         return self.processor < _TUNING.starved * self.seconds
 
-    def left(self, keep: float = 0.0) -> float:
-        """Seconds until the budget's end, less the share `keep` of the budget; never below 0."""
-        return max(0.0, self.end(keep) - self.now())
+    def left(self) -> float:
+        """Seconds until the budget's end; never below 0."""
+        return max(0.0, self._end - self.now())
 
-    def end(self, keep: float = 0.0) -> float:
-        """When, by `now`, the budget ends, or the part of it that leaves the share `keep`."""
-        return self._end - (keep * self.budget if self._end < inf else 0.0)
+    def until(self, keep: float = 0.0) -> Deadline:
+        """The deadline that keeps so many seconds of the budget; it comes sooner where the budget is shortened."""
+        return Deadline(self._end - keep, self.now, self._ends)
 
-    def until(self, seconds: float) -> Deadline:
-        """The deadline that leaves so many seconds of the budget."""
-        return Deadline(self._end - seconds, self.now)
+    def _ends(self) -> Deadline:
+        return Deadline(self._end, self.now)
 
     def shorten(self, seconds: float) -> None:
         """Ends everything in so many seconds, or at the budget's end where that is sooner; no share is kept any more."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from dslc.cost.process import ModelFile, Spares, Worker
 from dslc.cost.timing import check_memory
+from dslc.deadline import FOREVER, Deadline
 
 TOLERANCES: Mapping[Any, float] = {
     np.dtype(np.float64): 1e-8,
@@ -50,10 +50,10 @@ class Reference:
         return Reference(self.names, self.outputs[k : k + 1])
 
 def outputs_of(
-    file: ModelFile, feeds: Sequence[Feeds], threads: int, left: Callable[[], float] = lambda: inf, plain: bool = False,
+    file: ModelFile, feeds: Sequence[Feeds], threads: int, until: Deadline = FOREVER, plain: bool = False,
     worker: Worker | None = None, spares: Spares | None = None,
 ) -> Reference:
-    """Runs a model on each of the inputs, in a process of its own or in that of a worker; `left` says how many seconds that may take.
+    """Runs a model on each of the inputs, in a process of its own, which ends at a deadline, or in that of a worker.
 
     `plain` turns the runtime's own optimizations of graphs off.
 
@@ -64,7 +64,7 @@ def outputs_of(
     check_memory([file])
     if worker is not None:
         return ran(worker, worker.load(file, plain), feeds)
-    with Worker(threads, left, spares=spares) as own:
+    with Worker(threads, until, spares=spares) as own:
         return ran(own, own.load(file, plain), feeds)
 
 

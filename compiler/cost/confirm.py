@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info, medians
 from dslc.cost.pairs import Pair, deciding
 from dslc.cost.statistics import median
+from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
 
 if TYPE_CHECKING:

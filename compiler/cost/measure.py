@@ -11,10 +11,10 @@ from typing import Any
 
 from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.machine import Machine
 from dslc.cost.process import TUNING as PROCESS_TUNING
 from dslc.cost.process import Worker, WorkerFailed
+from dslc.deadline import FOREVER, Deadline, TimeUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,7 @@ class Measurer:
     for what the runtime refuses or dies of.
 
     Args:
-        left: seconds that are left for measuring, asked before each measurement. Where there are none, `TimeUp` is raised; what is
-            in the cache is given all the same.
+        until: when measuring ends: then `TimeUp` is raised, and what is in the cache is given all the same.
         during: what a measurement takes place in: a phase of a clock.
     """
 
@@ -111,16 +110,16 @@ class Measurer:
         self,
         target: Machine,
         cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
+        until: Deadline = FOREVER,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.target = target
         self.cache = cache
         self.count = 0
-        self._left, self._during = left, during
+        self._until, self._during = until, during
         level = "" if target.isa == NATIVE else f"; kernels for {target.isa}"
         self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}{level}"
-        self._worker = Worker(target.threads, left)
+        self._worker = Worker(target.threads, until)
         self._overhead: float | None = None
 
     @property
@@ -187,7 +186,7 @@ class Measurer:
             answer = self._ask(model, sample.weights, copies, layout, sample.library, (like and like()) or b"", hopeless)
         except WorkerFailed as failed:
             self.count += 1
-            if failed.late and self._left() > 0 and sample.hopeless < inf:
+            if failed.late and not self._until.over and sample.hopeless < inf:
                 return Measured(PROCESS_TUNING.hopeless * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
@@ -200,7 +199,7 @@ class Measurer:
         self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
         like: bytes = b"", hopeless: float = inf,
     ) -> dict[str, Any]:  # fmt: skip
-        left = self._left()
+        left = self._until.left()
         if left <= 0:
             raise TimeUp
         longest = min(TUNING.longest if layout else TUNING.again, max(TUNING.shortest, left / TUNING.part))

@@ -12,7 +12,6 @@ from math import inf, log2
 from typing import Any
 
 from dslc.cost import kinds
-from dslc.cost.clock import TimeUp
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
@@ -28,6 +27,7 @@ from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
 from dslc.cost.weights import DRIVEN, kind_of, room, spilled
 from dslc.cost.weights import TUNING as WEIGHTS_TUNING
+from dslc.deadline import TimeUp
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -126,6 +126,8 @@ class CostModel:
         self._infos: dict[Key, Info] = {}
         self._longer: dict[Key, float] = {}
         self._excused: set[Key] = set()
+        #: what others have measured, which cannot be measured here
+        self._told: dict[Key, Info] = {}
         self._footprint = self._read = 0
         self._together: Mapping[Hashable, float] = {}
         #: what other graphs are compared with, where that is known as a whole
@@ -404,6 +406,18 @@ class CostModel:
         self._infos[key] = info.at_most(self._longer.get(key, inf))
         self.bound(group, info.alone, self._longer)
 
+    def tell(self, group: Group, seconds: float) -> None:
+        """Says what a group takes by itself that somebody else has built and measured, unless it is known."""
+        key = self.key(group)
+        self._told.setdefault(key, Info(seconds))
+        self._infos.setdefault(key, self._told[key])
+
+    def can_price(self, graph: Graph) -> bool:
+        """Whether all kernels of a graph are known, which cannot be measured here."""
+        return all(
+            self.key(Group((node,), (node.args,))) in self._told for node in graph.nodes() if isinstance(node, Kernel)
+        )
+
     def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
         """Notes what every shorter group that begins a group costs at most."""
         for count in range(group.fused, len(group.nodes)):
@@ -414,7 +428,8 @@ class CostModel:
 
     def measure(self, group: Group, turn: str = "") -> Info:
         """What a group costs on the target; each `turn` is another measurement."""
-        return self.target.price(self, group, turn)
+        told = self._told.get(self.key(group)) if self._told else None
+        return self.target.price(self, group, turn) if told is None else told
 
     def timed(self, group: Group, turn: str = "") -> Info:
         """What a group costs, from the cache or measured."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from dslc.codegen.host.processor import VARIABLE, processor
 from dslc.cost.machine import allowed_cpus
+from dslc.deadline import FOREVER, Deadline
 from dslc.kernels import prepared
 from dslc.processes.child import Child, Service, module
 from dslc.processes.process import ProcessFailed, ProcessFailure, halted
@@ -157,19 +157,17 @@ class Worker:
 
     Args:
         threads: of the runtime. Kernels are those for the processor that is wanted when the worker is made.
-        left: seconds that a request may take, asked at each one; a process that has not answered then is killed.
+        until: when requests end; a process that has not answered then is killed.
         runner: the module that is started.
         spares: processes that were started ahead.
     """
 
-    def __init__(
-        self, threads: int, left: Callable[[], float] = lambda: inf, runner: str = RUNNER, spares: Spares | None = None
-    ) -> None:
+    def __init__(self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: Spares | None = None) -> None:
         self.threads = threads
         self._processor = processor()
         self._runner = runner
         self._spares = spares
-        self._left = left
+        self._until = until
         self._service = Service(self._started)
 
     def __enter__(self) -> Worker:
@@ -223,11 +221,11 @@ class Worker:
     def ask(self, request: dict[str, Any], most: float = inf) -> dict[str, Any]:
         """Sends a request and waits for the answer, so many seconds at most; raises WorkerFailed. A dead process is started anew next
         time."""
-        seconds = min(self._left(), most)
+        seconds = min(self._until.left(), most)
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)
         try:
-            answer: dict[str, Any] = self._service.ask(request, time.monotonic() + seconds + TUNING.grace)
+            answer: dict[str, Any] = self._service.ask(request, Deadline.after(seconds + TUNING.grace))
         except ProcessFailed as problem:
             late = problem.failure is ProcessFailure.LATE
             why = f"it did not end within {seconds:.3g} s" if late else f"the process that runs models died ({problem})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.deadline import Deadline
 from dslc.reporting.data import Timed
 
 
@@ -17,7 +18,7 @@ def profiled(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: f
     if seconds <= 0:
         return ()
     try:
-        with Worker(threads, lambda: seconds) as worker:
+        with Worker(threads, Deadline.after(seconds)) as worker:
             worker.load(file, profiled=True)
             answer = worker.ask({"do": "profile", "feeds": dict(feeds), "seconds": seconds / 2})
     except WorkerFailed:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dslc.cost.cache import CostCache
 from dslc.cost.lowered import Lowerings
 from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import Measurer, Unmeasured
+from dslc.deadline import FOREVER, Deadline
 from dslc.errors import error
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules, load
@@ -95,7 +95,7 @@ class Target(Protocol):
     def measurer(
         self,
         cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
+        until: Deadline = FOREVER,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
         """Takes times there; see `Measurer`."""
@@ -146,10 +146,10 @@ class OrtCpu:
     def measurer(
         self,
         cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
+        until: Deadline = FOREVER,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
-        return Measurer(self.machine, cache, left, during)
+        return Measurer(self.machine, cache, until, during)
 
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
         return costs.timed(group, turn)
@@ -177,7 +177,7 @@ class Computed:
     def measurer(
         self,
         cache: CostCache,
-        left: Callable[[], float] = lambda: inf,
+        until: Deadline = FOREVER,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
         return Unmeasured(self.machine)

@@ -11,10 +11,11 @@ from enum import Enum
 from math import ceil, inf, log
 from typing import Any
 
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import available_memory
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed, on_disk
 from dslc.cost.rounds import Rounds, Timing
+from dslc.deadline import Deadline, TimeUp
 from dslc.errors import error
 
 
@@ -128,14 +129,13 @@ class Race:
             WorkerFailed: the original does not run, or none of the others.
             MemoryShort: memory does not suffice to keep all in it.
         """
-        began, generations = time.monotonic(), 0
+        until, generations = Deadline.after(seconds), 0
         while not self.decided(models):
-            left = min(began + seconds - time.monotonic(), self.clock.left())
-            if generations and self._last * self.racing.worth > left:
+            if generations and self._last * self.racing.worth > min(until.left(), self.clock.left()):
                 return False
             start = time.monotonic()
             try:
-                self._generation([k for k in models if not self.out(k, models)], began + seconds)
+                self._generation([k for k in models if not self.out(k, models)], until)
             except WorkerFailed as problem:
                 if not problem.late:
                     raise
@@ -184,7 +184,7 @@ class Race:
 
     # ---- generations -----------------------------------------------------------------------------------------------
 
-    def _generation(self, models: Sequence[int], until: float) -> None:
+    def _generation(self, models: Sequence[int], until: Deadline) -> None:
         """New processes, and rounds with them. Who is started first lies elsewhere in memory: that, too, is drawn."""
         began, number = time.monotonic(), len(self.rounds.generations)
         chance = random.Random(number)
@@ -226,7 +226,7 @@ class Race:
                         self._left_out(k, every[k], once[0])
                 self.rounds.add(times)
                 moment = time.monotonic()
-                if self.decided(models) or moment > until:
+                if self.decided(models) or until.over:
                     break
                 if moment > ends and not self._soon(active) and self._both_orders(active):
                     break
@@ -268,10 +268,9 @@ class Race:
 
 @dataclass(slots=True)
 class _Process:
-    """A model's process; `allowed` is how many seconds its next request may take, `ended` why it has none any more."""
+    """A model's process; `slowest` is how many seconds binding its inputs may take, `ended` why it has none any more."""
 
     worker: Worker
-    allowed: list[float]
     plain: bool = False
     ended: WorkerFailed | None = None
     #: seconds that the last binding took as a whole
@@ -288,14 +287,12 @@ class _Process:
         """Binds the inputs and halts; seconds of a run, infinitely many where it does not run."""
         if self.ended is not None:
             return inf
-        began, self.allowed[0] = time.monotonic(), self.slowest()
+        began = time.monotonic()
         try:
-            answer = self.worker.ask({"do": "bind", "feeds": dict(feeds), "plain": plain})
+            answer = self.worker.ask({"do": "bind", "feeds": dict(feeds), "plain": plain}, self.slowest())
         except WorkerFailed as problem:
             self.ended = problem
             return inf
-        finally:
-            self.allowed[0] = inf
         self.worker.stop()
         self.plain, self.took = bool(answer["plain"]), time.monotonic() - began
         return float(answer["seconds"])
@@ -321,10 +318,8 @@ def _started(race: Race, models: Sequence[int]) -> Iterator[dict[int, _Process]]
             return max(race.racing.patient, race.racing.hopeless * every[0].took)
 
         for k, file in zip(numbers, stored, strict=True):
-            allowed = [inf]
-            left = lambda own=allowed: min(own[0], race.clock.left())  # noqa: E731
-            worker = stack.enter_context(Worker(race.threads, left, file.runner, race.spares))
-            every[k] = _Process(worker, allowed, slowest=slowest if k else lambda: inf)
+            worker = stack.enter_context(Worker(race.threads, race.clock.until(), file.runner, race.spares))
+            every[k] = _Process(worker, slowest=slowest if k else lambda: inf)
         for each in every.values():
             each.worker.start()
         for k, file in zip(numbers, stored, strict=True):
@@ -369,7 +364,7 @@ def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) ->
     """Whether every model runs on some inputs, within half a minute each."""
     try:
         for model in models:
-            with Worker(threads, lambda: RACING.first) as worker:
+            with Worker(threads, Deadline.after(RACING.first)) as worker:
                 worker.load(model)
                 worker.ask({"do": "bind", "feeds": dict(feeds)})
     except WorkerFailed:
@@ -395,7 +390,7 @@ def raced(
         raise error("E0811", text, hint="--budget gives more time") from None
     except WorkerFailed as problem:
         for model, name in zip(models, names, strict=True):
-            with Worker(threads, lambda: RACING.first) as worker:
+            with Worker(threads, Deadline.after(RACING.first)) as worker:
                 try:
                     worker.load(model)
                     worker.ask({"do": "run", "feeds": dict(feeds)})

@@ -11,7 +11,7 @@ from dslc.cuda.devices import Device
 from dslc.cuda.offload import on_the_cpu
 from dslc.cuda.programs import looks_only, sums_products, view_of_node
 from dslc.cuda.views import View, plain
-from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.groups import Group, GroupLimits, Neighbours, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
@@ -68,7 +68,7 @@ class _Grouping:
             if taken.isdisjoint(group.nodes):
                 groups.append(group)
                 taken.update(group.nodes)
-        proposed = {group.nodes: group for group in proposals(self.graph, self.rules, Limits(), self.profiles)}
+        proposed = {group.nodes: group for group in proposals(self.graph, self.rules, GroupLimits(), self.profiles)}
         # the largest first
         waiting = [(-len(nodes), k, nodes) for k, nodes in enumerate(proposed)]
         while waiting:
@@ -140,7 +140,7 @@ class _Grouping:
 
 def _left(group: Group, taken: Collection[Node], around: Neighbours) -> Iterator[Group]:
     """The connected rests of a group without some nodes, as far as they may be kernels."""
-    limits = Limits()
+    limits = GroupLimits()
     for rest in around.connected([node for node in group.nodes if node not in taken]):
         found = around.group(rest) if len(rest) > 1 and around.convex(rest) else None
         if found is not None and len(found.outputs) <= limits.results and len(found.arguments) <= limits.arguments:

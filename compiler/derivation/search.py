@@ -7,13 +7,15 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from itertools import islice, product
 from math import inf
 
 from dslc.analysis.iterators import coefficient_of
+from dslc.deadline import FOREVER, Deadline
+from dslc.derivation.layouts import carried
 from dslc.derivation.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derivation.pieces import Operands, Views, view_of
 from dslc.derivation.programs import Price, Program, estimated, intensity, operations, unlike
@@ -54,13 +56,13 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Limits:
+class DerivationLimits:
     """How far the search goes."""
 
     max_depth: int = 7
     #: states of a layer that are taken further
     beam: int = 60
-    seconds: float = inf
+    until: Deadline = FOREVER
     #: expressions that are looked at: with this limit alone a search finds the same on every machine
     max_states: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
@@ -70,7 +72,7 @@ class Limits:
     guided: bool = True
 
 
-LIMITS = Limits()
+LIMITS = DerivationLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,8 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, targets: tuple[str, ...] | None = None,
-        price: Price | None = None,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: DerivationLimits = LIMITS,
+        targets: tuple[str, ...] | None = None, price: Price | None = None,
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
         self.price = price or estimated(rules)
@@ -158,15 +160,14 @@ class Search:
         # where nothing is multiplied, sums are products with ones
         products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
         self.units, self._alone = products == 0, products == 1
-        until = began + self.limits.seconds
-        complete = self._explored(start, began + _TUNING.whole * self.limits.seconds if members else until)
+        until = self.limits.until
+        complete = self._explored(start, until.part(_TUNING.whole) if members else until)
         applications = 0
         if members:
             inner = self._of_members(members, until)
             applications = sum(each.steps.applications for each in inner.values())
             complete = complete and all(each.complete for each in inner.values())
-            now = time.monotonic()
-            self._joined(start, members, inner, now + _TUNING.joining * (until - now))
+            self._joined(start, members, inner, until.part(_TUNING.joining))
             self._put_together(start, members, inner, until)
             self.states = len(self.paths)
             self.seen = tuple(self.paths)
@@ -175,27 +176,23 @@ class Search:
         self.complete = complete
         return Derived(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
 
-    def _explored(self, start: Value, until: float) -> bool:
+    def _explored(self, start: Value, until: Deadline) -> bool:
         """Derivations from one expression, layer by layer; whether that was all within the depth."""
-
-        def late() -> bool:
-            return time.monotonic() > until
-
-        self.steps.late = late
+        self.steps.until = until
         paths = self.paths
         paths[start] = ()
         best = {start: self._programs(start, ())}
         complete = True
         # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
         for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _TUNING.widening):
-            complete = self._layers(start, beam, best, late)
-            if complete or late() or len(paths) >= self.limits.max_states:
+            complete = self._layers(start, beam, best, until)
+            if complete or until.over or len(paths) >= self.limits.max_states:
                 break
         self.states = len(paths)
         self.seen = tuple(paths)
         return complete
 
-    def _layers(self, start: Value, beam: int, best: dict[Value, float], late: Callable[[], bool]) -> bool:
+    def _layers(self, start: Value, beam: int, best: dict[Value, float], until: Deadline) -> bool:
         """Derivations from one expression, so many of each layer taken further; whether that was all within the depth."""
         paths = self.paths
         layer = [start]
@@ -203,7 +200,7 @@ class Search:
         for depth in range(1, self.limits.max_depth + 1):
             found: dict[Value, None] = {}
             for state in layer:
-                if late() or len(paths) >= self.limits.max_states:
+                if until.over or len(paths) >= self.limits.max_states:
                     complete = False
                     break
                 for step, new in self._children(state):
@@ -214,12 +211,12 @@ class Search:
             fresh = [new for new in found if new not in best]
             for new in fresh:
                 # at least the first of a layer, whatever time is left
-                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
+                best[new] = inf if new is not fresh[0] and until.over else self._programs(new, paths[new])
             if not found:
                 break
             layer, cut = self._kept([*found], best, paths, beam)
             complete = complete and not cut
-            if late():
+            if until.over:
                 complete = False
                 break
         return complete
@@ -229,31 +226,27 @@ class Search:
         known = self._near.get(state)
         if known is None:
             known = tuple(self.steps.near(state))
-            if not self.steps.late():
+            if not self.steps.until.over:
                 self._near[state] = known
         return known
 
     # ---- several products ----------------------------------------------------------------------------------
 
-    def _of_members(self, members: Sequence[Member], until: float) -> dict[Graph, Search]:
+    def _of_members(self, members: Sequence[Member], until: Deadline) -> dict[Graph, Search]:
         """A search for every product, equal ones together."""
         found: dict[Graph, Search] = {}
         different = list(dict.fromkeys(each.alone for each in members))
         # of what is left some is for putting them together
-        left = (until - time.monotonic()) * _TUNING.members / len(different)
+        left = until.left() * _TUNING.members / len(different)
         for alone in different:
-            own = replaced(self.limits, seconds=max(0.0, left))
+            own = replaced(self.limits, until=until.part(most=left))
             found[alone] = Search(self.rules, self.steps.rules, own, self.targets, self.price)
             found[alone].run(alone.outputs[0])
         return found
 
-    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: Deadline) -> None:
         """Programs by what rules make of two products at once, of those that are nearest to operators: these are looked at together."""
-
-        def late() -> bool:
-            return time.monotonic() > until
-
-        self.steps.late = late
+        self.steps.until = until
         nearest = {alone: search.nearest() for alone, search in inner.items()}
         for ranked in ranks([nearest[each.alone] for each in members]):
             whole = put(start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)})
@@ -265,10 +258,10 @@ class Search:
                         self._programs(new, self.paths[new])
                         # what is one may be one with a third
                         queue.append((new, self.paths[new]))
-                if late():
+                if until.over:
                     return
 
-    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: Deadline) -> None:
         """Programs of an expression by those of its products."""
         programs = {
             alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())] for alone, search in inner.items()
@@ -277,7 +270,7 @@ class Search:
             whole = put(start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)})
             steps = tuple(step for each in choice.each for step in each.steps)
             self._kept_program(whole, steps, tuple(name for each in choice.each for name in each.targets))
-            if time.monotonic() > until:
+            if until.over:
                 return
 
     def ordered(self) -> tuple[Program, ...]:
@@ -369,6 +362,8 @@ class Search:
         if sum(isinstance(node, Call) for node in nodes) > 1:
             # between two calls the changes of layout may go
             value = self.steps.normal(value)
+            other = self.steps.normal(carried(value))
+            value = other if self._price(other) < self._price(value) else value
             nodes = topological([value.node])
         seconds = self._price(value)
         calls = sorted((node.op, node.head.code, k, node) for k, node in enumerate(nodes) if isinstance(node, Call))

@@ -15,8 +15,9 @@ from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
-from dslc.analysis.poly import Poly
-from dslc.derivation.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
+from dslc.analysis.poly import Poly, scalar_of
+from dslc.derivation.cropped import cropped, enlarged, margins_of
+from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
 from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
 from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
@@ -125,16 +126,17 @@ class Matching:
 
     def __init__(
         self, rules: Rules, pattern: Pattern, view: View, operands: Operands, units: bool = False,
-        skipped: Callable[[Shaped], bool] | None = None,
+        skipped: Callable[[Shaped], bool] | None = None, margins: bool = False,
     ) -> None:  # fmt: skip
         """What is looked for in what.
 
         Args:
+            margins: whether positions at which the operator would read its own padding are of no interest.
             units: whether what is read alone is taken for a product with ones: `sum[r] A[i + r]` for `sum[r] A[i + r] * 1`.
             skipped: which calls are not made, as they are of no interest any more.
         """
         self.outer: Scalar | None = None
-        self.units, self.skipped = units, skipped
+        self.units, self.skipped, self.margins = units, skipped, margins
         if pattern.outer is not None and view.kind is None:
             total, outer = around(view.body)
             inner = None if total is None else inside(view, total, operands)
@@ -390,7 +392,7 @@ class Matching:
         try:
             args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
         except Unfit as unfit:
-            return Missed(Miss.PADS, str(unfit))
+            return (None if own or self.margins else self._cropped(way, known)) or Missed(Miss.PADS, str(unfit))
         try:
             (made,) = call(self.rules, pattern.op, args, attrs)
         except (Mismatch, EvalError) as problem:
@@ -406,6 +408,34 @@ class Matching:
             index.append(self._together([it for _ in range(count) for it in way.given[next(iters)]]))
         view = self.view
         return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
+
+    def _cropped(self, way: _Way, known: Mapping[Sym, Scalar]) -> Value | None:
+        """The operator on more positions than are wanted, so that what it pads with is read for the others alone."""
+        if self.pattern.outer is not None:
+            return None
+        try:
+            windows = [(each, self.pattern.dims[each.operand][each.dim]) for each in way.moved]
+            reaches = [
+                ([(it, integer(put(scalar_of(slope), known))) for term, slope in window.terms for it in way.given[term]],
+                 *self._reach(way, window, known), integer(put(self.pattern.shapes[each.operand][each.dim], known)))
+                for each, window in windows if isinstance(window, Window)
+            ]  # fmt: skip
+        except Unfit:
+            return None
+        margins = margins_of(reaches, self.view)
+        if margins is None:
+            return None
+        larger = Matching(self.rules, self.pattern, enlarged(self.view, margins), self.operands, self.units, self.skipped, True)
+        found = next((made for made in larger.every() if isinstance(made, Value)), None)
+        return None if found is None else cropped(found, self.view, margins, self.operands)
+
+    def _reach(self, way: _Way, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
+        """The least and the greatest position of a window."""
+        low = high = integer(put(scalar_of(window.constant), known))
+        for it, slope in window.terms:
+            reach = integer(put(scalar_of(slope), known)) * (integer(self._extent(way, it)) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return low, high
 
     def _together(self, iters: Sequence[Iter]) -> Scalar:
         position: Scalar = num(0)
@@ -467,10 +497,9 @@ class Matching:
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
-        low = high = integer(put(scalar_of(window.constant), known))
-        for it, slope in window.terms:
-            reach = integer(put(scalar_of(slope), known)) * (integer(self._extent(way, it)) - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+        if self.margins:
+            return
+        low, high = self._reach(way, window, known)
         count = integer(size)
         leaf = self.pattern.leaves[moved.operand]
         data = self.operands.values[factor.operand].type.shape[moved.at]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.derivation.pieces import Box, Operands, Term
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
 from dslc.ir.scopes import substitute
 
 
@@ -104,19 +104,11 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
     if isinstance(body, Reduce) and body.kind == "sum":
         yield from _guards(body.body)
     elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
-        yield from _conjuncts(body.args[0])
+        yield from conjuncts(body.args[0])
         yield from _guards(body.args[1])
     elif isinstance(body, Apply) and body.name == "*":
         for factor in body.args:
             yield from _guards(factor)
-
-
-def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
-    if isinstance(condition, Apply) and condition.name == "and":
-        for arg in condition.args:
-            yield from _conjuncts(arg)
-    else:
-        yield condition
 
 
 def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
@@ -133,6 +125,19 @@ def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | No
                 return k, None, limit if condition.name == "<" else after
             return k, after if condition.name == "<" else limit, None
     return None
+
+
+def cuts(body: Scalar, iters: tuple[Iter, ...]) -> set[tuple[int, int]]:
+    """Where choices of a term change along one iterator: its place, and the first position of the next piece."""
+    found: set[tuple[int, int]] = set()
+    for node in walk(body):
+        if not (isinstance(node, Apply) and node.name == "select"):
+            continue
+        for condition in walk(node.args[0]):
+            bound = _bound(condition, iters)
+            if bound is not None:
+                found |= {(bound[0], at.value) for at in bound[1:] if isinstance(at, Num) and isinstance(at.value, int)}
+    return found
 
 
 def _factors_of(body: Scalar) -> list[Scalar]:
@@ -154,4 +159,4 @@ def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) 
     return True
 
 
-__all__ = ["nonzero_box", "only_positions", "read_at", "total"]
+__all__ = ["cuts", "nonzero_box", "only_positions", "read_at", "total"]

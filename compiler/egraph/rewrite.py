@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, inf
 from typing import NamedTuple
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import OutOfTime, TooFar, View
 from dslc.ir.facts import Fact
@@ -64,14 +64,12 @@ class Caps:
         matches: so many are applied, a random sample of those found.
         looked: so many are found at most.
         nodes: no match is applied once there are so many e-nodes.
-        seconds: for finding and applying.
         asked: calls and classes that are looked at for matches of one rule.
     """
 
     matches: int = 200
     looked: int = 200
     nodes: int = 2_000
-    seconds: float = inf
     asked: float = inf
 
 
@@ -129,14 +127,14 @@ class Outcome:
 
 
 def matches_of(
-    rule: CompiledRule, view: View, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
+    rule: CompiledRule, view: View, rng: random.Random, caps: Caps, until: Deadline = FOREVER
 ) -> tuple[list[Match], frozenset[Cap]]:
     """Matches of a rule, at most `caps.matches`: where there may be more, they are looked for from random places on."""
     capped: set[Cap] = set()
     found: list[Match] = []
     index: Index = view
     try:
-        with view.limited(deadline, now, caps.asked):
+        with view.limited(until, caps.asked):
             many = any(
                 len(rule.outlines[top].fitting(view).calls) > caps.matches // _TUNING.few for top in rule.left.tops
             )
@@ -161,8 +159,7 @@ def apply_matches(
     egraph: EGraph,
     matches: Sequence[Match],
     caps: Caps,
-    deadline: float = inf,
-    now: Callable[[], float] = time.monotonic,
+    until: Deadline = FOREVER,
 ) -> Outcome:
     """Adds the right sides of matches of `egraph`, or of what it was cloned from, and merges them with what they are equal to."""
     applied = unions = 0
@@ -172,7 +169,7 @@ def apply_matches(
             if len(egraph) >= caps.nodes:
                 capped.add(Cap.NODES)
                 break
-            if now() > deadline:
+            if until.over:
                 capped.add(Cap.SECONDS)
                 break
             try:
@@ -261,12 +258,11 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
 
 def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> Outcome:
     """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
-    deadline = time.monotonic() + caps.seconds
     seen = View(egraph) if view is None else view
     if len(egraph) >= caps.nodes:
         return Outcome(capped=frozenset({Cap.NODES}))
-    matches, capped = matches_of(rule, seen, rng, caps, deadline)
-    outcome = apply_matches(egraph, matches, caps, deadline)
+    matches, capped = matches_of(rule, seen, rng, caps)
+    outcome = apply_matches(egraph, matches, caps)
     return Outcome(outcome.found, outcome.applied, outcome.unions, outcome.capped | capped)
 
 
@@ -274,12 +270,12 @@ def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, vie
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SaturationLimits:
     """Limits on saturation.
 
     Args:
         nodes: e-nodes; a round ends with the first application that reaches so many.
-        seconds: for all rounds.
+        until: the end of all rounds.
         rounds: of all rules.
         k_multi: rounds in which rules with several patterns are applied; afterwards single ones only.
         matches: of one rule in one round.
@@ -287,13 +283,12 @@ class Limits:
     """
 
     nodes: int = 10_000
-    seconds: float = 60.0
+    until: Deadline = FOREVER
     rounds: int = 15
     k_multi: int = 1
     matches: int = 2_000
     asked: float = 50_000
     seed: int = 0
-    now: Callable[[], float] = field(default=time.monotonic, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,17 +308,16 @@ Grown = Callable[[CompiledRule, Sequence[Node]], object]
 
 
 def saturate(
-    egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | None = None, grown: Grown | None = None
+    egraph: EGraph, rules: Sequence[CompiledRule], limits: SaturationLimits | None = None, grown: Grown | None = None
 ) -> Saturation:
     """Applies all rules in rounds, those with several patterns first, until nothing is added or a limit is met.
 
     A rule finds its matches in the e-graph as it was when the round began; then all are applied, one rule after the other. `grown` is
     told which e-nodes a rule added; what it adds to these counts as the rule's.
     """
-    limits = limits or Limits()
+    limits = limits or SaturationLimits()
     rng = random.Random(limits.seed)
-    began = limits.now()
-    deadline = began + limits.seconds
+    began, until = limits.until.now(), limits.until
     caps = Caps(limits.matches, limits.matches, limits.nodes, asked=limits.asked)
     several = [rule for rule in rules if len(rule.left.tops) > 1]
     single = [rule for rule in rules if len(rule.left.tops) <= 1]
@@ -336,7 +330,7 @@ def saturate(
         found: list[list[Match]] = []
         here: set[Cap] = set()
         for rule in [*several, *single] if multi else single:
-            matches, left_out = matches_of(rule, view, rng, caps, deadline, limits.now)
+            matches, left_out = matches_of(rule, view, rng, caps, until)
             found.append(matches)
             here |= left_out
             if Cap.SECONDS in here:
@@ -350,7 +344,7 @@ def saturate(
             own = replace(caps, nodes=len(egraph) + max(1, ceil(room / (len(found) - k))) if room else limits.nodes)
             if own.nodes < limits.nodes:
                 matches = rng.sample(matches, len(matches))
-            outcome = apply_matches(egraph, matches, own, deadline, limits.now)
+            outcome = apply_matches(egraph, matches, own, until)
             if Cap.NODES in outcome.capped and len(egraph) < limits.nodes:
                 outcome = replace(outcome, capped=outcome.capped - {Cap.NODES} | {Cap.MATCHES})
             unions += outcome.unions
@@ -374,10 +368,10 @@ def saturate(
             break
     else:
         capped.add(Cap.ROUNDS)
-    return Saturation(stop, rounds, total, len(egraph), limits.now() - began, frozenset(capped))
+    return Saturation(stop, rounds, total, len(egraph), until.now() - began, frozenset(capped))
 
 
 __all__ = [
-    "Applied", "Built", "Cap", "Caps", "Grown", "Limits", "Outcome", "Saturation", "Stated", "Stop", "apply_matches", "matches_of",
-    "placed", "saturate", "state", "step",
+    "Applied", "Built", "Cap", "Caps", "Grown", "Outcome", "Saturation", "SaturationLimits", "Stated", "Stop", "apply_matches",
+    "matches_of", "placed", "saturate", "state", "step",
 ]  # fmt: skip

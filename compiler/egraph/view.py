@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.graph import EGraph
 from dslc.egraph.since import Since
 from dslc.ir.constants import number_of
@@ -68,8 +68,7 @@ class View:
         if before is not None and only is None:
             self._before = (before, *before._before)[: _TUNING.before] if before._only is None else ()
             self.memory.earlier = self._earlier
-        self.deadline = inf
-        self.now: Callable[[], float] = time.monotonic
+        self.until = FOREVER
         self._asked = 0
         self._most = inf
         self._results: dict[Node, tuple[Value, ...]] = {}
@@ -151,20 +150,20 @@ class View:
         return self.position
 
     @contextmanager
-    def limited(self, deadline: float, now: Callable[[], float], asked: float) -> Iterator[None]:
+    def limited(self, until: Deadline, asked: float) -> Iterator[None]:
         """While it lasts, matching ends at a moment (OutOfTime), or when so much was looked at (TooFar), which no clock decides."""
-        self.deadline, self.now, self._most = deadline, now, self._asked + asked
+        self.until, self._most = until, self._asked + asked
         try:
             yield
         finally:
-            self.deadline, self._most = inf, inf
+            self.until, self._most = FOREVER, inf
 
     def _ask(self) -> None:
         """Counts one look. Raises TooFar or OutOfTime where matching has to end."""
         self._asked += 1
         if self._asked > self._most:
             raise TooFar
-        if self._asked % _TUNING.ask == 0 and self.now() > self.deadline:
+        if self._asked % _TUNING.ask == 0 and self.until.over:
             raise OutOfTime
 
     def nodes(self, value: Value) -> tuple[Node, ...]:

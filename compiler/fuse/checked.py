@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,9 @@ import onnx
 
 from dslc.codegen.host.library import DOMAIN, Library
 from dslc.codegen.text import KernelText
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference, compare, ran
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.deadline import Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run
@@ -49,23 +48,19 @@ Drawn = tuple[list[Any], tuple[Any, ...]]
 
 
 def wrong(
-    rules: Rules, group: Graph, text: KernelText, library: Library, threads: int, opset: int, left: Callable[[], float]
+    rules: Rules, group: Graph, text: KernelText, library: Library, threads: int, opset: int, until: Deadline
 ) -> str:
     """What a kernel computes that its group does not mean; empty where nothing was found.
 
     Raises:
         TimeUp: there is no time to find out.
     """
-    end = time.monotonic() + _TUNING.seconds
-
-    def rest() -> float:
-        return min(left(), end - time.monotonic())
-
-    with Worker(threads, rest) as worker:
+    own = until.part(most=_TUNING.seconds)
+    with Worker(threads, own) as worker:
         for static in _at_sizes(group, text):
-            if left() <= 0:
+            if until.over:
                 raise TimeUp
-            if rest() <= 0:
+            if own.over:
                 break
             tried = drawn(rules, static, opset)
             if tried is None:
@@ -78,7 +73,7 @@ def wrong(
                 names = worker.load(ModelFile(alone.SerializeToString()), library=str(library.path))
                 found = ran(worker, names, [feeds])
             except WorkerFailed as problem:
-                if problem.late and left() <= 0:
+                if problem.late and until.over:
                     raise TimeUp from None
                 return f"its kernel fails on {', '.join(map(str, inputs))}: {problem}"
             answer = compare(Reference(found.names, (meant,)), found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslc.fuse.estimate import Estimate
-from dslc.fuse.groups import Group, Limits, Neighbours
+from dslc.fuse.groups import Group, GroupLimits, Neighbours
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
@@ -32,7 +32,7 @@ _TUNING = _Tuning()
 
 
 def formed(
-    around: Neighbours, rules: Rules, limits: Limits, profiles: Profiles, strict: bool = False
+    around: Neighbours, rules: Rules, limits: GroupLimits, profiles: Profiles, strict: bool = False
 ) -> Iterator[Iterator[Group]]:
     """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
     for node in around.nodes:
@@ -41,7 +41,7 @@ def formed(
         yield _chain(node, around, limits, profiles)
 
 
-def _chain(node: Node, around: Neighbours, limits: Limits, profiles: Profiles) -> Iterator[Group]:
+def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[Group]:
     chain: list[Node] = [node]
     yield around.group(chain)
     while len(chain) <= _TUNING.behind and (behind := _behind(chain, around, limits, profiles)) is not None:
@@ -49,7 +49,7 @@ def _chain(node: Node, around: Neighbours, limits: Limits, profiles: Profiles) -
         yield around.group(chain)
 
 
-def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Profiles) -> Node | None:
+def _behind(chain: list[Node], around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Node | None:
     """The only user of a chain's result, where it looks at each element by itself."""
     if len(chain[-1].values) != 1:
         return None
@@ -70,7 +70,7 @@ def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Pro
 def form_estimates(kernel: Kernel, profiles: Profiles, strict: bool = False) -> Iterator[Estimate]:
     """What the forms of a kernel's program take: what depends on weights alone is computed once, what is between stays in a cache."""
     found = [profiles.of(node) for node in kernel.group.nodes() if isinstance(node, Call | ScopeNode)]
-    if sum(profile is None or profile.reuse >= Limits().reuse for profile in found) > 1:
+    if sum(profile is None or profile.reuse >= GroupLimits().reuse for profile in found) > 1:
         # a form was seen to pay around one product; others belong to the runtime
         return
     for _, form in forms(profiles.rules, kernel.group, strict):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
-from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.model import CostModel
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.formed import formed
-from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.groups import Group, GroupLimits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
@@ -106,10 +106,9 @@ def fused(
     rules: Rules,
     costs: CostModel,
     opset: int,
-    clock: Clock,
+    until: Deadline = FOREVER,
     *,
     sizes: dict[str, int] | None = None,
-    seconds: float = inf,
     folder: str | Path | None = None,
     kernels: int = TUNING.kernels,
     templates: Templates | None = None,
@@ -119,37 +118,38 @@ def fused(
 
     Args:
         costs: prices of nodes, and the process that measures, on the target.
+        until: when it ends; what is known by then counts.
         opset: of the model, in which the nodes of a kernel are written as well.
         sizes: of symbolic dimensions, at which is measured.
-        seconds: what it may take; less where the clock has less. What is known by then counts.
         folder: of dslc's caches.
         kernels: how many different ones a library has at most.
         templates: of lowerings, which are tried wherever they fit.
         strict: whether infinities, NaN and overflows must stay what they are.
     """
-    return Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
+    return Fusing(graph, rules, costs, opset, until, sizes or {}, folder, kernels, templates, strict).run()
 
 
 class Fusing:
     """Kernels for one graph; see `fused`. Where its time was over before it was done, it goes on when it is run again."""
 
     def __init__(
-        self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
+        self, graph: Graph, rules: Rules, costs: CostModel, opset: int, until: Deadline, sizes: dict[str, int],
         folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool, hurried: bool = False,
     ) -> None:  # fmt: skip
-        self.graph, self.kernels, self.clock, self.strict = graph, kernels, clock, strict
-        self.began, self.seconds = clock.now(), min(seconds, clock.left())
+        self.graph, self.kernels, self.strict = graph, kernels, strict
+        self._begin(until)
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
         #: whether prices are guessed and nothing is measured but kernels, and whether that is for want of time
-        self.hurried = hurried or self.seconds < TUNING.hurried
+        self.hurried = hurried or self.until.left() < TUNING.hurried
         #: whether kernels are tried in one variant only
         self.brief = hurried
         self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
-        self.limits = Limits(sizes=sizes)
+        self.limits = GroupLimits(sizes=sizes)
         self.costs = costs
         self.prices = Prices(graph, costs, self.profiles, self._speeds(), self.around, strict)
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, self.trying, templates, strict)
+        trying = Deadline(now=until.now, outer=self._trying)
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict)
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()
@@ -164,15 +164,15 @@ class Fusing:
         self.share: dict[Offer, float] = {}
         self.least: dict[Offer, float] = {}
 
-    def left(self, share: float = 1.0) -> float:
-        """Seconds until such a share of the time is over."""
-        if self.seconds == inf:
-            return inf
-        return self.began + share * self.seconds - self.clock.now()
+    def _begin(self, until: Deadline) -> None:
+        """The end of all of it, and of the parts that proposing, pricing and trying may have of the time."""
+        self.until = until
+        self.proposing, self.pricing = self.until.part(TUNING.proposing), self.until.part(TUNING.pricing)
+        self.trying = self.until.part(TUNING.trying)
 
-    def trying(self) -> float:
-        """Seconds that are left for trying more: what was found is to be built together after that."""
-        return min(self.left(TUNING.trying), self.left() - self.trials.needed())
+    def _trying(self) -> Deadline:
+        """The end of trying more: what was found is to be built together after that."""
+        return replace(self.trying, end=min(self.trying.end, self.until.end - self.trials.needed()))
 
     def _speeds(self) -> Speeds:
         """What the target can do; where there is no time to measure that, what an everyday processor can."""
@@ -182,13 +182,13 @@ class Fusing:
             self.hurried = self.late = True
             return EVERYDAY
 
-    def again(self, seconds: float) -> Fused:
-        """As far as it comes in so many seconds more; with prices where they were guessed before."""
-        self.began, self.seconds, self.late = self.clock.now(), min(seconds, self.clock.left()), False
-        self.brief = False
+    def again(self, until: Deadline) -> Fused:
+        """As far as it comes until then; with prices where they were guessed before."""
+        self._begin(until)
+        self.late = self.brief = False
         if self.hasty:
             self.proposed = self.rounds = 0
-        if self.hurried and self.seconds >= TUNING.hurried:
+        if self.hurried and self.until.left() >= TUNING.hurried:
             self.hurried = False
             self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
             self.offers = [self.prices.offer(one.group) for one in self.offers]
@@ -206,7 +206,7 @@ class Fusing:
             # the most promising first: time may not suffice for all
             order = sorted(picked, key=self._worth, reverse=True)
             new = list(dict.fromkeys(_subject(offer) for offer in order if offer.program not in self.found))
-            if not new or self.trying() <= 0:
+            if not new or self.trials.until.over:
                 self.late = self.late or bool(new)
                 break
             self.found.update(self.trials.tried(_first(new), self.brief))
@@ -218,15 +218,15 @@ class Fusing:
 
     def _propose(self) -> None:
         rules = self.prices.costs.rules
-        groups = list(proposals(self.graph, rules, self.limits, self.profiles, lambda: self.left(TUNING.proposing)))
-        self.hasty = self.left(TUNING.proposing) <= 0
+        groups = list(proposals(self.graph, rules, self.limits, self.profiles, self.proposing))
+        self.hasty = self.proposing.over
         chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
         groups += [group for chain in chains for group in chain]
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = []
         # the largest come first: where time is short, cuts of them are left out
         for group in dict.fromkeys((*written, *groups)):
-            if self.left(TUNING.pricing) <= 0 and self.offers:
+            if self.pricing.over and self.offers:
                 self.hasty = True
                 break
             self.offers.append(self.prices.offer(group))
@@ -283,7 +283,7 @@ class Fusing:
             now: dict[Offer, Offer] = {}
             try:
                 for offer in sorted(doubtful, key=self._worth, reverse=True):
-                    if self.left(TUNING.pricing) <= 0:
+                    if self.pricing.over:
                         raise TimeUp
                     now[offer] = self.prices.measured(offer)
             except TimeUp:
@@ -386,12 +386,12 @@ class Fusing:
             assert isinstance(found, Tried)
             kept.append(Kept(found, len(own), sum(map(self._measured, own))))
         kept.sort(key=lambda one: -one.saving)
-        most = self.trials.compiled_in(self.left())
+        most = self.trials.compiled_in(self.until.left())
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
         late = self.late or len(kept) > most or any(one.why is Why.LATE for one in dropped)
         kept = kept[:most]
         story = Story(proposed, len(self.priced), tuple(kept), dropped, late)
-        library = self.trials.library([one.tried for one in kept], self.left()) if kept else None
+        library = self.trials.library([one.tried for one in kept], self.until.left()) if kept else None
         if library is None:
             return Fused((), None, story)
         built = [o for o in picked if self._name(o) in library.kernels]

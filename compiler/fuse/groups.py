@@ -8,11 +8,11 @@ the price decides (`estimate`, `choose`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from dslc.cost.groups import working_nodes
+from dslc.deadline import FOREVER, Deadline
 from dslc.fuse.profile import Profile, Profiles, Reach
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Graph, Input, Node, Value
@@ -36,7 +36,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GroupLimits:
     """What is proposed at all.
 
     Nodes, arguments and results of a group; how often a sum of products may use an element, or how many operations it may have;
@@ -143,13 +143,13 @@ class Neighbours:
 
 
 def proposals(
-    graph: Graph, rules: Rules, limits: Limits | None = None, profiles: Profiles | None = None, left: Callable[[], float] = lambda: inf
+    graph: Graph, rules: Rules, limits: GroupLimits | None = None, profiles: Profiles | None = None, until: Deadline = FOREVER
 ) -> Iterator[Group]:
     """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only.
 
-    Once no time is `left`, in seconds, no more are looked for.
+    Once the time is over no more are looked for.
     """
-    limits = limits or Limits()
+    limits = limits or GroupLimits()
     profiles = profiles or Profiles(rules, limits.sizes)
     around = Neighbours(graph)
     found: dict[tuple[Node, ...], Group] = {}
@@ -158,12 +158,12 @@ def proposals(
             for part in _parts(nodes, around, profiles, limits):
                 if part.nodes not in found:
                     found[part.nodes] = part
-                if left() <= 0:
+                if until.over:
                     break
     yield from sorted(found.values(), key=lambda group: -len(group.nodes))
 
 
-def _runs(profile: Profile | None, limits: Limits, products: bool) -> bool:
+def _runs(profile: Profile | None, limits: GroupLimits, products: bool) -> bool:
     """Whether a kernel may compute a node: sums of products at large belong to the runtime, which is at its peak there, unless they
     fill none of its blocks."""
     if profile is None or profile.window > limits.window:
@@ -171,7 +171,7 @@ def _runs(profile: Profile | None, limits: Limits, products: bool) -> bool:
     return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
 
-def _largest(around: Neighbours, profiles: Profiles, limits: Limits, products: bool) -> Iterator[list[Node]]:
+def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, products: bool) -> Iterator[list[Node]]:
     """Connected convex sets, as large as they get."""
     runs = {node: _runs(profiles.of(node), limits, products) for node in around.nodes}
     levels = _levels(around, runs)
@@ -227,7 +227,7 @@ class _Joined:
                 yield sorted(members, key=self._around.rank.__getitem__)
 
 
-def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Limits) -> Iterator[Group]:
+def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[Group]:
     """A set of nodes and its cuts, as groups that keep to the limits."""
     done: set[tuple[Node, ...]] = set()
     for part in _cuts(nodes, around, profiles, limits):
@@ -241,7 +241,7 @@ def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Li
                 yield group
 
 
-def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Limits) -> Iterator[Sequence[Node]]:
+def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[Sequence[Node]]:
     """The nodes as they are, or in slices of the most that a kernel has; and smaller sets.
 
     A slice of a convex set along the graph's order is convex: whatever lies between two of its nodes is in the set and the slice.
@@ -335,4 +335,4 @@ def _trimmed(nodes: Sequence[Node], around: Neighbours, profiles: Profiles) -> l
     return list(kept)
 
 
-__all__ = ["Group", "Limits", "Neighbours", "inside", "proposals"]
+__all__ = ["Group", "GroupLimits", "Neighbours", "inside", "proposals"]

@@ -23,10 +23,10 @@ from dslc.codegen.host.processor import Processor
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, compare, ran
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong
 from dslc.fuse.profile import Sizes
@@ -171,7 +171,7 @@ class Trials:
 
     Args:
         folder: of dslc's caches.
-        left: seconds that are left for building and measuring.
+        until: when building and measuring ends.
         templates: of lowerings, whose kernels are tried beside those that are generated.
         strict: whether infinities and NaN must be where the nodes have them.
     """
@@ -181,7 +181,7 @@ class Trials:
     sizes: Sizes
     opset: int
     folder: str | Path | None = None
-    left: Callable[[], float] = lambda: inf
+    until: Deadline = FOREVER
     templates: Templates | None = None
     strict: bool = False
     _functions: dict[Graph, Function] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class Trials:
 
     def _better(self) -> dict[Subject, Tried]:
         """Faster variants than those that are known, where others are still to be tried and there is time for it."""
-        if not self._waiting or self.left() * (1 - TUNING.checked) <= TUNING.compiling:
+        if not self._waiting or self.until.left() * (1 - TUNING.checked) <= TUNING.compiling:
             return {}
         best, self._waiting = self._waiting, {}
         known, self._further = self._further, {}
@@ -244,7 +244,7 @@ class Trials:
             **{subject: own for subject, own in self._all_texts(new, slice(1, TUNING.variants), {}).items() if own},
         }
         # what is known so far is still to be checked
-        found = self._measured(more, {}, TUNING.checked * self.left()) if more else {}
+        found = self._measured(more, {}, TUNING.checked * self.until.left()) if more else {}
         return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
 
     def _concluded(self, subject: Subject, found: Tried) -> Tried | Dropped:
@@ -325,10 +325,10 @@ class Trials:
     ) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
-        end = (1 - TUNING.writing) * self.left() if self.left() < inf else -inf
+        writing = self.until.part(TUNING.writing)
         for subject in subjects:
             try:
-                if self.left() <= max(0.0, end):
+                if writing.over:
                     raise _Out(Why.LATE)
                 found[subject] = self._texts(subject, which)
             except _Out as reason:
@@ -365,9 +365,9 @@ class Trials:
         assert self.templates is not None
         try:
             library = build(
-                [one.text], self.folder, seconds=min(60.0, max(TUNING.compiling, self.left())), processor=self.processor
+                [one.text], self.folder, seconds=min(60.0, max(TUNING.compiling, self.until.left())), processor=self.processor
             )
-            problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.left)
+            problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.until)
         except NotBuilt as reason:
             detail = first_error(reason.detail)
             problem = f"{reason.reason.value}: {detail}" if detail else reason.reason.value
@@ -390,7 +390,7 @@ class Trials:
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            return within(min(TUNING.generating_seconds, TUNING.generating * self.left()), lambda: generated(group))
+            return within(min(TUNING.generating_seconds, TUNING.generating * self.until.left()), lambda: generated(group))
         except TooLong as problem:
             raise _Out(Why.LATE, str(problem)) from None
         except NotGenerated as problem:
@@ -430,7 +430,7 @@ class Trials:
         """The same for those that are compiled together."""
         found: dict[Subject, Tried] = {}
         try:
-            seconds = min(60.0, TUNING.building * (self.left() - (keep if keep < inf else 0.0)))
+            seconds = min(60.0, TUNING.building * (self.until.left() - (keep if keep < inf else 0.0)))
             if seconds <= TUNING.compiling:
                 raise TimeUp
             texts = self._fitting(texts, seconds, out)
@@ -450,7 +450,7 @@ class Trials:
         for subject, own in texts.items():
             built = [one for one in own if one.text.name in library.kernels]
             try:
-                if self.left() <= keep < inf:
+                if self.until.left() <= keep < inf:
                     raise TimeUp
                 if not built:
                     failure = broken[own[0].text.name]
@@ -500,7 +500,7 @@ class Trials:
         """What was measured, if it gives the same as the nodes: also where arguments hold no numbers, infinities, and huge ones."""
         nodes = self._nodes_model(subject)
         try:
-            if self.left() <= 0:
+            if self.until.over:
                 raise TimeUp
             if nodes is None:
                 raise _Out(Why.NOT_WRITTEN)
@@ -519,7 +519,7 @@ class Trials:
             else:
                 library = self._libraries.get(found.text)
                 if library is None:
-                    seconds = min(60.0, max(TUNING.compiling, self.left()))
+                    seconds = min(60.0, max(TUNING.compiling, self.until.left()))
                     library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
                 worker = self.measurer.worker
                 names = worker.load(ModelFile(nodes))

@@ -16,7 +16,7 @@ from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Access, Loop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, as_scalar, num, walk
+from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
 from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
@@ -178,19 +178,13 @@ def _check_scope(
 def _facts(choice: Assumed, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
     """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
     near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
-    todo = [(part, _names((part,))) for condition in choice.conditions for part in _conjuncts(condition)]
+    todo = [(part, _names((part,))) for condition in choice.conditions for part in conjuncts(condition)]
     chosen: list[Scalar] = []
     while any(names & near for _, names in todo):
         chosen += [part for part, names in todo if names & near]
         todo, met = [(p, n) for p, n in todo if not n & near], [n for _, n in todo if n & near]
         near = near.union(*met)
     return both((Case(tuple(atom(size) for size in choice.sizes)),), *(cases(part) for part in chosen))
-
-
-def _conjuncts(condition: Scalar) -> list[Scalar]:
-    if isinstance(condition, Apply) and condition.name == "and":
-        return [part for arg in condition.args for part in _conjuncts(arg)]
-    return [condition]
 
 
 def _names(parts: tuple[Scalar, ...]) -> frozenset[Scalar]:

@@ -33,7 +33,7 @@ from dslc.interpret.tensors import wrapped
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, num, raw_apply, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, conjuncts, num, raw_apply, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class _Machine:
 
     def _reduce(self, node: Reduce, frame: _Frame) -> Arr:
         ranges = dict(frame.ranges)
-        conditions = list(_conjuncts(node.where)) if node.where is not None else []
+        conditions = list(conjuncts(node.where))
         for it, extent in zip(node.iters, node.extents, strict=True):
             size = as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
             largest = max(0, int(size.data.max())) if size.data.size else 0
@@ -443,14 +443,6 @@ class _Machine:
         if name == "^":
             return power(self._domain, args, frame.guarded, typed)
         return apply_function(self._domain, name, args, frame.guarded)
-
-
-def _conjuncts(node: Scalar) -> Iterator[Scalar]:
-    if isinstance(node, Apply) and node.name == "and":
-        for arg in node.args:
-            yield from _conjuncts(arg)
-    else:
-        yield node
 
 
 def _factors(body: Scalar) -> list[Scalar]:

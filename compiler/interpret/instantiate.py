@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,15 @@ class Instance:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {show(value)}" for name, value in self.drawn.items())
+
+
+def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
+    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
+    used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
+    used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
+    for name, value in instance.drawn.items():
+        if name in used or isinstance(value, str):
+            yield name, show(value)
 
 
 def show(value: Any) -> str:

@@ -8,8 +8,21 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-#: seconds that a run may take before it is ended
-_LONGEST = 600
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of commands that an editor runs.
+
+    Attributes:
+        longest: seconds that a run may take before it is ended.
+    """
+
+    longest: int = 600
+
+
+_TUNING = _Tuning()
+
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -35,10 +48,10 @@ async def run(command: str, path: Path, name: str) -> Ran:
         *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        out, _ = await asyncio.wait_for(process.communicate(), _LONGEST)
+        out, _ = await asyncio.wait_for(process.communicate(), _TUNING.longest)
     except (TimeoutError, asyncio.CancelledError) as ended:
         process.kill()
         if isinstance(ended, asyncio.CancelledError):
             raise
-        return Ran(False, f"ended after {_LONGEST} s")
+        return Ran(False, f"ended after {_TUNING.longest} s")
     return Ran(process.returncode == 0, _COLOURS.sub("", out.decode("utf-8", "replace")))

@@ -26,8 +26,21 @@ from dslc.lsp.texts import Places
 from dslc.lsp.view import word_at, words
 from dslc.version import __version__
 
-#: seconds without a key before what takes long is looked at; the first look begins at once
-PAUSE = 0.03
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """When documents are looked at; `benchmarks/editor.py` shows it.
+
+    Attributes:
+        pause: seconds without a key before what takes long is looked at; the first look begins at once.
+    """
+
+    pause: float = 0.03
+
+
+_TUNING = _Tuning()
+
+
 _LOG = logging.getLogger("dslc.lsp")
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning, "note": lsp.DiagnosticSeverity.Information,
@@ -84,7 +97,7 @@ class Server(LanguageServer):
 
     async def _checked(self, path: Path, first: bool) -> None:
         if not first:
-            await asyncio.sleep(PAUSE * 4)
+            await asyncio.sleep(_TUNING.pause * 4)
         shown: tuple[Diagnostic, ...] | None = None
         try:
             for look in self.session.looks(path):
@@ -92,7 +105,7 @@ class Server(LanguageServer):
                     shown = look.findings
                     self.found[path] = look
                     self.publish(path, look.findings)
-                await asyncio.sleep(0 if shown is not None else PAUSE)
+                await asyncio.sleep(0 if shown is not None else _TUNING.pause)
         except asyncio.CancelledError:
             raise
         except Exception:  # a bug in a check is no reason to leave the editor alone

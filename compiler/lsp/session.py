@@ -18,8 +18,21 @@ from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax.pieces import Pieces
 
-#: rule files of the folders that an editor has open which are looked through for a name
-_MOST_FILES = 2000
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for names.
+
+    Attributes:
+        files: rule files of the folders that an editor has open which are looked through for a name.
+    """
+
+    files: int = 2000
+
+
+_TUNING = _Tuning()
+
+
 _SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "site-packages"})
 
 
@@ -157,7 +170,7 @@ class Session:
                 for name in sorted(names):
                     if name.endswith(".rules"):
                         count += 1
-                        if count > _MOST_FILES:
+                        if count > _TUNING.files:
                             return
                         yield (Path(place) / name).resolve()
 

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -20,8 +21,24 @@ from dslc.onnx.protos import copy_fields
 #: protobuf messages end at 2 GiB; some room is left for the graph
 LIMIT = (2 << 30) - (64 << 20)
 _ALIGN = 64
-_SMALLEST = 1024
-_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How weights are written; `benchmarks/large_model.py` shows it.
+
+    Attributes:
+        smallest: bytes from which on a tensor goes into the file of weights.
+        block: bytes that are copied at once.
+    """
+
+    smallest: int = 1024
+    block: int = 8 << 20
+
+
+_TUNING = _Tuning()
+
+
 _CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -132,7 +149,7 @@ class _Writer:
         out = list(beside) if not self.stays or clash else []
         total = sum(_bytes(t) for t in inside)
         if external or (external is None and total > LIMIT):
-            out += [t for t in inside if _bytes(t) >= _SMALLEST and t.data_type != TensorProto.STRING]
+            out += [t for t in inside if _bytes(t) >= _TUNING.smallest and t.data_type != TensorProto.STRING]
         return out
 
     def _append(self, out: IO[bytes], tensor: TensorProto) -> tuple[int, int]:
@@ -163,7 +180,7 @@ def _copy(place: Region, out: IO[bytes]) -> None:
         source.seek(place.offset)
         left = place.length
         while left:
-            block = source.read(min(left, _BLOCK))
+            block = source.read(min(left, _TUNING.block))
             if not block:
                 raise error("E0803", f"{place.path} became shorter while it was read", path=str(place.path))
             out.write(block)

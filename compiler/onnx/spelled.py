@@ -1,26 +1,25 @@
 """Expressions in plain ONNX nodes: what runs where nothing has a kernel for a scope.
 
 Every part of an expression becomes a tensor with one axis for each iterator around it, of size 1 where the part does not depend on it,
-so that ONNX's broadcasting does the rest. Reads at iterators are transposed, at `a + s * i` sliced; all others are gathered.
+so that ONNX's broadcasting does the rest. Reads at positions that are known are cut, transposed and looked up (`dslc.onnx.moving`); at
+unknown sizes those at `a + s * i` are sliced; all others are gathered.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, opaque, product
+from dslc.ir.graph import ScopeNode, Value, product, topological
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -31,20 +30,19 @@ from dslc.ir.scalar import (
     Sym,
     Table,
     as_scalar,
+    num,
     raw_apply,
     reduce,
     substitute,
     walk,
 )
-from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
-from dslc.onnx.protos import ELEM_TYPES
+from dslc.onnx.moving import Line, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
+from dslc.onnx.tensors import NotSpelled, Tensors, below
 
 #: the first opset in which axes are inputs
 OLDEST = 13
-#: ends of slices beyond every size
-_END = (1 << 31) - 1
 _UNARY = {
     "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
     "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
@@ -73,12 +71,8 @@ _TUNING = _Tuning()
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class NotSpelled(Exception):
-    """An expression for which there are no ONNX nodes, or none of this opset."""
-
-
-def spelled(node: ScopeNode, opset: int, symbols: Symbols) -> Value:
-    """The value of a scope, computed by ONNX's own nodes.
+def spelled(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, wherever somebody can read it so.
 
     Raises:
         NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
@@ -86,18 +80,35 @@ def spelled(node: ScopeNode, opset: int, symbols: Symbols) -> Value:
     if opset < OLDEST:
         raise NotSpelled(f"opset {opset}")
     try:
-        return _Speller(node, opset, symbols).whole()
+        return _Speller(node, opset, symbols, first).whole()
     except KeyError as problem:
         raise NotSpelled(str(problem)) from None
 
 
-class _Speller:
-    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols) -> None:
-        self.scope, self.args, self.opset, self.symbols = node.scope, node.args, opset, symbols
+def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
+    """The axes of scopes' values of which other scopes read one position at a time: in memory these are best the first ones."""
+    found: dict[Value, set[int]] = {}
+    for node in topological(value.node for value in outputs):
+        if not isinstance(node, ScopeNode) or not any(isinstance(arg.node, ScopeNode) for arg in node.args):
+            continue
+        around = set(node.scope.iters)
+        for read in walk(node.scope.body):
+            if isinstance(read, Read) and isinstance(node.args[read.operand].node, ScopeNode):
+                own = {axis for axis, one in enumerate(read.index) if not set(one.free) & around}
+                found.setdefault(node.args[read.operand], own).intersection_update(own)
+    return found
+
+
+class _Speller(Tensors):
+    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
+        super().__init__(opset, symbols)
+        self.scope, self.args = node.scope, node.args
         self.operands = tuple(arg.type.dtype for arg in node.args)
-        #: iterators around what is spelled, outermost first
-        self.iters: list[Iter] = list(self.scope.iters)
-        self.extents: dict[Iter, Dim] = dict(zip(self.scope.iters, self.scope.extents, strict=True))
+        self.order = list(range(len(self.scope.iters)))
+        if self.scope.type.shape == self.scope.extents:
+            self.order.sort(key=lambda axis: axis not in first)
+        self.iters += [self.scope.iters[axis] for axis in self.order]
+        self.extents.update(zip(self.scope.iters, self.scope.extents, strict=True))
         self._known: dict[Any, Value] = {}
         # how many choices are around what is spelled: both sides of one are computed
         self._chosen = 0
@@ -105,8 +116,12 @@ class _Speller:
     def whole(self) -> Value:
         scope = self.scope
         found = self.go(scope.body, scope.dtype)
-        if found.type.shape != scope.extents:
-            found = self.node("Expand", (found, self.sizes(scope.extents)), scope.dtype, scope.extents)
+        extents = tuple(scope.extents[axis] for axis in self.order)
+        if found.type.shape != extents:
+            found = self.node("Expand", (found, self.sizes(extents)), scope.dtype, extents)
+        if self.order != sorted(self.order):
+            back = [self.order.index(axis) for axis in range(len(self.order))]
+            found = self.node("Transpose", (found,), scope.dtype, scope.extents, perm=back)
         if scope.type.shape != scope.extents:
             found = self.node("Reshape", (found, self.sizes(scope.type.shape)), scope.dtype, scope.type.shape)
         return found
@@ -314,8 +329,40 @@ class _Speller:
         value = self.args[part.operand]
         if not part.index:
             return value
-        found = self.sliced(part, value)
-        return found if found is not None else self.gathered(part, value)
+        for way in (self.moved, self.sliced, self.gathered):
+            if (found := way(part, value)) is not None:
+                return found
+        raise AssertionError
+
+    def moved(self, part: Read, value: Value) -> Value | None:
+        """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
+        free = part.other is None and self._chosen > 0
+        other = num(0) if free else part.other
+        ways: list[tuple[float, list[Line], Value]] = []
+        for view, index in below(value, part.index):
+            own = lines_of(index, view.type.shape, self.extents, self.iters, free)
+            if own is not None and (isinstance(other, Num) or not any(any(line.outside) for line in own)):
+                ways.append((effort(own, view.type.shape, self.iters), own, view))
+        if not ways:
+            return None
+        _, lines, value = min(ways, key=lambda way: way[0])
+        turned = transposition(lines, value.type.rank)
+        value = self.cut(value, {line.axes[0]: line for line in lines if len(line.axes) == 1})
+        if turned is None:
+            lines = list(in_order(lines))
+        else:
+            shape = tuple(value.type.shape[axis] for axis in turned)
+            value = self.node("Transpose", (value,), value.type.dtype, shape, perm=turned)
+        sizes = tuple(line.count if len(line.axes) == 1 and not line.listed else line.size for line in lines)
+        value = self.reshaped(value, sizes)
+        value = self.cut(value, {k: line for k, line in enumerate(lines) if len(line.axes) > 1})
+        value = self.padded(value, {k: line.outside for k, line in enumerate(lines)}, other)
+        for k, line in enumerate(lines):
+            if line.listed:
+                shape = (*value.type.shape[:k], len(line.listed), *value.type.shape[k + 1 :])
+                value = self.node("Gather", (value, self.list(line.listed)), value.type.dtype, shape, axis=k)
+        value = self.reshaped(value, tuple(extent for line in lines for extent in line.extents))
+        return self.placed(value, [one for line in lines for one in line.iters])
 
     def sliced(self, part: Read, value: Value) -> Value | None:
         """A read at different iterators, each with a factor and an offset, or at a number."""
@@ -348,31 +395,6 @@ class _Speller:
                 lists = (self.list([one[1] for one in ends]), self.list([one[2] for one in ends]), self.list([one[0] for one in ends]))
                 value = self.node("Slice", (value, *lists, self.list([one[3] for one in ends])), value.type.dtype, cut)
         return self.placed(value, [None if move is None else move[0] for move in moves])
-
-    def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
-        if not any(any(pad) for pad in pads.values()):
-            return value
-        assert isinstance(other, Num)
-        both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
-        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True))  # type: ignore[operator]
-        amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
-        return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
-
-    def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:
-        """A tensor with an axis for each of some iterators (None: one of size 1), with an axis for every iterator."""
-        dtype, shape = value.type.dtype, value.type.shape
-        gone = [axis for axis, one in enumerate(iters) if one is None]
-        if gone:
-            shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
-            value = self.node("Squeeze", (value, self.list(gone)), dtype, shape)
-        kept = [one for one in iters if one is not None]
-        order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
-        if order != list(range(len(kept))):
-            value = self.node("Transpose", (value,), dtype, tuple(shape[axis] for axis in order), perm=order)
-        return self.unsqueezed(value, [k for k, one in enumerate(self.iters) if one not in kept], self.shape(set(kept)))
-
-    def unsqueezed(self, value: Value, axes: list[int], shape: tuple[Dim, ...]) -> Value:
-        return self.node("Unsqueeze", (value, self.list(axes)), value.type.dtype, shape) if axes and value.type.rank else value
 
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
@@ -418,50 +440,6 @@ class _Speller:
         position, _ = self.position(part.index, numbers.shape, False)
         return self.node("Gather", (small_constant(array), position), want, position.type.shape, axis=0)
 
-    # ---- nodes ---------------------------------------------------------------------------------------------------
-
-    def shape(self, depends: set[Iter]) -> tuple[Dim, ...]:
-        return tuple(self.extents[one] if one in depends else 1 for one in self.iters)
-
-    def chain(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
-        total = args[0]
-        for arg in args[1:]:
-            total = self.join(op, [total, arg], dtype)
-        return total
-
-    def join(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
-        """A node over tensors that are broadcast: each axis is 1 or that of its iterator."""
-        rank = max(arg.type.rank for arg in args)
-        shape: list[Dim] = [1] * rank
-        for arg in args:
-            for axis, size in enumerate(arg.type.shape, rank - arg.type.rank):
-                shape[axis] = size if shape[axis] == 1 else shape[axis]
-        return self.node(op, tuple(args), dtype, tuple(shape))
-
-    def cast(self, value: Value, want: DType) -> Value:
-        return value if value.type.dtype is want else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
-
-    def number(self, value: Any, dtype: DType) -> Value:
-        exact = float(value) if dtype.is_float else value
-        if isinstance(exact, Fraction | float) and not dtype.is_float:
-            raise NotSpelled(f"{value} as {dtype}")
-        return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
-
-    def whole_number(self, value: int) -> Value:
-        return small_constant(np.array(value, np.int64))
-
-    def list(self, items: Sequence[int]) -> Value:
-        return small_constant(np.array(items, np.int64))
-
-    def sizes(self, shape: Sequence[Dim]) -> Value:
-        return self.symbols.tensor(shape, True) if shape else self.list([])
-
-    def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
-        proto = helper.make_node(op, [""] * len(args), [""], **attrs)
-        payload = OpaqueNode(proto, tuple(range(len(args))), ())
-        return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
-
-
 def _negated(part: Scalar) -> Scalar | None:
     """`b` of `-1 * b`."""
     if isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
@@ -495,4 +473,4 @@ def _sums(index: Scalar) -> bool:
     return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)
 
 
-__all__ = ["NotSpelled", "spelled"]
+__all__ = ["NotSpelled", "picked", "spelled"]

@@ -8,13 +8,12 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.processes.messages import LONGEST, receive, send
 from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure, spawned
 
@@ -53,7 +52,7 @@ class Answering(Process):
         """What can be read when there is news; see `ready`."""
         return self._answers.fileno()
 
-    def receive(self, until: float = inf) -> Any:
+    def receive(self, until: Deadline = FOREVER) -> Any:
         """Waits for the next message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
         with self._failing():
             return receive(self._answers.fileno(), until)
@@ -67,7 +66,7 @@ class Answering(Process):
         except (EOFError, OSError):
             code = None
             with contextlib.suppress(ProcessFailed):
-                code = self.wait(time.monotonic() + _TUNING.gone)
+                code = self.wait(Deadline.after(_TUNING.gone))
             if code == -signal.SIGKILL:
                 raise ProcessFailed(ProcessFailure.MEMORY) from None
             named = "" if code is None else f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -92,20 +91,19 @@ class Child(Answering):
         self._requests = requests
         super().__init__(pid, answers, requests)
 
-    def send(self, message: object, until: float = inf) -> None:
+    def send(self, message: object, until: Deadline = FOREVER) -> None:
         """Sends a message; raises ProcessFailed (LATE, MEMORY or ENDED)."""
         with self._failing():
             send(self._requests.fileno(), message, until)
 
 
-def ready(processes: Iterable[Talks], until: float = inf) -> list[Talks]:
-    """Processes with news, a message or their end; none where there is none by that moment."""
+def ready(processes: Iterable[Talks], until: Deadline = FOREVER) -> list[Talks]:
+    """Processes with news, a message or their end; none where there is none until then."""
     known = {one.fileno(): one for one in processes}
     poll = select.poll()
     for number in known:
         poll.register(number, select.POLLIN)
-    left = until - time.monotonic()
-    return [known[number] for number, _ in poll.poll(max(0.0, min(left, LONGEST)) * 1e3)]
+    return [known[number] for number, _ in poll.poll(min(until.left(), LONGEST) * 1e3)]
 
 
 class Service:
@@ -134,7 +132,7 @@ class Service:
         self._halted = False
         return self._child
 
-    def ask(self, message: object, until: float = inf) -> Any:
+    def ask(self, message: object, until: Deadline = FOREVER) -> Any:
         """The answer to a message; raises ProcessFailed, and has ended the process then."""
         child = self.running()
         try:

@@ -1,7 +1,4 @@
-"""Messages on pipes: pickled values, each behind its length (eight bytes, the lowest first).
-
-Moments are seconds of `time.monotonic`, a clock that all processes of a machine share.
-"""
+"""Messages on pipes: pickled values, each behind its length (eight bytes, the lowest first)."""
 
 from __future__ import annotations
 
@@ -9,16 +6,16 @@ import os
 import pickle
 import select
 import struct
-import time
-from math import inf
 from typing import Any
+
+from dslc.deadline import FOREVER, Deadline
 
 _LENGTH = struct.Struct("<Q")
 #: seconds that one wait takes at most: the system counts milliseconds in 31 bits
 LONGEST = 1e6
 
 
-def send(pipe: int, message: object, until: float = inf) -> None:
+def send(pipe: int, message: object, until: Deadline = FOREVER) -> None:
     """Writes a message; `pipe` does not block where there is a moment until which it has to be written.
 
     Raises:
@@ -33,7 +30,7 @@ def send(pipe: int, message: object, until: float = inf) -> None:
             left = left[os.write(pipe, left) :]
 
 
-def receive(pipe: int, until: float = inf) -> Any:
+def receive(pipe: int, until: Deadline = FOREVER) -> Any:
     """Reads the next message.
 
     Raises:
@@ -44,7 +41,7 @@ def receive(pipe: int, until: float = inf) -> Any:
     return pickle.loads(_exactly(pipe, length, until))
 
 
-def _exactly(pipe: int, count: int, until: float) -> bytearray:
+def _exactly(pipe: int, count: int, until: Deadline) -> bytearray:
     data = bytearray(count)
     left = memoryview(data)
     while left:
@@ -56,12 +53,12 @@ def _exactly(pipe: int, count: int, until: float) -> bytearray:
     return data
 
 
-def _awaited(pipe: int, what: int, until: float) -> None:
+def _awaited(pipe: int, what: int, until: Deadline) -> None:
     """Waits until a pipe can be written or read, which is looked at once where it is too late."""
     poll = select.poll()
     poll.register(pipe, what)
     while True:
-        left = until - time.monotonic()
+        left = until.left()
         if poll.poll(max(0.0, min(left, LONGEST)) * 1e3):
             return
         if left <= 0:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
 from pathlib import Path
 from typing import IO, Self
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.processes.guard import GUARD
 
 
@@ -141,11 +141,11 @@ class Process:
             self._code = os.waitstatus_to_exitcode(status)
         return self._code
 
-    def wait(self, until: float = inf) -> int:
-        """Its code, once it has ended; raises ProcessFailed (LATE) at that moment of `time.monotonic`."""
+    def wait(self, until: Deadline = FOREVER) -> int:
+        """Its code, once it has ended; raises ProcessFailed (LATE) at that moment."""
         pause = _TUNING.look
         while (code := self.code) is None:
-            left = until - time.monotonic()
+            left = until.left()
             if left <= 0:
                 raise ProcessFailed(ProcessFailure.LATE)
             time.sleep(min(pause, left))
@@ -181,7 +181,7 @@ class Process:
         """Sends it Ctrl-C, and waits so long for its end; the processes that it has started are its own business."""
         self._signal(signal.SIGINT, alone=True)
         with contextlib.suppress(ProcessFailed):
-            self.wait(time.monotonic() + seconds)
+            self.wait(Deadline.after(seconds))
 
     def _signal(self, number: int, alone: bool = False) -> None:
         with self._turn:
@@ -223,7 +223,7 @@ class Job(Process):
     """A command that runs to its end, `seconds` at most; what it says is kept. Raises ProcessFailed (REFUSED)."""
 
     def __init__(self, command: Command, seconds: float) -> None:
-        self.seconds, self._until = seconds, time.monotonic() + seconds
+        self.seconds, self._until = seconds, Deadline.after(seconds)
         # however much it says: a file grows no larger than the command may write
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
         try:
@@ -235,7 +235,7 @@ class Job(Process):
     @property
     def ended(self) -> bool:
         """Whether it has ended, or its time is over."""
-        return self.code is not None or time.monotonic() >= self._until
+        return self.code is not None or self._until.over
 
     def answer(self, most: int) -> tuple[int, str]:
         """Its code and so many bytes of what it said; raises ProcessFailed (LATE) where its time is over."""

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
 from dslc.search.contenders import Contender
-from dslc.search.judge import UNCLEAR, Verdict, judge_of, winner
+from dslc.search.judge import TUNING as JUDGE_TUNING
+from dslc.search.judge import Verdict, judge_of, winner
 from dslc.search.proving import proved_again
 from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Explored, Finished, Referenced
 from dslc.search.written import derived
 
-#: of the time for timing, the part that is kept for this
-PART = 0.25
-#: what seems to be so much slower counts as slower though a busy machine leaves it open
-CLEARLY = 0.9
-#: other results that are looked at
-OTHERS = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide when a result is compared with others once more; `benchmarks/real_models.py` shows them.
+
+    Attributes:
+        part: share of the time for timing that is kept for this.
+        clearly: ratio below which something counts as slower though a busy machine leaves it open.
+        hardly: part of the winner's ratio that is hardly less: timing cannot tell them apart in what is left of a budget.
+        others: other results that are looked at.
+    """
+
+    part: float = 0.25
+    clearly: float = 0.9
+    hardly: float = 0.93
+    others: int = 3
+
+
+TUNING = _Tuning()
+
+
 #: of others what is known: verdicts with their library at every choice of sizes, none where they were not timed to the end
 Known = Sequence[tuple[Contender, tuple[Verdict, ...]]]
 
@@ -43,7 +59,7 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     run.phase("timing", "timing without the library")
     bare, reason = _bare(explored, contender, 0.5, cache, run)
     if bare and not any(map(slower, bare)):
-        return replace(found, alone=bare)
+        return _stronger(explored, replace(found, alone=bare), others or (), cache, run)
     if not bare and not derived(task.rules, contender.candidate.end, task.imported.context):
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
@@ -55,6 +71,23 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
             return better
     text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
     return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+
+
+def _stronger(explored: Explored, found: Finished, others: Known, cache: CostCache, run: Run) -> Finished:
+    """What was found, or another one that is hardly slower with its library, and not slower than the original without, where it is."""
+    own = _least(found.alone)
+    for other, verdicts in others:
+        if own >= 1:
+            break
+        if verdicts and other is not found.contender and _least(verdicts) >= TUNING.hardly * _least(found.verdicts):
+            better = _both(explored, other, verdicts, cache, run)
+            if better is not None and _least(better.alone) > own:
+                found, own = better, _least(better.alone)
+    return found
+
+
+def _least(verdicts: Sequence[Verdict]) -> float:
+    return min((one.ratio.ratio for one in verdicts), default=1.0)
 
 
 def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:
@@ -71,7 +104,7 @@ def leans(referenced: Referenced, contender: Contender, seconds: float, cache: C
 
 def slower(verdict: Verdict) -> bool:
     """Whether a runtime without the library was measured to lose by the file."""
-    return verdict.ratio.ratio < (UNCLEAR if verdict.ratio.high < 1 else CLEARLY)
+    return verdict.ratio.ratio < (JUDGE_TUNING.unclear if verdict.ratio.high < 1 else TUNING.clearly)
 
 
 def _said(verdicts: Sequence[Verdict]) -> str:
@@ -93,11 +126,11 @@ def _others(
         others = [(one, ()) for one in sorted(explored.contenders, key=lambda one: one.candidate.cost)]
     # a stable sort: otherwise as they are given
     for one, verdicts in sorted(others, key=lambda each: not own(each[0])):
-        if one is not contender and (count < OTHERS or verdicts) and (own(one) or verdicts):
+        if one is not contender and (count < TUNING.others or verdicts) and (own(one) or verdicts):
             count += not verdicts
             yield one, verdicts
     for candidate in reversed(contender.candidate.path()[1:-1]):
-        if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context):
+        if count < TUNING.others and not derived(task.rules, candidate.end, task.imported.context):
             found = explored.referenced.checker.check(candidate)
             if isinstance(found, Contender) and proved_again(explored.referenced, run, candidate).usable:
                 yield found, ()
@@ -150,4 +183,4 @@ def _timed(
     return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
 
 
-__all__ = ["PART", "asked", "leans", "slower", "standing"]
+__all__ = ["TUNING", "asked", "leans", "slower", "standing"]

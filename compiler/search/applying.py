@@ -14,13 +14,12 @@ from dslc.search.reference import reference
 from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Proven, Referenced
+from dslc.search.tuning import TUNING
 
 #: why nothing is rewritten
 UNCHANGED = "no rule of --apply matches, and its nodes are as few as can be"
 #: why a rule is not applied
 LARGER = "the graph would get no smaller there; `always` in a rule set, or --apply with its own name, applies it"
-#: rules that may be found guilty before nothing is applied
-GUILTY = 5
 
 
 def applied_alone(proven: Proven, cache: CostCache, run: Run) -> Contender | None:
@@ -55,7 +54,7 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
     """As `apply`, and whether some rule was found guilty."""
     task, chosen = referenced.task, referenced.proven.applied
     start = run.start = Candidate(task.imported.graph, 0.0)
-    for turn in range(GUILTY):
+    for turn in range(TUNING.guilty):
         run.phase("applying rules")
         fixed = applied(start, chosen, task.rules)
         if fixed.candidate is start:

@@ -15,10 +15,24 @@ if TYPE_CHECKING:
     from dslc.search.candidate import Candidate
     from dslc.search.strategy import Space, Strategy
 
-#: so many nodes at most are saturated: what rules make of them has room in an e-graph, and was as good as the others' within seconds
-SMALL = 32
-#: a tree is planted a few times in so many steps, or seconds of the whole command
-STEPS, SECONDS = 1_000, 45.0
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers by which a strategy is chosen; `benchmarks/real_models.py --strategies` shows them.
+
+    Attributes:
+        small: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good
+            within seconds.
+        steps: steps from which on a tree is planted a few times.
+        seconds: the same in seconds of the whole command.
+    """
+
+    small: int = 32
+    steps: int = 1_000
+    seconds: float = 45.0
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +49,23 @@ class Auto:
 
 def chosen(space: Space) -> tuple[Strategy, str]:
     """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
-    from dslc.cost.clock import TimeUp
     from dslc.cost.groups import working_nodes
+    from dslc.deadline import TimeUp
     from dslc.search.divided import is_large, is_repeated
 
     nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
     steps, seconds = space.steps, space.budget
-    if nodes <= SMALL:
+    if nodes <= _TUNING.small:
         return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
     with suppress(TimeUp):
         if is_repeated(space.graph, space.costs, apart=True):
             return Saturate(), f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph"
     if is_large(space.graph):
         return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
-    if steps is not None and steps < STEPS:
-        return Backtrack(), f"{steps} steps are too few for a tree, which takes {STEPS:,}"
-    if steps is None and seconds is not None and seconds < SECONDS:
-        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {SECONDS:g}"
+    if steps is not None and steps < _TUNING.steps:
+        return Backtrack(), f"{steps} steps are too few for a tree, which takes {_TUNING.steps:,}"
+    if steps is None and seconds is not None and seconds < _TUNING.seconds:
+        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {_TUNING.seconds:g}"
     return Mcts(), f"{nodes} nodes are one graph, and there is enough time for a tree of e-graphs"
 
 

@@ -17,6 +17,7 @@ from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.chains import chained
 from dslc.search.divided import TUNING as DIVIDED_TUNING
 from dslc.search.divided import divided, ended, is_large
+from dslc.search.findings import Findings, gathered, taken
 from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import State, greedy, least_gain
@@ -55,6 +56,7 @@ def backtrack(
     layouts: Layouts | None = None,
     on_best: Progress = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
+    findings: Findings | None = None,
 ) -> Candidate:
     """The cheapest graph that was found.
 
@@ -62,7 +64,8 @@ def backtrack(
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
     A large graph is searched in regions, see `dslc.search.divided`. The result depends on the seed, the costs and the number of
-    steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report.
+    steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report; `findings` are moves
+    beside the rules.
     """
 
     if is_large(start.graph):
@@ -79,10 +82,11 @@ def backtrack(
                 lambda _: None,
                 _TUNING.nodes // count,
                 DIVIDED_TUNING.turn,
+                findings,
             )
 
         return divided(start, costs, limits, search, on_best, alpha, note)
-    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best)
+    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings)
     with ended(limits):
         whole.begin()
         while not limits.over and whole.expand():
@@ -105,12 +109,14 @@ class Search:
         on_best: Progress,
         nodes: int = _TUNING.nodes,
         turn: int | None = None,
+        findings: Findings | None = None,
     ) -> None:
         """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most."""
         self.best = self._swept = start
         self._before = self._stages()
         self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
         self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
+        self._findings = findings
         self._order = itertools.count()
         self._longest = min(_TUNING.queue, max(20, nodes // len(start.graph.nodes())))
         self._queue: list[tuple[float, int, Candidate]] = []
@@ -130,7 +136,8 @@ class Search:
     def begin(self) -> None:
         """What can be had at once."""
         with self._limits.turn(self._turn):
-            self._swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
+            swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
+            self._swept = self._gathered(swept)
 
     def _stages(self) -> Iterator[None]:
         """What comes before the queue: what takes several turns, and the same in other layouts."""
@@ -145,6 +152,10 @@ class Search:
                 self._improved(first)
                 self._wait(greedy(first, rules, costs, limits, self._improved))
                 yield
+
+    def _gathered(self, found: Candidate) -> Candidate:
+        """With what was found beside rules, where that gains."""
+        return found if self._findings is None else gathered(found, self._findings, self._costs, self._limits, self._improved)
 
     def _wait(self, found: Candidate) -> None:
         self._seen.add(hash(found.graph.outputs))
@@ -167,7 +178,7 @@ class Search:
             return False
         if self._seed:
             self._random.shuffle(self._shuffled)
-        for found in _successors(current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost):
+        for found in _successors(current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost, self._findings):
             cost = found.cost
             identity = hash(found.graph.outputs)
             if cost > alpha * self.best.cost or identity in seen:
@@ -178,7 +189,7 @@ class Search:
             if cost < self.best.cost - least_gain(self.best.cost):
                 self._improved(found)
                 with limits.turn(self._turn):
-                    greedy(found, self._rules, costs, limits, self._improved)
+                    self._gathered(greedy(found, self._rules, costs, limits, self._improved))
                 seen.add(hash(self.best.graph.outputs))
                 self._push(self.best)
                 # go on from the better graph; what is left to try here waits
@@ -205,14 +216,20 @@ def _successors(
     limits: Limits,
     layouts: Layouts | None,
     most: Callable[[], float],
+    findings: Findings | None = None,
 ) -> Iterator[Candidate]:
-    """Every graph that is one substitution, or one choice of layouts, or one substitution in other layouts away.
+    """Every graph that is one substitution or finding, or one choice of layouts, or one substitution in other layouts away.
 
     `most` says what a graph may cost now to be worth building.
     """
     if layouts is not None:
         yield from _in_other_layouts(current, costs, limits, layouts, None)
     state = State(current, costs)
+    for one, new in () if findings is None else findings.moves(current.graph):
+        if not limits.step():
+            return
+        if state.evaluation.after(new)[0] <= most():
+            yield taken(current, one, [new], costs)
     for rule, new, cost in _moves(state, rules, limits):
         built = _built(new, state.index.position)
         turnable = layouts is not None and layouts.concern(built)

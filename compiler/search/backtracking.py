@@ -28,7 +28,7 @@ class Backtrack:
             jointly = layouts if mode == "joint" else None
             found = backtrack(
                 found, without_layouts(rules), space.costs, limits, alpha=space.alpha, seed=space.seed, layouts=jointly,
-                on_best=space.told, note=space.note,
+                on_best=space.told, note=space.note, findings=space.findings,
             )  # fmt: skip
             if found is not space.start:
                 yield found

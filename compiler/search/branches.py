@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Graph, Node, Value, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.mutate.joined import joined
 from dslc.mutate.problem import is_linear_region, problem_of
@@ -17,10 +17,23 @@ from dslc.search.candidate import Candidate
 from dslc.search.together import Several, Together
 from dslc.semantics.env import EvalError, Mismatch
 
-#: calls that are combined at most, and sets of them that are looked at
-MOST, SETS = 4, 6
-#: ways to combine one set that are priced
-WAYS = 24
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of combining calls; `benchmarks/einnet_kernels.py` shows them.
+
+    Attributes:
+        most: calls that are combined at most.
+        sets: sets of calls that are looked at.
+        ways: ways to combine one set that are priced.
+    """
+
+    most: int = 4
+    sets: int = 6
+    ways: int = 24
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True)
@@ -66,10 +79,10 @@ class Branches(Together):
                 below = set(topological([call]))
                 if call not in own and not any(one in below for one in apart):
                     apart.append(call)
-            if len(apart) > 1 and sets < SETS:
+            if len(apart) > 1 and sets < _TUNING.sets:
                 sets += 1
-                own.update(apart[:MOST])
-                yield tuple(apart[:MOST])
+                own.update(apart[:_TUNING.most])
+                yield tuple(apart[:_TUNING.most])
 
     def _is_static(self, call: Call) -> bool:
         values = (*call.args, *call.values)
@@ -80,16 +93,16 @@ class Branches(Together):
         found: dict[tuple[Value, ...], float] = {}
         problem = problem_of(self.rules, region)
         for one in joined(self.rules, problem):
-            if self.left() <= 0:
+            if self.until.over:
                 raise TimeUp
             try:
                 made = one.made(self.rules, region)
             except (Mismatch, EvalError, ValueError):
                 continue
-            if made is not None and made not in found and len(found) < WAYS:
+            if made is not None and made not in found and len(found) < _TUNING.ways:
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
                 calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
-                found[made] = calls + sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode))
+                found[made] = calls + self._generated(made)
         return sorted(found.items(), key=lambda each: each[1])
 
 

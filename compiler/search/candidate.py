@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from dslc.codegen.text import KernelText
 from dslc.cost.groups import working_nodes
+from dslc.deadline import FOREVER, Deadline
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph
 
@@ -77,14 +77,14 @@ Progress = Callable[[Candidate], None]
 
 @dataclass(slots=True)
 class Limits:
-    """When a search stops: after `steps` evaluated candidates, at a time (`now`), when it has gained nothing for `patience`
+    """When a search stops: after `steps` evaluated candidates, at a time, when it has gained nothing for `patience`
     seconds, or when asked to.
 
     Only the number of steps decides what is found, so that a run that was stopped by its clock is repeated by its step count.
     """
 
     steps: int | None = None
-    deadline: float = inf
+    until: Deadline = FOREVER
     done: int = 0
     stopped: bool = False
     interrupted: bool = False
@@ -96,7 +96,6 @@ class Limits:
     patience: float = inf
     #: seconds after which a search that has gained gives way, once it gained little for as long as its clear gains took
     brief: float = inf
-    now: Callable[[], float] = time.monotonic
     #: what is done now ends at so many steps, and the search goes on with something else
     pause: int | None = None
     #: whether time was up, and whether patience was
@@ -106,6 +105,10 @@ class Limits:
     gained_at: float | None = None
     clear_at: float | None = None
 
+    def now(self) -> float:
+        """The time in seconds, by the clock of its deadline."""
+        return self.until.now()
+
     @property
     def over(self) -> bool:
         """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
@@ -114,7 +117,7 @@ class Limits:
         if self.began is None:
             self.began = moment
         since = self.began if self.gained_at is None else self.gained_at
-        self.late = self.late or moment > self.deadline
+        self.late = self.late or self.until.over
         self.idle = self.idle or moment > since + self.patience
         if self.gained_at is not None:
             clear = self.began if self.clear_at is None else self.clear_at
@@ -144,14 +147,13 @@ class Limits:
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
         """What is done inside ends after such a share of the time that is left."""
-        before, moment = self.deadline, self.now()
-        if before < inf:
-            self.deadline = moment + share * max(0.0, before - moment)
+        before = self.until
+        self.until = before.part(share)
         try:
             yield
         finally:
-            self.deadline = before
-            if self.late and self.now() <= before:
+            self.until = before
+            if self.late and not before.over:
                 self.late = False
                 self.stopped = self.idle or self.interrupted or (self.steps is not None and self.done >= self.steps)
 

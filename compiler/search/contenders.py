@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.steady import steady
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.kernels import note
 from dslc.onnx.context import Context
@@ -23,11 +23,9 @@ from dslc.onnx.functions import inlined
 from dslc.search.candidate import Candidate
 from dslc.search.naming import Story
 from dslc.search.originals import Unusable
+from dslc.search.tuning import TUNING
 from dslc.search.written import graph_as_kernels, ready, texts_of
 from dslc.semantics.library import Rules
-
-#: so many bytes of weights are written, sent and loaded in a second, or more
-EXPORTED = 1.5e8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,52 +47,63 @@ class Blamed:
     before: Candidate
 
 
-class Checker:
-    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
+class Functions(Enum):
+    """What a written model may have beside ONNX's nodes."""
 
-    `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
-    which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
-    be written; `functions`: so may what ONNX has no nodes for, without a library of kernels; `inline` writes
-    functions as their nodes; `growth` is by how much the file's weights may grow; `fewest`: see `export`.
-    `worker` runs what is compared, where there is one; `spares` are processes that were started ahead.
+    NONE = "nothing"
+    BUILT = "functions that a library of kernels computes"
+    PLAIN = "functions without a library"
+    INLINE = "functions that are written as their nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How candidates are written; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
+
+    functions: Functions = Functions.NONE
+    growth: float = inf
+    fewest: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The original, and what it gives on all inputs (one `Inputs` for each binding).
+
+    `computed` has the weakest type in which each output is computed, `meant` says what the original gives by its operators' equations,
+    where anybody knows. A `tolerance` of None means one by data type.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        rules: Rules,
-        references: Sequence[Reference],
-        inputs: Sequence[Inputs],
-        threads: int,
-        tolerance: float | None,
-        original: ModelFile,
-        computed: Mapping[str, Any] = MappingProxyType({}),
-        meant: Callable[[Feeds], Reference | None] = lambda _: None,
-        left: Callable[[], float] = lambda: inf,
-        size: int = 0,
-        kernels: bool = False,
-        functions: bool = False,
-        inline: bool = False,
-        growth: float = inf,
-        fewest: bool = False,
-        worker: Worker | None = None,
-        spares: Spares | None = None,
-    ) -> None:
-        self._fewest, self._worker, self._spares = fewest, worker, spares
-        self._left, self._bytes, self._kernels, self._inline, self._growth = left, size, kernels, inline, growth
-        self._functions, self._library = kernels or functions or inline, not functions
-        self._last: tuple[Candidate, Any] | None = None
-        self.story = Story(context)
-        self._context = context
-        self._rules = rules
-        self._references = references
-        self._inputs = inputs
-        self._threads = threads
-        self._tolerance = tolerance
-        self._original = original
-        self._computed = computed
-        self._meant = meant
-        self._disputed: dict[tuple[int, int], bool] = {}
+    file: ModelFile
+    references: Sequence[Reference]
+    inputs: Sequence[Inputs]
+    tolerance: float | None = None
+    computed: Mapping[str, Any] = field(default_factory=dict)
+    meant: Callable[[Feeds], Reference | None] = lambda _: None
+
+
+@dataclass(slots=True, eq=False)
+class Checker:
+    """Exports candidates and compares them with the original.
+
+    `until` says when that ends; `size` bytes of weights take some of the time. `worker` runs what is compared, where there is one;
+    `spares` are processes that were started ahead.
+    """
+
+    context: Context
+    rules: Rules
+    compared: Compared
+    threads: int
+    form: ExportOptions = ExportOptions()
+    until: Deadline = FOREVER
+    size: int = 0
+    worker: Worker | None = None
+    spares: Spares | None = None
+    story: Story = field(init=False)
+    _last: tuple[Candidate, Any] | None = field(init=False, default=None)
+    _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.story = Story(self.context)
 
     def _exported(self, candidate: Candidate) -> Any:
         """The last model once more where it is asked for again: a large one takes seconds.
@@ -104,16 +113,16 @@ class Checker:
         """
         if self._last is None or self._last[0] is not candidate:
             self._last = None
-            graph = candidate.graph
-            if self._functions:
-                graph = graph_as_kernels(self._rules, graph, self._context)
-            model = export(self._context, graph, self._rules, self.story.of(candidate).naming, growth=self._growth, fewest=self._fewest)
-            if self._inline:
+            graph, form = candidate.graph, self.form
+            if form.functions is not Functions.NONE:
+                graph = graph_as_kernels(self.rules, graph, self.context)
+            model = export(self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest)
+            if form.functions is Functions.INLINE:
                 model = inlined(model)
-            elif self._library and model.functions:
+            elif form.functions is not Functions.PLAIN and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
-                texts = texts_of(self._rules, graph.outputs, self._context.opset, candidate.kernels)
-                note(model, texts, self._threads)
+                texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
+                note(model, texts, self.threads)
                 ready(model, texts)
             self._last = candidate, model
         return self._last[1]
@@ -134,24 +143,24 @@ class Checker:
             MemoryShort, TimeUp: memory or time does not suffice.
             Unusable: no input says anything.
         """
-        if self._left() <= self._bytes / EXPORTED:
+        if self.until.left() <= self.size / TUNING.exported:
             raise TimeUp
         try:
             model = self._exported(candidate)
-            file = ModelFile(serialized(model), folder_of(self._context.folder))
+            file = ModelFile(serialized(model), folder_of(self.context.folder))
         except DslcError as problem:
             return Comparison(float("inf"), problem.diagnostics[0].message)
         worst = 0.0
-        for at, (reference, inputs) in enumerate(zip(self._references, self._inputs, strict=True)):
+        for at, (reference, inputs) in enumerate(zip(self.compared.references, self.compared.inputs, strict=True)):
             try:
-                ran = outputs_of(file, inputs.feeds, self._threads, self._left, worker=self._worker, spares=self._spares)
+                ran = outputs_of(file, inputs.feeds, self.threads, self.until, worker=self.worker, spares=self.spares)
             except WorkerFailed as problem:
                 if problem.late:
                     raise TimeUp from None
                 return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
             agreed = 0
             for k in range(len(inputs.feeds)):
-                found = compare(reference.only(k), ran.only(k), self._tolerance, self._computed)
+                found = compare(reference.only(k), ran.only(k), self.compared.tolerance, self.compared.computed)
                 if found.same:
                     agreed += 1
                     worst = max(worst, found.max_rel_error)
@@ -166,10 +175,11 @@ class Checker:
         if (at, k) not in self._disputed:
 
             def run(feeds: Feeds, plain: bool) -> Reference:
-                return outputs_of(self._original, [feeds], self._threads, self._left, plain)
+                return outputs_of(self.compared.file, [feeds], self.threads, self.until, plain)
 
-            feeds, reference = self._inputs[at].feeds[k], self._references[at].only(k)
-            self._disputed[at, k] = not steady(run, feeds, reference, self._computed, self._tolerance, self._meant)
+            to = self.compared
+            feeds, reference = to.inputs[at].feeds[k], to.references[at].only(k)
+            self._disputed[at, k] = not steady(run, feeds, reference, to.computed, to.tolerance, to.meant)
         return self._disputed[at, k]
 
     def blame(self, candidate: Candidate, problem: str) -> Blamed:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
-from dslc.cost.clock import Deadline
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Front
 from dslc.search.run import Run

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from math import inf, isfinite
 
 from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
-from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
@@ -26,13 +27,14 @@ from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
 from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, scope_value, topological
 from dslc.ir.holes import abstracted, instantiated, leaves_of
-from dslc.ir.scalar import Read, Reduce, walk
+from dslc.ir.scalar import Apply, Read, Reduce, Scalar, apply, num, rebuild, walk
+from dslc.ir.scopes import inline
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit
+from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, groups
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.search.written import readable
@@ -41,22 +43,47 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, load_many
 
-#: the share of a model that equal nodes must take together, and how many different ones are looked at
-SHARE, SITES = 0.05, 6
-#: nodes are at the runtime's best where even so many times less than what their operations must take would be asked of a program
-SLACK = 1.2
-#: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
-DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
-#: programs of one expression that are priced, and that are built
-PRICED, BUILT = 12, 3
-#: seconds of proving one program
-PROOF = 5.0
-#: a program that is so many times as fast as its nodes is tried as one kernel: the runtime's products are somewhat faster
-WHOLE = 1.2
-#: nodes behind a product that are computed with it
-BEHIND = 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of derivations of a model; `benchmarks/einnet_kernels.py` shows them.
+
+    Attributes:
+        share, sites: share of a model that equal nodes must take together, and different ones that are looked at.
+        slack: times that what its operations must take a node may take and still be at the runtime's best.
+        depth, states: derivations one after the other, and expressions that are looked at.
+        seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
+        priced, built: programs of one expression.
+        proof: seconds of proving one program.
+        whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
+        behind: nodes behind a product that are computed with it.
+        factors: tensors that a sum is over, at most.
+    """
+
+    share: float = 0.05
+    sites: int = 6
+    slack: float = 1.2
+    depth: int = 7
+    states: int = 2000
+    seconds: float = 20.0
+    searching: float = 0.4
+    priced: int = 12
+    built: int = 3
+    proof: float = 5.0
+    whole: float = 1.2
+    behind: int = 4
+    factors: int = 3
+
+
+TUNING = _Tuning()
+
+
 #: further measurements of what decides
 TURNS = ("again", "once more")
+
+
+#: what a step is called that takes another operator, by an expression as it is
+MATCHED = "operator matched"
 
 
 def derivations_of(rules: Rules) -> list[DerivationDef]:
@@ -66,25 +93,25 @@ def derivations_of(rules: Rules) -> list[DerivationDef]:
 
 def rule_of(program: Program) -> str:
     """What the step that takes a program is called: its derivations."""
-    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
 
 
 @dataclass(slots=True)
 class Derivations:
-    """Where programs are derived; see `Fusions`. `left` are the seconds for all of it, `known` what was proved in this run."""
+    """Where programs are derived until a moment; see `Fusions`. `known` is what was proved in this run."""
 
     rules: Rules
     derivations: Sequence[DerivationDef]
     costs: CostModel
     opset: int
-    left: Callable[[], float] = lambda: inf
+    until: Deadline = FOREVER
     known: Known = field(default_factory=dict)
     #: the share of a model that equal nodes must take together
-    share: float = SHARE
+    share: float = TUNING.share
     #: how many times as fast as the nodes a program must be
     margin: float = TRIALS_TUNING.margin
     #: programs of one expression that are built
-    built: int = BUILT
+    built: int = TUNING.built
     #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything
     every: bool = False
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
@@ -100,7 +127,7 @@ class Derivations:
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
         sizes = self._profiles.sizes
-        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=self.left, strict=self.strict)
+        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, until=self.until, strict=self.strict)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
@@ -130,7 +157,7 @@ class Derivations:
 
     def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
         """Who finds places, what takes no time first."""
-        return (self._sites,)
+        return (self._sites, self._subprograms)
 
     def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
@@ -195,7 +222,8 @@ class Derivations:
         found = 0.0
         try:
             self._machine = machine(self.costs.measurer)
-            for site in self._sites(base, Neighbours(base.graph)):
+            around = Neighbours(base.graph)
+            for site in (one for find in self._finders() for one in find(base, around)):
                 found += len(site.nodes) * max(0.0, site.price - self._least(site.nodes[0]))
         except TimeUp:
             pass
@@ -214,7 +242,7 @@ class Derivations:
             program: len(own) * self.costs.guess(Together((own[0],), (own[0].args,)))
             for program, own in nodes.items() if self._is_wanted(program)
         }  # fmt: skip
-        likely = sorted(guessed, key=lambda program: -guessed[program])[:SITES]
+        likely = sorted(guessed, key=lambda program: -guessed[program])[:TUNING.sites]
         prices: dict[Graph, float] = {}
         worth: dict[Graph, float] = {}
         for program in likely:
@@ -226,9 +254,49 @@ class Derivations:
             if worth[program] >= (self.share if share is None else share) * base.cost:
                 yield Site(program, tuple(nodes[program]), prices[program])
 
+    def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
+        found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
+        for node in around.nodes:
+            if isinstance(node, Call) and len(node.types) == 1 and _static(node) and self._sums(node) == 1:
+                inner = self._before(node, around)
+                program, _ = abstracted(node.values, leaves_of((node, *inner)))
+                if inner and self._is_wanted(program):
+                    found.setdefault(program, {})[node] = inner
+        worth: dict[Graph, tuple[float, float]] = {}
+        for program, own in found.items():
+            node, inner = next(iter(own.items()))
+            price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
+            if isfinite(price) and len(own) * price >= self.share * base.cost and (self.every or not self._at_its_best(node, price)):
+                worth[program] = len(own) * price, price
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
+            yield Site(program, tuple(found[program]), worth[program][1], found[program])
+
+    def _before(self, node: Call, around: Neighbours) -> tuple[Call, ...]:
+        """What is computed element by element below a node, and for it alone."""
+        own: dict[Call, None] = {node: None}
+        stack: list[Node] = [node]
+        while stack:
+            for arg in stack.pop().args:
+                below = arg.node
+                alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
+                if alone and isinstance(below, Call) and not below.constant and len(below.types) == 1 and self._sums(below) == 0:
+                    own[below] = None
+                    stack.append(below)
+        return tuple(own)[1:]
+
+    def _sums(self, node: Call) -> int | None:
+        """How many reductions an operator has; None where it is no expression."""
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        value = self._expanded(program)
+        if value is None:
+            return None
+        scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
+        return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
+
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
-        return price <= SLACK * self.margin * self._least(node)
+        return price <= TUNING.slack * self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
         """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
@@ -239,12 +307,18 @@ class Derivations:
         return profile.operations / self._machine.peak
 
     def _is_wanted(self, program: Graph) -> bool:
-        """Whether an operator adds products of elements of two tensors."""
+        """Whether a program is one sum over elements of two tensors or three."""
         value = self._expanded(program)
-        below = [] if value is None else Graph(program.inputs, (value,)).nodes()
-        scopes = [node for node in below if isinstance(node, ScopeNode)]
-        sums = [part for node in scopes for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"]
-        return len(sums) == 1 and len({part.operand for part in walk(sums[0].body) if isinstance(part, Read)}) == 2
+        below = [] if value is None else Graph(program.inputs, (_as_one(value),)).nodes()
+        sums = [
+            (node, part) for node in below if isinstance(node, ScopeNode)
+            for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"
+        ]  # fmt: skip
+        if len(sums) != 1:
+            return False
+        node, total = sums[0]
+        operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
+        return 2 <= sum(one.type.rank > 0 for one in operands) <= TUNING.factors
 
     def _expanded(self, program: Graph) -> Value | None:
         try:
@@ -256,7 +330,7 @@ class Derivations:
     def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> Place:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
-        while len(behind) < BEHIND and end not in around.final:
+        while len(behind) < TUNING.behind and end not in around.final:
             users = around.used.get(end, [])
             if len(users) != 1 or users[0] in owned or not self._pointwise(users[0]) or users[0].types[0] != end.type:
                 break
@@ -279,17 +353,17 @@ class Derivations:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
         found = self.found.get(program)
         if found is None:
-            left = self.left()
-            if left <= 0:
+            if self.until.over:
                 raise TimeUp
             value = self._expanded(program)
             assert value is not None
-            limits = Limits(max_depth=DEPTH, max_states=STATES, seconds=min(SECONDS, SEARCHING * left))
+            value = _as_one(value)
+            limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
             search = Search(self.rules, self.derivations, limits)
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
-            found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
+            found = tuple(unlike(self.rules, (each for each in every if not _same(each.value, old)), [old.node]))
             self.found[program] = found
         return found
 
@@ -297,18 +371,18 @@ class Derivations:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
         TimeUp."""
         worth: dict[int, float] = {}
-        for k, each in enumerate(programs[:PRICED]):
+        for k, each in enumerate(programs[:TUNING.priced]):
             calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
             if calls * self.margin < price:
-                worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
+                worth[k] = calls + self._generated([each.value])
         return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         worth = [
             sum(self.costs.cost(node) for node in each.calls if not node.constant)
-            + sum(self._scope(node) for node in each.generated if not node.constant)
-            for each in programs[:PRICED]
+            + self._generated([each.value])
+            for each in programs[:TUNING.priced]
         ]
         if not worth:
             return []
@@ -317,10 +391,15 @@ class Derivations:
         kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
         return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
 
+    def _generated(self, results: Sequence[Value]) -> float:
+        """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
+        nodes = [node for node in topological(value.node for value in results) if not node.constant]
+        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
+        scopes = [node for node in nodes if isinstance(node, ScopeNode)]
+        return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
+
     def _scope(self, node: ScopeNode) -> float:
-        """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
-        if isinstance(node.scope.body, Read):
-            return 0.0
+        """Estimated seconds of a scope as a kernel."""
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
@@ -336,7 +415,7 @@ class Derivations:
         one = None if fact is None else self._proved(fact)
         if fact is None or one is None:
             return []
-        whole = self._as_one(fact) if one.ratio >= WHOLE else None
+        whole = self._as_one(fact) if one.ratio >= TUNING.whole else None
         return [one] if whole is None else [one, whole]
 
     def _as_one(self, fact: Fact) -> Rival | None:
@@ -360,7 +439,7 @@ class Derivations:
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
-        _, args = abstracted(node.values, leaves_of((node,)))
+        _, args = abstracted(node.values, leaves_of((node, *place.inner)))
         (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
         (end,) = replace((place.end,), {node.values[0]: made})
         rule = rule_of(derived)
@@ -414,7 +493,7 @@ class Derivations:
     def _seconds(self, program: Graph, library: Library | None) -> float:
         """Seconds of a program by itself, weights and what is computed of them aside."""
         seconds = inf
-        whole, weights = _at_work(program)
+        whole, weights = at_work(program)
         for turn in ("", *TURNS):
             seconds = min(seconds, self._trials.whole(whole, weights, library, turn))
         return seconds
@@ -445,9 +524,7 @@ class Derivations:
 
     # ---- candidates --------------------------------------------------------------------------------------------
 
-    def _candidates(
-        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]
-    ) -> list[Candidate]:
+    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]) -> list[Candidate]:
         """Everything that is faster, one step for each of the rules."""
         at = base
         made: list[Candidate] = []
@@ -459,7 +536,7 @@ class Derivations:
                 _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))
                 (new[now[place.end]],) = instantiated(one.program, [now[leaf] for leaf in leaves])
             texts: dict[str, KernelText] = {**at.kernels, **{each.name: each.text for each in one.kernels}}
-            facts = (one.fact, *(fact_of_kernel(each) for each in _groups(one.program)))
+            facts = (one.fact, *(fact_of_kernel(each) for each in groups(one.program)))
             cost = max(at.cost - self.costs.share * len(new) * (one.before - one.after), 0.05 * at.cost)
             graph, images = imaged(at.graph, new)
             now = {value: images.get(image, image) for value, image in now.items()}
@@ -468,13 +545,35 @@ class Derivations:
         return made[::-1]
 
 
+def _as_one(value: Value) -> Value:
+    """A scope with all that it reads of scopes without reductions in it, as far as that is one expression."""
+    while isinstance(value.node, ScopeNode):
+        below = (k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node))
+        k = next(below, None)
+        if k is None:
+            break
+        value = inline(value, k)
+    node = value.node
+    if not isinstance(node, ScopeNode):
+        return value
+    body = rebuild(node.scope.body, _squared)
+    return value if body is node.scope.body else scope_value(replace_fields(node.scope, body=body), node.args)
+
+
+def _squared(part: Scalar) -> Scalar | None:
+    """`f * f` as `f ^ 2`, where `f` is more than an element: so rules are written."""
+    if isinstance(part, Apply) and part.name == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
+        return None if isinstance(part.args[0], Read) else apply("^", part.args[0], num(2))
+    return None
+
+
+def _reduces(node: ScopeNode) -> bool:
+    return any(isinstance(part, Reduce) for part in walk(node.scope.body))
+
+
 def _distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
     """Those that are not empty, each once."""
     return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
-
-
-def _groups(program: Graph) -> list[Graph]:
-    return list(dict.fromkeys(node.group for node in program.nodes() if isinstance(node, Kernel)))
 
 
 def _static(node: Node) -> bool:
@@ -488,15 +587,4 @@ def _same(found: Value, old: Value) -> bool:
     return isinstance(a, Call) and isinstance(b, Call) and (a.op, a.tag) == (b.op, b.tag)
 
 
-def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
-    """What of a program runs: over its inputs, and over what is computed of weights when a model is written."""
-    running = [node for node in program.nodes() if not node.constant]
-    ends = dict.fromkeys(arg for node in running for arg in node.args if arg.constant)
-    inputs = [value for value in program.inputs if not value.constant]
-    # one number is part of the model, unless it is a hole
-    stored = [value for value in ends if isinstance(value.node, Input) or not value.known or value.type.elements > 1]
-    graph, leaves = abstracted(program.outputs, [*inputs, *stored])
-    return graph, tuple(leaf.constant for leaf in leaves)
-
-
-__all__ = ["WHOLE", "Derivations", "derivations_of", "rule_of"]
+__all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import working_nodes
 from dslc.cost.model import CostModel
+from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Front, Limits, Progress

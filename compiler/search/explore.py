@@ -10,9 +10,9 @@ from typing import Any
 
 from dslc.codegen.host.ahead import Ahead
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Deadline, TimeUp
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import OVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.kernels import kernels
 from dslc.onnx.exporter import node_model
@@ -25,10 +25,8 @@ from dslc.search.run import Run
 from dslc.search.scheduler import Scheduler
 from dslc.search.sizes import sizes_of
 from dslc.search.stages import Explored, Finished, Predicted, Referenced
+from dslc.search.tuning import TUNING
 from dslc.search.written import as_kernels, ready, texts_of
-
-#: measuring again takes such a part of the budget
-AGAIN = 0.05
 
 
 class Exploration:
@@ -42,9 +40,9 @@ class Exploration:
         self.referenced, self.cache, self.run = referenced, cache, run
         self.ahead = Ahead(processor=task.machine.processor)
         #: when measuring ends; None where nothing new is measured
-        self._until: Deadline | None = run.clock.until(0.0)
+        self._until: Deadline | None = run.clock.until()
         self._scheduler: Scheduler | None = None
-        self._measurer = task.target.measurer(cache, self._measuring, self._undisturbed)
+        self._measurer = task.target.measurer(cache, Deadline(now=run.clock.now, outer=self._measuring), self._undisturbed)
 
     def __enter__(self) -> Exploration:
         return self
@@ -58,9 +56,9 @@ class Exploration:
         with self.run.clock.within("measuring"), self.ahead.halted(), self.run.spares.halted():
             yield
 
-    def _measuring(self) -> float:
+    def _measuring(self) -> Deadline:
         until = self._until if self._scheduler is None else self._scheduler.context.measuring
-        return 0.0 if until is None else min(until.left(), self.run.clock.left())
+        return OVER if until is None else until
 
     def first(self) -> Explored:
         """What is found in the part of the budget that is not kept for checking and timing.
@@ -103,12 +101,12 @@ class Exploration:
         run, explored = self.run, self.run.explored
         if explored is None or self._scheduler is None or finished.predicted is None:
             return finished
-        seconds = AGAIN * finished.task.settings.budget
+        seconds = TUNING.again * finished.task.settings.budget
         if run.clock.left() <= seconds:
             return finished
         contender = finished.contender or explored.contenders[0]
         # only the report rests on it
-        self._scheduler.context.measuring = None if run.journal.repeats else run.clock.until(0.0).part(most=seconds)
+        self._scheduler.context.measuring = None if run.journal.repeats else run.clock.until().part(most=seconds)
         found = _predicted(explored.predicted.start, self.costs, [contender], run)
         return replace(finished, predicted=found.ratio(contender.candidate))
 
@@ -125,7 +123,7 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
     task = referenced.task
     context, graph = task.imported.context, task.imported.graph
     feeds = referenced.inputs[0].feeds[0]
-    seen = sizes_of(graph, context, task.model, folder_of(task.folder), feeds, task.machine.threads, run.clock.left)
+    seen = sizes_of(graph, context, task.model, folder_of(task.folder), feeds, task.machine.threads, run.clock.until())
 
     kernels = with_kernels(task.settings)
 
@@ -174,4 +172,4 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
     return Predicted(start, seconds)
 
 
-__all__ = ["AGAIN", "Exploration", "priced"]
+__all__ = ["Exploration", "priced"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
-from dslc.search.alone import PART, asked, standing
+from dslc.deadline import TimeUp
+from dslc.search.alone import TUNING as ALONE_TUNING
+from dslc.search.alone import asked, standing
 from dslc.search.contenders import Contender, distinct
 from dslc.search.judge import Decision, judge_of
 from dslc.search.planning import by_plans
@@ -18,14 +19,25 @@ from dslc.search.proving import proved_again
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Predicted, Task
 
-#: a decision takes so many times the seconds of starting the models that it is about: few of them take less
-STARTS = 6
-#: seconds of starting a process, without loading a model
-STARTING = 0.25
-#: when all is decided, such a part of the budget may make the interval of the result narrower
-SHARPENING = 0.1
-#: of a contender that was predicted to be so many times as slow as the winner nothing is hoped any more
-HOPELESS = 1.1
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide how long results are timed; `benchmarks/budget.py` shows them.
+
+    Attributes:
+        starts: times as long as starting the models that it is about a decision takes: few of them take less.
+        starting: seconds of starting a process, without loading a model.
+        sharpening: share of the budget that may make the interval of the result narrower, when all is decided.
+        hopeless: times as slow as the winner from which on nothing is hoped of a contender, by its prediction.
+    """
+
+    starts: int = 6
+    starting: float = 0.25
+    sharpening: float = 0.1
+    hopeless: float = 1.1
+
+
+_TUNING = _Tuning()
 
 
 def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
@@ -44,7 +56,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     taken = affordable(explored, contenders, run)
     rest = sorted((one for one in contenders if one not in taken), key=partial(expected, run))
     try:
-        part = 1 - PART if asked(task.settings, taken) else 1.0
+        part = 1 - ALONE_TUNING.part if asked(task.settings, taken) else 1.0
         found = _timed(explored, taken, part, cache, run)
         while _seconds(len(taken) + 1, explored) <= part * (run.clock.left() - task.writing):
             # what was kept for something else is not needed while there is nothing that is faster
@@ -112,8 +124,8 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
 def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     """What was decided, with intervals that some of the time that is left makes narrower."""
     judge = run.judges.get(False)
-    seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
-    if judge is None or finished.contender is None or not finished.verdicts or seconds < STARTS * 2 * explored.referenced.load:
+    seconds = min(_TUNING.sharpening * finished.task.settings.budget, run.clock.left() - finished.task.writing)
+    if judge is None or finished.contender is None or not finished.verdicts or seconds < _TUNING.starts * 2 * explored.referenced.load:
         return finished
     run.phase("timing")
     try:
@@ -125,7 +137,7 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
 
 def _seconds(count: int, explored: Explored) -> float:
     """Seconds of a decision about so many contenders."""
-    return STARTS * (count + 1) * (explored.referenced.load + STARTING)
+    return _TUNING.starts * (count + 1) * (explored.referenced.load + _TUNING.starting)
 
 
 def expected(run: Run, one: Contender) -> float:
@@ -139,7 +151,7 @@ def expected(run: Run, one: Contender) -> float:
 
 def _promising(one: Contender, taken: Sequence[Contender], found: Decision) -> bool:
     """Whether a contender may be faster than the winner."""
-    return found.winner is None or one.candidate.cost < HOPELESS * taken[found.winner].candidate.cost
+    return found.winner is None or one.candidate.cost < _TUNING.hopeless * taken[found.winner].candidate.cost
 
 
 def _timed(explored: Explored, contenders: Sequence[Contender], part: float, cache: CostCache, run: Run) -> Decision:

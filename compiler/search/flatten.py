@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
@@ -20,13 +21,24 @@ from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import nested_in, parts_attribute, takes_many
 
-#: a graph is gone through so many times: each time takes what does not overlap
-TURNS = 64
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of flattening a graph.
+
+    Attributes:
+        turns: times that a graph is gone through: each takes what does not overlap.
+    """
+
+    turns: int = 64
+
+
+_TUNING = _Tuning()
 
 
 def flattened(rules: Rules, graph: Graph) -> Graph:
     """The graph without nested associative calls and inverses; the same graph where there are none."""
-    for _ in range(TURNS):
+    for _ in range(_TUNING.turns):
         new: dict[Value, Value] = {}
         touched: set[Node] = set()
         nodes = graph.nodes()

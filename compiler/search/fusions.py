@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
 from dslc.codegen.host.compiler import NotBuilt, compiler
-from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import Deadline
 from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Why
+from dslc.fuse.trials import Tried, Why
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.match.forms import stated_error
@@ -22,8 +22,21 @@ from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
-#: no graph is predicted to take less than such a part of what it was made of
-LEAST = 0.02
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is predicted of kernels.
+
+    Attributes:
+        least: share of what it was made of that a graph takes at least, by prediction.
+    """
+
+    least: float = 0.02
+
+
+_TUNING = _Tuning()
+
+
 #: what became of kernels that a compiler made
 _BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
 
@@ -37,25 +50,24 @@ class Fusions:
     costs: CostModel
     opset: int
     sizes: Mapping[str, int]
-    clock: Clock
     templates: Templates | None = None
     strict: bool = False
     #: where it began by now, and where there was no time for all of it
     begun: dict[Candidate, Fusing] = field(default_factory=dict)
     unfinished: set[Candidate] = field(default_factory=set)
 
-    def of(self, base: Candidate, seconds: float, hurried: bool = False) -> tuple[list[Candidate], Fused]:
+    def of(self, base: Candidate, until: Deadline, hurried: bool = False) -> tuple[list[Candidate], Fused]:
         """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
         there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
         begun = self.begun.get(base)
         if begun is None:
             begun = self.begun[base] = Fusing(
-                base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None,
+                base.graph, self.rules, self.costs, self.opset, until, dict(self.sizes), None,
                 FUSED_TUNING.kernels, self.templates, self.strict, hurried,
             )  # fmt: skip
             found = begun.run()
         else:
-            found = begun.again(seconds)
+            found = begun.again(until)
         (self.unfinished.add if found.story.late else self.unfinished.discard)(base)
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
         taken = {name(kept.tried.program): kept.tried.kernel * kept.places for kept in found.story.kept}
@@ -66,7 +78,7 @@ class Fusions:
             facts = tuple(fact_of_kernel(program) for program in programs)
             # what their nodes take by themselves may be more than the whole graph takes
             least = sum(taken.get(name(program), 0.0) for program in programs)
-            cost = max(base.cost - gain, min(least, base.cost), LEAST * base.cost)
+            cost = max(base.cost - gain, min(least, base.cost), _TUNING.least * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
 
@@ -88,19 +100,22 @@ def fact_of_kernel(program: Graph) -> Fact:
 
 def told(rules: Rules, found: Fused) -> list[str]:
     """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
-    lines = []
-    for kept in found.story.kept:
-        words = " + ".join(node.op.rpartition(".")[2] for node in kept.tried.program.nodes() if isinstance(node, Call))
-        places = "" if kept.places == 1 else f", in {kept.places} places"
-        places += f", by the template of {kept.tried.lowering}" if kept.tried.lowering else ""
-        was, now = kept.tried.nodes * 1e3, kept.tried.kernel * 1e3
-        form = "" if kept.tried.variant is None else kept.tried.variant.form
-        places += f", by {form}" if form else ""
-        lines.append(f"kernel {kept.tried.name}: {words}{places}: {now:.4g} ms instead of {was:.4g} ms by itself")
-        stated = stated_error(rules, form)
-        if stated is not None:
-            lines[-1] += f", off by {kept.tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
-    return lines
+    return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
+
+
+def said(rules: Rules, tried: Tried, places: int) -> str:
+    """What a report says of a kernel in so many places."""
+    words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
+    how = "" if places == 1 else f", in {places} places"
+    how += f", by the template of {tried.lowering}" if tried.lowering else ""
+    was, now = tried.nodes * 1e3, tried.kernel * 1e3
+    form = "" if tried.variant is None else tried.variant.form
+    how += f", by {form}" if form else ""
+    line = f"kernel {tried.name}: {words}{how}: {now:.4g} ms instead of {was:.4g} ms by itself"
+    stated = stated_error(rules, form)
+    if stated is not None:
+        line += f", off by {tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
+    return line
 
 
 def unbuilt(found: Fused) -> str:
@@ -131,4 +146,4 @@ def no_compiler() -> str:
     return ""
 
 
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "unbuilt", "wanted", "with_kernels"]
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "said", "told", "unbuilt", "wanted", "with_kernels"]

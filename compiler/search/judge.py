@@ -9,12 +9,13 @@ from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
 from dslc.cost.rounds import Pair, Rounds
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Goal, MemoryShort, Race
+from dslc.deadline import TimeUp
 from dslc.search.contenders import Contender
 from dslc.search.run import DECIDED
 
@@ -22,9 +23,21 @@ if TYPE_CHECKING:
     from dslc.search.run import Run
     from dslc.search.stages import Referenced
 
-#: a model that gains at one size may lose this much at another before it counts as slower there: what timing cannot tell apart
-UNCLEAR = 0.99
-_HIGH = 1e9
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide what timing can tell apart; `benchmarks/same.py` shows them.
+
+    Attributes:
+        unclear: ratio to which a model that gains at one size may fall at another before it counts as slower there.
+        high: seconds, and ratio, that stand for infinity in a file.
+    """
+
+    unclear: float = 0.99
+    high: float = 1e9
+
+
+TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class Verdict:
 
     @property
     def slower(self) -> bool:
-        return self.ratio.high < 1 or self.ratio.ratio < UNCLEAR
+        return self.ratio.high < 1 or self.ratio.ratio < TUNING.unclear
 
     def __str__(self) -> str:
         pairs = f" in {self.pairs} pair{'s' * (self.pairs != 1)}" if self.pairs else ""
@@ -202,8 +215,9 @@ class Judge:
 
     def _keep(self, key: str, one: Verdict, decided: bool) -> None:
         # JSON has no infinity
-        found = {"before": min(one.before, _HIGH), "after": min(one.after, _HIGH), "ratio": one.ratio.ratio, "low": one.ratio.low,
-                 "high": min(one.ratio.high, _HIGH), "pairs": one.pairs, "decided": decided,
+        before, after, high = (min(each, TUNING.high) for each in (one.before, one.after, one.ratio.high))
+        found = {"before": before, "after": after, "ratio": one.ratio.ratio, "low": one.ratio.low, "high": high, "pairs": one.pairs,
+                 "decided": decided,
                  "rounds": [[pair.before, pair.after, pair.generation, pair.base_first] for pair in one.rounds]}  # fmt: skip
         self.cache.put_verdict(key if decided else f"{key} {self.budget}", found)
 
@@ -241,4 +255,4 @@ def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
     return best
 
 
-__all__ = ["UNCLEAR", "Decision", "Judge", "Verdict", "judge_of", "winner"]
+__all__ = ["TUNING", "Decision", "Judge", "Verdict", "judge_of", "winner"]

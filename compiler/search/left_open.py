@@ -10,8 +10,8 @@ from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
 from dslc.search.candidate import Candidate
 from dslc.search.context import SearchContext
-from dslc.search.derivations import SHARE
-from dslc.search.looking import TOLD
+from dslc.search.derivations import TUNING as DERIVATIONS_TUNING
+from dslc.search.looking import TUNING as LOOKING_TUNING
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -21,11 +21,11 @@ def tell_left_open(context: SearchContext) -> None:
     """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
     task = context.task
     share, names = _open_share(task.rules, context.start, context.costs)
-    if share < SHARE or not names:
+    if share < DERIVATIONS_TUNING.share or not names:
         return
     asked = {"mutants": task.settings.mutate, "partial rules": task.settings.mutate, "derivations": task.settings.derive}
     kinds = [kind for kind, wanted in asked.items() if wanted]
-    said = ", ".join(names[:TOLD]) + (" and others" if len(names) > TOLD else "")
+    said = ", ".join(names[: LOOKING_TUNING.told]) + (" and others" if len(names) > LOOKING_TUNING.told else "")
     binds = " ".join(f"--bind {name}={context.costs.size(name)}" for name in names)
     context.run.note(
         f"{', '.join(kinds)} were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from dslc.egraph.graph import EGraph
@@ -19,13 +20,26 @@ from dslc.prove.known.resting import held_traits
 from dslc.search.flatten import flatter
 from dslc.semantics.library import Rules
 
-#: what is made one is looked at again so many times
-TURNS = 4
-#: ways to nest a call in another one that are looked at, for each node; and how many are made one at a time
-WAYS, MOST = 8, 200
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of making nested calls one; `benchmarks/egraph.py` shows them.
+
+    Attributes:
+        turns: times that what is made one is looked at again.
+        ways: ways to nest a call in another one that are looked at, for each node.
+        most: calls that are made one at a time.
+    """
+
+    turns: int = 4
+    ways: int = 8
+    most: int = 200
 
 
-def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int, most: int = MOST) -> int:
+_TUNING = _Tuning()
+
+
+def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int, most: int = _TUNING.most) -> int:
     """Adds one call beside calls inside each other where one of both is among some e-nodes; how many classes became another's.
 
     Args:
@@ -34,7 +48,7 @@ def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int,
         most: so many are made one.
     """
     merged = 0
-    for _ in range(TURNS):
+    for _ in range(_TUNING.turns):
         seen = dict.fromkeys(egraph.memo)
         found = (one for node in fresh for one in _facts(egraph, rule.rules, node, rule.name))
         told = list(islice(found, most))
@@ -66,7 +80,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
             continue
         outs = {egraph.find(out): k for k, out in enumerate(egraph.memo[below].outs)}
         for place, kid in enumerate(egraph.memo[above].kids):
-            if kid not in outs or tried >= WAYS:
+            if kid not in outs or tried >= _TUNING.ways:
                 continue
             tried += 1
             args = (*above.args[:place], below.values[outs[kid]], *above.args[place + 1 :])

@@ -9,10 +9,22 @@ from dslc.derivation.programs import Program
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.trials import Tried
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Kernel, Node, Value
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, Value
+from dslc.ir.holes import abstracted
 
-#: programs that are not taken of which a report tells
-TOLD = 3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is told.
+
+    Attributes:
+        told: programs that are not taken of which a report tells.
+    """
+
+    told: int = 3
+
+
+TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,8 @@ class Tale:
 
     def told(self, kernels: Collection[str], how: str = "derived by ") -> list[str]:
         """What a report says of what is taken in a candidate with these kernels; `how` goes before the rules."""
-        lines = []
-        for one in dict.fromkeys((*self.taken, *self.wholes)):
-            if all(each.name in kernels for each in one.kernels):
-                was, now, words = one.before * 1e3, one.after * 1e3, "as one kernel" if one.whole else _words(one.program)
-                lines.append(f"{how}{one.fact.rule}: {words}: {now:.4g} ms instead of {was:.4g} ms by itself")
-        return lines
+        own = dict.fromkeys((*self.taken, *self.wholes))
+        return [said(one, how) for one in own if all(each.name in kernels for each in one.kernels)]
 
     def left(self, how: str = "derived by ") -> list[str]:
         """What a report says of what is not taken: of each place the fastest that was measured, else the cheapest by estimate."""
@@ -73,13 +81,19 @@ class Tale:
             if one.fact.old not in own and (one.fact.old not in best or one.after < best[one.fact.old].after):
                 best[one.fact.old] = one
         lines = []
-        for one in list(best.values())[:TOLD]:
+        for one in list(best.values())[:TUNING.told]:
             was, now = one.before * 1e3, one.after * 1e3
             lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
-        for each in self.dearer[: TOLD - len(lines)]:
+        for each in self.dearer[: TUNING.told - len(lines)]:
             was, now = each.price * 1e3, each.seconds * 1e3
             lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
         return lines
+
+
+def said(one: Rival, how: str = "derived by ") -> str:
+    """What a report says of a program that is taken."""
+    was, now, words = one.before * 1e3, one.after * 1e3, "as one kernel" if one.whole else _words(one.program)
+    return f"{how}{one.fact.rule}: {words}: {now:.4g} ms instead of {was:.4g} ms by itself"
 
 
 def _words(program: Graph) -> str:
@@ -158,4 +172,20 @@ class Visit:
     waiting: list[tuple[Graph, Program]]
 
 
-__all__ = ["TOLD", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit"]
+def at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
+    """What of a program runs: over its inputs, and over what is computed of weights when a model is written."""
+    running = [node for node in program.nodes() if not node.constant]
+    ends = dict.fromkeys(arg for node in running for arg in node.args if arg.constant)
+    inputs = [value for value in program.inputs if not value.constant]
+    # one number is part of the model, unless it is a hole
+    stored = [value for value in ends if isinstance(value.node, Input) or not value.known or value.type.elements > 1]
+    graph, leaves = abstracted(program.outputs, [*inputs, *stored])
+    return graph, tuple(leaf.constant for leaf in leaves)
+
+
+def groups(program: Graph) -> list[Graph]:
+    """The different programs of its kernels."""
+    return list(dict.fromkeys(node.group for node in program.nodes() if isinstance(node, Kernel)))
+
+
+__all__ = ["TUNING", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "groups", "said"]

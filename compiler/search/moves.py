@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
-from dslc.fuse.groups import Limits, proposals
+from dslc.fuse.groups import GroupLimits, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.facts import Fact
@@ -21,8 +22,19 @@ from dslc.search.fusions import fact_of_kernel
 from dslc.search.sources import Source
 from dslc.semantics.library import Rules
 
-#: what stands alone and cannot be run costs so many seconds: a sum stays a number
-NEVER = 1e3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers in the place of prices.
+
+    Attributes:
+        never: seconds of what stands alone and cannot be run: a sum stays a number.
+    """
+
+    never: float = 1e3
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +54,7 @@ class Kernels:
         return ()
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        for group in proposals(graph, self.library, Limits(sizes=dict(self.sizes)), self._profiles):
+        for group in proposals(graph, self.library, GroupLimits(sizes=dict(self.sizes)), self._profiles):
             fold = fold_of(group)
             if fold.proved:
                 yield fact_of_kernel(fold.kernel.group), fold.kernel.args
@@ -50,7 +62,7 @@ class Kernels:
     def price(self, node: Node) -> float | None:
         """Estimated seconds of a kernel; None for what has a price of its own."""
         if isinstance(node, ScopeNode):
-            return NEVER
+            return _TUNING.never
         return seconds_of(node, self._profiles, self.speeds) if isinstance(node, Kernel) else None
 
 
@@ -69,11 +81,11 @@ class Derived:
 
 
 def moves_of(
-    rules: Rules, costs: CostModel, opset: int, sizes: Mapping[str, int], left: Callable[[], float]
+    rules: Rules, costs: CostModel, opset: int, sizes: Mapping[str, int], until: Deadline
 ) -> tuple[tuple[Source, ...], Callable[[Node], float | None]]:
     """Both sources, and what they price. Raises TimeUp: there was no time to measure the machine."""
     kernels = Kernels(rules, sizes, machine(costs.measurer))
-    return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, left))), kernels.price
+    return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, until))), kernels.price
 
 
-__all__ = ["NEVER", "Derived", "Kernels", "moves_of"]
+__all__ = ["Derived", "Kernels", "moves_of"]

@@ -13,7 +13,7 @@ from dataclasses import replace as changed
 from math import inf, isfinite
 
 from dslc.analysis.counts import known_flops
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.derivation.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
@@ -44,22 +44,38 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: how long mutants of one operator are looked for; a share of the time that is left at most
-SECONDS, SEARCHING = 8.0, 0.4
-#: mutants of one operator that are priced, and that are corrected
-PRICED, CORRECTED = 32, 6
-#: by how much what a guard computes takes longer than what is computed everywhere: it has no vectors (16 was measured)
-GUARDED = 8.0
-#: operators of a region
-OPERATORS = 4
-#: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced
-TILINGS = 6
-#: regions of several operators that are looked at
-REGIONS = 6
-#: what another form takes of what is estimated for it: its products are those of matrices, of which caches hold both
-FORMED = 0.4
-#: seconds that it is to save: building it takes some
-SAVED = 5e-5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of mutants of a model; `benchmarks/pet_models.py` shows them.
+
+    Attributes:
+        seconds: seconds that mutants of one operator are looked for.
+        searching: the same as a share of the time that is left, at most.
+        priced: mutants of one operator that are priced.
+        corrected: mutants of one operator that are corrected.
+        guarded: times as long that a guard computes: it has no vectors (16 was measured).
+        operators: operators of a region.
+        tilings: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced.
+        regions: regions of several operators that are looked at.
+        formed: part that another form takes of what is estimated for it: its products are those of matrices, of which
+            caches hold both.
+        saved: seconds that it is to save: building it takes some.
+    """
+
+    seconds: float = 8.0
+    searching: float = 0.4
+    priced: int = 32
+    corrected: int = 6
+    guarded: float = 8.0
+    operators: int = 4
+    tilings: int = 6
+    regions: int = 6
+    formed: float = 0.4
+    saved: float = 5e-5
+
+
+TUNING = _Tuning()
 
 
 @dataclass(slots=True)
@@ -70,12 +86,12 @@ class Mutants(Derivations):
     limit: float = CORRECT_TUNING.share
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
-    options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
-    operators: int = OPERATORS
+    options: Options = field(default_factory=lambda: Options(seconds=TUNING.seconds))
+    operators: int = TUNING.operators
     #: whether what is faster with its library alone will do
     leaning: bool = False
     #: tilings that overlap
-    tilings: int = TILINGS
+    tilings: int = TUNING.tilings
     #: why what would pay by its price is not offered, for a report
     notes: dict[str, None] = field(init=False, default_factory=dict)
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
@@ -111,7 +127,7 @@ class Mutants(Derivations):
         asked = set(every)
         if self.operators > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
-                if self.left() <= 0:
+                if self.until.over:
                     raise TimeUp
                 program, _ = abstracted(root.values, leaves_of((root, *inner)))
                 if program in every or self._reduces(program):
@@ -125,7 +141,7 @@ class Mutants(Derivations):
                 continue
             if isfinite(price) and len(own) * price >= self.share * base.cost and program not in seen:
                 worth[program] = len(own) * price, price
-        for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.regions]:
             self._seen.setdefault(base, set()).add(program)
             yield Site(program, tuple(every[program]), worth[program][1], every[program])
 
@@ -166,7 +182,7 @@ class Mutants(Derivations):
         kernel = fold_of(group).kernel
         if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
             return []
-        return [FORMED * each.seconds(self._machine) for each in form_estimates(kernel, self._profiles, self.strict)]
+        return [TUNING.formed * each.seconds(self._machine) for each in form_estimates(kernel, self._profiles, self.strict)]
 
     def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
@@ -209,7 +225,7 @@ class Mutants(Derivations):
         program = site.program
         found = self.found.get(program)
         if found is None:
-            left = self.left()
+            left = self.until.left()
             if left <= 0:
                 raise TimeUp
             (region,) = program.outputs
@@ -223,7 +239,7 @@ class Mutants(Derivations):
                 found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
                 return found
             problem = problem_of(self.rules, program)
-            seconds = min(self.options.seconds, SEARCHING * left)
+            seconds = min(self.options.seconds, TUNING.searching * left)
             with rare_collections():
                 every = search(self.rules, problem, changed(self.options, seconds=seconds))
             for mutant in every.mutants:
@@ -247,7 +263,7 @@ class Mutants(Derivations):
         if programs and isinstance(node := self._regions[programs[0].value].node, Call) and not any(map(_is_call, node.args)):
             # the operator itself may have another form
             price = min(price, self._form(node))
-        for each in programs[:PRICED]:
+        for each in programs[:TUNING.priced]:
             calls = self._calls(each.value)
             if calls * self.margin >= price:
                 continue
@@ -268,14 +284,14 @@ class Mutants(Derivations):
                     worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
-            if len(kept) >= CORRECTED:
+            if len(kept) >= TUNING.corrected:
                 break
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price][: self.built]
 
     def _guard(self, instead: Value, one: Corrected) -> float:
         """Estimated seconds of what is computed under the guard of a correction; only looking things up takes no longer there."""
-        slower = GUARDED if one.boxes and one.own is None else 1.0
+        slower = TUNING.guarded if one.boxes and one.own is None else 1.0
         return self._calls(instead) + slower * one.share * self._scopes(instead)
 
     def _note(self, program: Program, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
@@ -310,7 +326,7 @@ class Mutants(Derivations):
         kernel = fold_of(Group((node,), node.values)).kernel
         if kernel.group not in self._forms:
             least = min(self._forms_of(Group((node,), node.values)), default=inf)
-            self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf
+            self._forms[kernel.group] = least if least + TUNING.saved < self.costs.cost(node) else inf
         return self._forms[kernel.group]
 
     def _in_another_form(self, node: Node) -> bool:
@@ -324,8 +340,7 @@ class Mutants(Derivations):
         return True
 
     def _scopes(self, value: Value) -> float:
-        nodes = topological([value.node])
-        return sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode) and not node.constant)
+        return self._generated([value])
 
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""

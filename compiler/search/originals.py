@@ -15,9 +15,7 @@ from dslc.cost.inputs import Inputs, tried_inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.settings import Settings
-
-#: the time of a whole run is taken for so many seconds at most
-ALONE = 0.5
+from dslc.search.tuning import TUNING
 
 
 class Unusable(Exception):
@@ -53,7 +51,7 @@ def original_at(
         names = None
         try:
             check_memory([file])
-            with nullcontext(once) if once is not None else Worker(threads, clock.left, spares=spares) as worker:
+            with nullcontext(once) if once is not None else Worker(threads, clock.until(), spares=spares) as worker:
                 began = clock.now()
                 names = worker.load(file)
                 found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began, once is not None)
@@ -95,7 +93,7 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | N
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
-    seconds = float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"])
+    seconds = float(worker.ask({"do": "alone", "seconds": TUNING.alone})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
         try:

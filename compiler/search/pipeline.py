@@ -10,9 +10,10 @@ from onnx import ModelProto
 
 from dslc.codegen.host.processor import processor, runnable, wanted
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
 from dslc.cost.process import Worker
+from dslc.deadline import TimeUp
 from dslc.search.applying import UNCHANGED, applied_alone, apply
 from dslc.search.explore import Exploration
 from dslc.search.finish import finish, interrupted, sharpened
@@ -22,11 +23,9 @@ from dslc.search.reference import reference
 from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Explored, Finished, Optimized, Task
+from dslc.search.tuning import TUNING
 from dslc.search.untouched import begun
 from dslc.search.writing import canonical, write
-
-#: after Ctrl-C, seconds for checking the best so far
-GRACE = 5.0
 
 
 def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None = None) -> Optimized:
@@ -46,7 +45,7 @@ def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock |
 def _optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None) -> Optimized:
     run = Run(clock or Clock(settings.budget or inf), settings.progress)
     if settings.apply is not None and settings.budget == 0:
-        run.worker = Worker(this_machine(settings.threads).threads, run.clock.left)
+        run.worker = Worker(this_machine(settings.threads).threads, run.clock.until())
         run.worker.start()
     elif settings.budget != 0:
         run.spares.fill()
@@ -72,7 +71,7 @@ def _run(source: str | Path | ModelProto, settings: Settings, run: Run) -> Optim
         # libraries in C may turn Ctrl-C into an error of their own
         if not settings.interrupts():
             raise
-    run.clock.shorten(GRACE)
+    run.clock.shorten(TUNING.grace)
     finished = interrupted(task, run)
     if finished.contender is None and run.applied is not None:
         finished = Finished(task, run.applied, f"rules applied, not timed; {finished.reason}", interrupted=True)

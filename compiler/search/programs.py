@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group
 from dslc.cost.model import CostModel
 from dslc.cost.start import Key
+from dslc.deadline import TimeUp
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.story import story
-from dslc.fuse.kernels import kernels
 from dslc.ir.graph import Graph, Node, Opaque
 from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Limits, Progress
+from dslc.search.findings import Findings
 from dslc.search.layouts import without_layouts
 from dslc.search.strategy import Space
 from dslc.search.sweep import least_gain
@@ -66,8 +66,7 @@ class Prices:
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
         self._most = _TUNING.never * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
-        now = limits.now()
-        self._until = inf if limits.deadline == inf else now + _TUNING.measuring * max(0.0, limits.deadline - now)
+        self._until = limits.until.part(_TUNING.measuring)
 
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
@@ -105,7 +104,7 @@ class Prices:
     @property
     def _late(self) -> bool:
         # without a whole to take a part of there is no guess
-        return self._costs.start is not None and self._limits.now() > self._until
+        return self._costs.start is not None and self._until.over
 
     def _measured(self, node: Node, group: Group, key: Key) -> float:
         if self._late and self._costs.known(key) is None:
@@ -194,7 +193,7 @@ class Programs:
 
     def _cost(self, graph: Graph, extraction: Extraction) -> float:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
-        if not kernels(graph) or self._first is None:
+        if self._first is None or self._costs.can_price(graph):
             return self._costs.graph_cost(graph)
         return max(self._start.cost - (self._first - extraction.cost), _TUNING.part * self._start.cost)
 
@@ -211,7 +210,7 @@ class Programs:
 
     def _between(self, before: Candidate, graph: Graph) -> float:
         """What a graph on the way costs, as far as there is time to say."""
-        if graph.outputs == before.graph.outputs or kernels(graph):
+        if graph.outputs == before.graph.outputs or not self._costs.can_price(graph):
             return before.cost
         try:
             return self._costs.graph_cost(graph)
@@ -222,8 +221,11 @@ class Programs:
 class Tidying:
     """Going on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
 
-    def __init__(self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int) -> None:
+    def __init__(
+        self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int, findings: Findings | None = None
+    ) -> None:
         self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
+        self._findings = findings
         self._done: Candidate | None = None
 
     def tidy(self, programs: Programs, swept: bool = False) -> None:
@@ -234,11 +236,13 @@ class Tidying:
         from dslc.search.backtrack import Search
 
         best = programs.best
-        if best is self._done or kernels(best.graph):
+        if best is self._done or not self._costs.can_price(best.graph):
             return
         limits = self._limits
         steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
-        near = Search(best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps)
+        near = Search(
+            best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps, findings=self._findings
+        )
         end = limits.done + steps
         near.begin()
         while not swept and not limits.over and limits.done < end and near.expand():

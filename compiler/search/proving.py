@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dslc.cost.clock import FOREVER, Deadline
 from dslc.cost.compare import Comparison
+from dslc.deadline import FOREVER, Deadline
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Blamed, Contender
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.stages import Referenced
 from dslc.search.steps import status_of
+from dslc.search.tuning import TUNING
 from dslc.search.validate import Claim, Rewrite, Validated, claims_of, validate
-
-#: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
-VALIDATION = 30.0
 
 
 def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: Deadline = FOREVER) -> Validated:
@@ -24,15 +22,15 @@ def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: 
     found = run.proofs.get(candidate)
     if found is None:
         run.phase("proving rewrites")
-        end, verdicts = min(until.end, run.clock.end()), referenced.proven.verdicts
+        verdicts = referenced.proven.verdicts
         claims: Iterable[Claim] = claims_of(candidate)
         if referenced.task.settings.budget == 0:
             claims = (one.rule if isinstance(one, Rewrite) and status_of(one.rule, verdicts) == "proved" else one for one in claims)
         found = validate(
-            referenced.task.rules, claims, min(run.clock.now() + VALIDATION, end), run.decided,
+            referenced.task.rules, claims, until.part(most=TUNING.validation), run.decided,
             needed=lambda name: status_of(name, verdicts) == "bounded",
         )  # fmt: skip
-        if run.clock.now() > end:
+        if until.over:
             run.cut("proving rewrites")
         run.proofs[candidate] = found
     return found

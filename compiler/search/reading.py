@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from onnx import ModelProto
@@ -25,9 +27,23 @@ from dslc.search.writing import size_of
 from dslc.semantics.library import load_many, modules_of, standard
 from dslc.semantics.trust import belongs
 
-#: what rules of a user's may take to be proved, of the budget; and what writing takes, in seconds, with such a part of the time of
-#: reading the model
-PROOFS, WRITING, READ = 0.25, 0.5, 0.3
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What the time before and after a search is estimated by; `benchmarks/budget.py` shows it.
+
+    Attributes:
+        proofs: share of the budget that proofs of a user's rules may take.
+        writing: seconds that writing the result takes.
+        read: part of the time of reading the model that writing takes beside that.
+    """
+
+    proofs: float = 0.25
+    writing: float = 0.5
+    read: float = 0.3
+
+
+_TUNING = _Tuning()
 
 
 def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
@@ -64,7 +80,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     imported = import_model(source, rules, sizes if settings.specialize else {})
     if not settings.specialize:
         complete_bind(model, sizes, where)
-    writing = WRITING + READ * (taken + run.clock.seconds - began)
+    writing = _TUNING.writing + _TUNING.read * (taken + run.clock.seconds - began)
     return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
 
 
@@ -73,15 +89,12 @@ def prove_rules(task: Task, run: Run) -> Proven:
     run.phase("proving rules", "looking up proofs")
     settings = task.settings
     definitions = list(dict.fromkeys([rule.definition for rule in (*task.chosen, *(one.rule for one in task.applied))]))
-    end = min(run.clock.end(), run.clock.now() + PROOFS * settings.budget) if settings.budget else run.clock.end()
+    until = run.clock.until().part(most=_TUNING.proofs * settings.budget or inf)
 
     def told(done: int, total: int) -> None:
         run.progress.phase(f"proving rules: {done} of {total}")
 
-    def left() -> float:
-        return max(0.0, end - run.clock.now())
-
-    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, left)
+    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, until)
     used, out = usable(task.chosen, verdicts, settings.allow)
     always = {one.rule.name: one.always for one in task.applied}
     kept, unused = usable([one.rule for one in task.applied], verdicts, settings.allow)

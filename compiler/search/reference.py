@@ -8,24 +8,22 @@ from typing import Any
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
 from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
-from dslc.search.contenders import Checker, folder_of, serialized
+from dslc.search.contenders import Checker, Compared, ExportOptions, Functions, folder_of, serialized
 from dslc.search.fusions import with_kernels
 from dslc.search.originals import Original, original_at
 from dslc.search.run import Journal, Run
 from dslc.search.settings import Settings
 from dslc.search.stages import Proven, Referenced, Task
 from dslc.search.strategies import name_of
-
-#: operations up to which the original is computed by its operators' equations, where a comparison fails
-MEANT = 1e7
+from dslc.search.tuning import TUNING
 
 
 def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) -> Referenced:
@@ -46,21 +44,31 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
         for bind in settings.bind or ({},)
     )
     run.notes += [note for one in originals for note in one.inputs.notes]
-    if run.clock.left() <= 0:
+    if run.clock.until().over:
         raise TimeUp
     identity = "" if once else digest(task.model, task.folder)
     key = "" if once else _key(proven, identity)
     run.journal = Journal() if once else _journal(settings, key, cache, run)
     seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
-    checker = Checker(
-        task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
-        settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
-        task.size.bytes, with_kernels(settings), task.target.kernels is OwnKernels.PLANNED, settings.portable == "inline",
-        settings.file_growth, settings.apply is not None, worker, run.spares,
+    compared = Compared(
+        file, references, [one.inputs for one in originals], settings.tolerance, computed_types(task.imported),
+        _meant(task, references[0].names),
     )  # fmt: skip
+    form = ExportOptions(_functions(task), settings.file_growth, fewest=settings.apply is not None)
+    checker = Checker(
+        task.imported.context, task.rules, compared, task.machine.threads, form, run.clock.until(), task.size.bytes, worker, run.spares
+    )
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced
+
+
+def _functions(task: Task) -> Functions:
+    if task.settings.portable == "inline":
+        return Functions.INLINE
+    if task.target.kernels is OwnKernels.PLANNED:
+        return Functions.PLAIN
+    return Functions.BUILT if with_kernels(task.settings) else Functions.NONE
 
 
 def _file_of(task: Task) -> ModelFile:
@@ -72,7 +80,7 @@ def _file_of(task: Task) -> ModelFile:
 def _meant(task: Task, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:
     """What the original gives by its operators' equations, where that takes no long time."""
     operations = known_flops(task.imported.graph.outputs)
-    if operations is None or operations > MEANT:
+    if operations is None or operations > TUNING.meant:
         return lambda _: None
     return meaning(task.rules, task.imported.graph, names)
 
@@ -96,7 +104,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
     One that its clock cut short, on a busy machine say, is gone on from: its prices are known, so that its steps take little time.
     """
     earlier = None if settings.steps is not None else cache.verdict(key)
-    if earlier is None:
+    if earlier is None or not earlier["steps"]:  # nobody had anything to search
         return Journal()
     steps: dict[str, list[int]] = earlier["steps"]
     first = next(iter(steps.values()))[0]

@@ -12,6 +12,7 @@ from dslc.cost.process import Spares, Worker
 from dslc.derivation.programs import Program
 from dslc.ir.graph import Graph, Node
 from dslc.search.candidate import Candidate, Limits
+from dslc.search.findings import Found
 from dslc.search.settings import Progress
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class Run:
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself
     spent: dict[Node, float] = field(default_factory=dict)
+    #: what was measured to be faster somewhere, as facts
+    found: Found = field(default_factory=Found)
     #: who divided the time
     scheduled: Scheduler | None = None
     #: who offered what, in the order of their first turns

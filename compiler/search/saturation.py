@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
+from dslc.deadline import FOREVER, OVER, Deadline
 from dslc.search.option import option
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.findings import Findings
     from dslc.search.strategy import Grown, Space
 
 
@@ -76,7 +77,9 @@ class Saturate:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
             options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _TUNING.least)))
-            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count)
+            return _Saturating(
+                options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count, space.findings
+            )
 
         return explored(space, make, apart=True)
 
@@ -86,7 +89,7 @@ class _Saturating:
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, swept: float = _TUNING.swept,
+        told: Progress, swept: float = _TUNING.swept, findings: Findings | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.graph import EGraph
         from dslc.search.programs import Prices, Programs, Tidying
@@ -97,10 +100,11 @@ class _Saturating:
         self._start, self._egraph = start, EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
-        self._tidying = Tidying(rules, costs, limits, seed) if options.tidy else None
+        self._tidying = Tidying(rules, costs, limits, seed, findings) if options.tidy else None
+        self._findings = findings
         self._costs = costs
         self._round, self._multi = 0, options.k_multi
-        self._began = limits.now()
+        self._growing = limits.until.part(_TUNING.growing)
 
     @property
     def best(self) -> Candidate:
@@ -116,8 +120,17 @@ class _Saturating:
         if self._tidying is not None:
             with self._limits.within(self._swept):
                 self._tidying.tidy(self._programs, swept=True)
-        self._began = self._limits.now()
+        self._growing = self._limits.until.part(_TUNING.growing)
+        self._state()
         self.expand()
+
+    def _state(self) -> None:
+        """What was found beside rules, as unions."""
+        from dslc.egraph import rewrite
+
+        for fact, leaves in () if self._findings is None else self._findings.facts(self._start.graph):
+            rewrite.state(self._egraph, fact, rewrite.placed(self._egraph, leaves))
+        self._egraph.rebuild()
 
     def expand(self) -> bool:
         """One more round; False where it was the last."""
@@ -130,9 +143,8 @@ class _Saturating:
         egraph = self._egraph
         # it ends by itself: patience is for what is done in turns
         limits.gained()
-        grown = rewrite.saturate(egraph, self._rules, rewrite.Limits(
-            options.nodes, self._until() - limits.now(), 1, 1 if self._round < self._multi else 0,
-            seed=self._seed + self._round, now=self._now,
+        grown = rewrite.saturate(egraph, self._rules, rewrite.SaturationLimits(
+            options.nodes, self._until(), 1, 1 if self._round < self._multi else 0, seed=self._seed + self._round,
         ), lambda rule, nodes: level(egraph, rule, nodes, options.nodes))  # fmt: skip
         self._round += 1
         multi = self._round <= self._multi
@@ -163,17 +175,13 @@ class _Saturating:
             return False
         self._start, self._programs, self._egraph = best, self._programs.onwards(), EGraph.of(best.graph)
         self._seed, self._round, self._multi = self._seed + self._round, 0, self._options.k_multi
-        self._began = limits.now()
+        self._growing = limits.until.part(_TUNING.growing)
+        self._state()
         return True
 
-    def _now(self) -> float:
-        """The clock, which jumps ahead where the search has to end for another reason."""
-        return inf if self._limits.over else self._limits.now()
-
-    def _until(self) -> float:
-        """When growing ends: what is found has to be taken out, ranked, and gone on from."""
-        deadline = self._limits.deadline
-        return deadline if deadline == inf else self._began + _TUNING.growing * (deadline - self._began)
+    def _until(self) -> Deadline:
+        """When growing ends: what is found has to be taken out, ranked, and gone on from. The search may end for another reason."""
+        return replace(self._growing, outer=lambda: OVER if self._limits.over else FOREVER)
 
     def _take(self, how: str) -> None:
         """The best programs by one extractor: as if weights were free, and as if caches were full of them where they may be."""
@@ -191,9 +199,8 @@ class _Saturating:
         for _ in range(_TUNING.settled):
             if limits.over:
                 return
-            now = limits.now()
-            end = inf if how != "ilp" else now + min(_TUNING.solver, _TUNING.solving * (limits.deadline - now))
-            found = extract(self._egraph, self._prices, how, deadline=end, now=limits.now, weigh=weigh)
+            until = limits.until.part(_TUNING.solving, _TUNING.solver) if how == "ilp" else FOREVER
+            found = extract(self._egraph, self._prices, how, until=until, weigh=weigh)
             if found is None:
                 return
             some = self._prices.settle(found)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
+from dslc.deadline import TimeUp
 from dslc.report import Asked
 from dslc.search.alone import leans
 from dslc.search.candidate import Candidate
@@ -201,7 +201,7 @@ class Scheduler:
 
     def _turn(self, arm: Arm) -> None:
         context, run, generator = self.context, self.context.run, arm.generator
-        began, before = run.clock.now(), self._best_cost()
+        began, before, known = run.clock.now(), self._best_cost(), run.found.count
         context.turn = context.exploring.part(generator.prior.share, generator.prior.most)
         ends = run.clock.now() + max(self.tuning.turn, min(generator.prior.seconds, generator.prior.most))
         run.phase(generator.phase)
@@ -217,7 +217,7 @@ class Scheduler:
                         self._add(one, generator, tally)
                     new += found
                     # who has a share of the time has used it
-                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.left() <= 0:
+                    if new or generator.prior.share < 1 or run.clock.now() >= ends or context.exploring.over:
                         break
                 else:
                     arm.done = True
@@ -230,12 +230,20 @@ class Scheduler:
                     self._decide()
         arm.turns, arm.seconds = arm.turns + 1, arm.seconds + run.clock.now() - began
         arm.gained += max(0.0, before - self._best_cost()) / context.start.cost
+        if run.found.count > known:
+            self._ask_again()
         if context.best is not None and context.best is not context.start:
             self._grow(context.best)
             # nobody is asked about what rules have made better since
             before_it = context.best.path()[1:-1]
             for other in self.arms:
                 other.done = other.done or (not other.turns and other.base in before_it)
+
+    def _ask_again(self) -> None:
+        """More was found: whoever goes by that has something to look at."""
+        for arm in self.arms:
+            if arm.generator.gathers:
+                arm.promise, arm.work, arm.done = None, None, False
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keeps what was proposed; without timing, predictions alone say what is better than the original."""
@@ -265,7 +273,7 @@ class Scheduler:
             return
         # what building kernels took too long is not lost, and least of all the only thing that there is
         until = run.clock.until(self.reserve() / 2 if self._anything() else 0.0)
-        if until.left() <= 0:
+        if until.over:
             raise TimeUp
         self.seen.add(key)
         run.phase("comparing outputs")

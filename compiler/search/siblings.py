@@ -6,21 +6,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.derivation.merging import merged
 from dslc.derivation.programs import Program
 from dslc.derivation.steps import Steps
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Node, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import rule_of
 from dslc.search.together import Several, Together
 
-#: programs of each of two nodes that are combined, and pairs of nodes that are looked at
-EACH, PAIRS = 24, 4
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of combining nodes; `benchmarks/einnet_kernels.py` shows them.
+
+    Attributes:
+        each: programs of each of two nodes that are combined.
+        pairs: pairs of nodes that are looked at.
+    """
+
+    each: int = 24
+    pairs: int = 4
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(slots=True)
@@ -49,7 +62,7 @@ class Siblings(Together):
             common = {arg for arg in a.args if not arg.constant} & {*b.args}
             if common and a not in topological([b]) and b not in topological([a]):
                 pairs[a, b] = sites[a] + sites[b]
-        for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:PAIRS]:
+        for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:_TUNING.pairs]:
             if pairs[pair] >= self.share * base.cost:
                 self._prices[pair] = pairs[pair]
                 yield pair
@@ -80,7 +93,7 @@ class Siblings(Together):
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
                 calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
                 if calls * self.margin < price:
-                    total = calls + sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode))
+                    total = calls + self._generated(made)
                     rules = dict.fromkeys(f"{rule_of(a)} > {rule_of(b)}".split(" > "))
                     worth[made] = total, " > ".join([*rules, "calls of one operand merged"])
         order = sorted(worth, key=lambda made: worth[made][0])
@@ -91,7 +104,7 @@ class Siblings(Together):
         alone, args = abstracted(node.values, leaves_of((node,)))
         holes = dict(zip(node.args, there.node.args, strict=True))
         over = dict(zip(alone.inputs, [holes[arg] for arg in args], strict=True))
-        return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:EACH]]
+        return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:_TUNING.each]]
 
 
 __all__ = ["Siblings"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import inf
+from collections.abc import Mapping
 from typing import Any
 
 from onnx import ModelProto
 
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.deadline import FOREVER, Deadline
 from dslc.ir.graph import Graph, Input, Value
 from dslc.ir.scalar import Sym
 from dslc.onnx.context import Context
@@ -23,11 +23,11 @@ def sizes_of(
     folder: str | None,
     feeds: Mapping[str, Any],
     threads: int,
-    left: Callable[[], float] = lambda: inf,
+    until: Deadline = FOREVER,
 ) -> dict[str, int]:
     """Every symbol that stands for a size: from the inputs, or from a run of the original that shows intermediate values.
 
-    `left` says how many seconds that run may take; what it did not show in time is left out.
+    What that run did not show `until` then is left out.
     """
     sizes: dict[str, int] = {}
     hidden: dict[str, tuple[Value, int]] = {}
@@ -45,7 +45,7 @@ def sizes_of(
                     hidden.setdefault(size.name, (value, axis))
     hidden = {name: place for name, place in hidden.items() if name not in sizes}
     if hidden:
-        sizes.update(_seen(hidden, context, model, folder, feeds, threads, left))
+        sizes.update(_seen(hidden, context, model, folder, feeds, threads, until))
     return sizes
 
 
@@ -56,13 +56,13 @@ def _seen(
     folder: str | None,
     feeds: Mapping[str, Any],
     threads: int,
-    left: Callable[[], float],
+    until: Deadline,
 ) -> dict[str, int]:
     names = {context.names[value]: ELEM_TYPES[value.type.dtype] for value, _ in hidden.values()}
     data = with_outputs(model, names)
     if data is None:
         return {}
-    with Worker(threads, left) as worker:
+    with Worker(threads, until) as worker:
         try:
             outputs = worker.load(ModelFile(data, folder))
             arrays = worker.ask({"do": "run", "feeds": dict(feeds)})["arrays"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -19,8 +20,19 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: what stands for unknown sizes where operations and bytes are counted
-_UNKNOWN = 12
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """How sizes are counted.
+
+    Attributes:
+        unknown: what stands for an unknown size where operations and bytes are counted.
+    """
+
+    unknown: int = 12
+
+
+_TUNING = _Tuning()
 
 
 class Sizes:
@@ -39,7 +51,7 @@ class Sizes:
 
     def _counted(self, node: Node) -> tuple[float, int, int]:
         known = [value for value in (*node.args, *node.values) if value.known]
-        names = dict.fromkeys(_unknown(known), _UNKNOWN)
+        names = dict.fromkeys(_unknown(known), _TUNING.unknown)
         bytes = sum(_bytes(value.type, names) for value in known)
         axes = sum(value.type.rank for value in known)
         return self._operations(node, names) if isinstance(node, Call) else 0.0, bytes, axes
@@ -62,7 +74,7 @@ def _unknown(values: list[Value]) -> Iterator[str]:
 
 
 def _bytes(type: TensorType, names: Mapping[str, int]) -> int:
-    return prod(size if isinstance(size, int) else _UNKNOWN for size in type.shape) * type.dtype.bytes
+    return prod(size if isinstance(size, int) else _TUNING.unknown for size in type.shape) * type.dtype.bytes
 
 
 class Users:

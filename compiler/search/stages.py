@@ -22,10 +22,8 @@ from dslc.search.judge import Verdict
 from dslc.search.originals import Original
 from dslc.search.rulesets import Applied
 from dslc.search.settings import Settings
+from dslc.search.tuning import TUNING
 from dslc.semantics.library import Rules
-
-#: above so many bytes of weights a model is heavy
-HEAVY = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +54,7 @@ class Task:
     @property
     def heavy(self) -> bool:
         """Whether there are so many weights that each contender's copy counts."""
-        return self.size.bytes > HEAVY
+        return self.size.bytes > TUNING.heavy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

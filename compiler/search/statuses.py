@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from math import inf
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.match import CompiledRule
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence
@@ -18,10 +18,25 @@ from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 
-#: seconds for one prover and one rule before a search: `dslc verify` takes more, and writes a lock
-LIMIT = 10.0
-#: where little time is left: so many times that long must fit in, but it is no shorter than so many seconds
-SHARES, SHORTEST = 8, 0.5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proofs before a search: `dslc verify` takes more, and writes a lock.
+
+    Attributes:
+        limit: seconds for one prover and one rule.
+        shares: times that long must fit into the time that is left.
+        shortest: seconds that it is no shorter than, where little is left.
+    """
+
+    limit: float = 10.0
+    shares: int = 8
+    shortest: float = 0.5
+
+
+_TUNING = _Tuning()
+
+
 #: what more time would not change
 DECIDED: frozenset[Status] = frozenset({"proved", "refuted"})
 #: the reason of a rule that there was no time for
@@ -38,7 +53,7 @@ def statuses(
     cache: Path,
     allow: Sequence[str] = (),
     told: Told = lambda _done, _total: None,
-    left: Callable[[], float] = lambda: inf,
+    until: Deadline = FOREVER,
 ) -> dict[str, RuleVerdict]:
     """The verdict of every definition by name; what neither a lock that is believed, this user's own evidence nor the cache knows is
     proved, and goes into the cache.
@@ -46,7 +61,7 @@ def statuses(
     A rule with one of its modes chosen (a padding, an activation) is a case of the rule of its name, which is what is proved.
 
     Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
-    `left` says how many seconds proving may take; rules that it did not come to have the reason `LATE`, and are not remembered.
+    Rules that proving did not come to `until` then have the reason `LATE`, and are not remembered.
     """
     kept, own = ProofCache(cache), own_evidence()
     found: dict[str, RuleVerdict] = {}
@@ -62,10 +77,10 @@ def statuses(
         found.update((name, RuleVerdict(name, "undecided", (), "", "not asked")) for name in unknown)
     elif unknown:
         # a rule has several provers: none may take so long that a few rules take all of the time
-        limit = min(LIMIT, max(SHORTEST, left() / SHARES))
-        for verdict in _proved(rules, unknown, limit, told, left):
+        limit = min(_TUNING.limit, max(_TUNING.shortest, until.left() / _TUNING.shares))
+        for verdict in _proved(rules, unknown, limit, told, until):
             found[verdict.rule] = verdict
-            if limit == LIMIT or verdict.status in DECIDED:
+            if limit == _TUNING.limit or verdict.status in DECIDED:
                 kept.put([verdict])
         found.update((name, RuleVerdict(name, "undecided", (), "", LATE)) for name in unknown if name not in found)
     return found
@@ -75,19 +90,17 @@ class _Enough(Exception):
     """There is no more time for proofs."""
 
 
-def _proved(
-    rules: Rules, names: Sequence[str], limit: float, told: Told, left: Callable[[], float]
-) -> list[RuleVerdict]:
+def _proved(rules: Rules, names: Sequence[str], limit: float, told: Told, until: Deadline) -> list[RuleVerdict]:
     """The verdicts that time suffices for."""
     found: list[RuleVerdict] = []
 
     def progress(done: int, total: int, verdict: RuleVerdict) -> None:
         found.append(verdict)
         told(done, total)
-        if left() <= 0 and done < total:
+        if until.over and done < total:
             raise _Enough
 
-    if left() > 0:
+    if not until.over:
         with suppress(_Enough):
             verify(rules, names, 2, None, progress, limit=limit)
     return found

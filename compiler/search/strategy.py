@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Graph, Node
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits
+    from dslc.search.findings import Findings
     from dslc.search.settings import Mode
     from dslc.search.sources import Source
 
@@ -45,6 +46,8 @@ class Space:
     #: the options that say how long is searched, in seconds of the whole command or in steps
     budget: float | None = None
     steps: int | None = None
+    #: what a run found and measured to be faster
+    findings: Findings | None = None
     #: what kernels and other nodes cost that only some source knows, in seconds; None for all others
     price: Callable[[Node], float | None] | None = None
     #: takes a line for the report
@@ -59,7 +62,8 @@ class Space:
     @property
     def moves(self) -> list[Source]:
         """The other sources, whose facts a strategy asks for."""
-        return [source for source in self.sources if not source.rules]
+        found: list[Source] = [source for source in self.sources if not source.rules]
+        return found if self.findings is None else [*found, self.findings]
 
     @property
     def rules(self) -> list[CompiledRule]:

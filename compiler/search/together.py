@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Kernel, Node, Value
 from dslc.ir.holes import instantiated
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import WHOLE, Derivations
+from dslc.search.derivations import TUNING as DERIVATIONS_TUNING
+from dslc.search.derivations import Derivations
 from dslc.search.fusions import fact_of_kernel
 from dslc.search.looking import Rival, Tale
 from dslc.search.rewriting import imaged
@@ -90,7 +91,7 @@ class Together(Derivations):
                     looked.searched, looked.found = looked.searched + (several is not None), looked.found + len(waiting)
                 if waiting:
                     one = self._proved(waiting[0])
-                    alone = self._as_one(waiting[0]) if one is not None and one.ratio >= WHOLE else None
+                    alone = self._as_one(waiting[0]) if one is not None and one.ratio >= DERIVATIONS_TUNING.whole else None
                     waiting.pop(0)
                     looked.measured += [each for each in (one, alone) if each is not None]
                     best, whole = self._better(best, one), self._better(whole, alone)

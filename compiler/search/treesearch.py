@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Graph, Node, Value
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.findings import Findings
     from dslc.search.programs import Own
     from dslc.search.sources import Source
     from dslc.search.strategy import Grown, Space
@@ -105,8 +106,9 @@ class Mcts:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Searching:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _TUNING.least)))
-            moves = space.moves if self.mixed else []
-            return _Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price)
+            return _Searching(
+                options, start, rules, costs, space.limits, space.seed, told, space.moves, space.price, space.findings
+            )
 
         return explored(space, make, apart=True)
 
@@ -160,7 +162,7 @@ class _Searching:
 
     def __init__(
         self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
+        told: Progress, moves: Sequence[Source] = (), price: Own | None = None, findings: Findings | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.rewrite import Caps
         from dslc.search.programs import Prices, Programs, Tidying
@@ -174,7 +176,7 @@ class _Searching:
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
         self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
-        self._tidying, self._barren = Tidying(rules, costs, limits, seed), 0
+        self._tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
         few = max(1, options.matches // _TUNING.near)
         self._caps: dict[bool, Caps] = {
             near: Caps(matches, 2 * matches, options.enodes, asked=_TUNING.asked)
@@ -459,16 +461,16 @@ class _Searching:
         from dslc.egraph import rewrite
 
         limits = self._limits
-        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.deadline, limits.now)
+        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.until)
         if not matches or not limits.step():
             return None
         child = state.egraph.clone()
-        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
+        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.until)
         return child, replace(outcome, capped=outcome.capped | capped)
 
     def _stated(self, state: _State, source: Source) -> tuple[EGraph, Outcome] | None:
         """A clone after some facts of another source about the best program; None where it says none."""
-        from dslc.cost.clock import TimeUp
+        from dslc.deadline import TimeUp
         from dslc.egraph import rewrite
         from dslc.egraph.extract.program import program_of
 

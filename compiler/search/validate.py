@@ -8,17 +8,17 @@ not decide, the sides are compared on random inputs modulo 2^31 - 1, at the real
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isfinite
+from math import isfinite
 from typing import Literal
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
@@ -42,20 +42,41 @@ Values = tuple[Value, ...]
 How = Literal["exact", "field", "rule"]
 _WORST: tuple[How, ...] = ("exact", "field", "rule")
 
-#: nodes of the replaced program that a rewrite may concern: few first, more where that does not suffice
-_FEW, _NEAR, _FAR = 4, 16, 64
-#: constants up to so many elements keep their contents; those of the last way, which only numbers are put into, are larger
-_SMALL, _HELD = 4096, 1 << 20
-#: how often what is arbitrary moves down one node where it is related, and then by how many nodes each time everywhere
-_LEVELS, _DEEPER = 6, (1, 2, 4)
-#: values that a way reaches at most
-_WHOLE = 400
-#: the exact prover's time for one way to look at a rewrite, and for all of them
-_SECONDS, _MOST = 1.0, 6.0
-#: a comparison modulo p takes no more operations than that
-_OPERATIONS = 3e8
-#: symbolic dimensions are this large where sides are computed
-_SIZE = 5
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of proving rewrites again; `benchmarks/differential.py` shows them.
+
+    Attributes:
+        few: nodes of the replaced program that a rewrite may concern at first.
+        near: the same where that does not suffice.
+        far: the same at the end.
+        small: elements up to which constants keep their contents.
+        held: the same for those of the last way, which only numbers are put into.
+        levels: times that what is arbitrary moves down one node where it is related.
+        deeper: nodes by which it then moves down each time everywhere.
+        whole: values that a way reaches at most.
+        seconds: seconds of the exact prover for one way to look at a rewrite.
+        most: the same for all of them.
+        operations: operations of a comparison modulo p at most.
+        size: what symbolic dimensions are where sides are computed.
+    """
+
+    few: int = 4
+    near: int = 16
+    far: int = 64
+    small: int = 4096
+    held: int = 1 << 20
+    levels: int = 6
+    deeper: tuple[int, ...] = (1, 2, 4)
+    whole: int = 400
+    seconds: float = 1.0
+    most: float = 6.0
+    operations: float = 3e8
+    size: int = 5
+
+
+_TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +131,15 @@ def claims_of(candidate: Candidate) -> Iterator[Claim]:
 
 
 def validate(
-    rules: Rules, claims: Iterable[Claim], deadline: float = inf, known: Known | None = None,
+    rules: Rules, claims: Iterable[Claim], until: Deadline = FOREVER, known: Known | None = None,
     told: Callable[[int], None] = lambda _: None, needed: Callable[[str], bool] = lambda _: False,
 ) -> Validated:  # fmt: skip
-    """Proves claims, wherever they come from; after the `deadline` (`time.monotonic`) the rest rests on its rules.
+    """Proves claims, wherever they come from; after `until` the rest rests on its rules.
 
     `known` keeps what was decided for the next claims of the same run. A rule that is `needed` to be proved here is not proved
     for every shape: it is used where the exact prover shows it at these shapes, types and attributes, and nowhere else.
     """
-    prover = _Prover(rules, deadline, {} if known is None else known)
+    prover = _Prover(rules, until, {} if known is None else known)
     how: dict[str, How] = {}
     count = 0
     for one in claims:
@@ -145,25 +166,25 @@ Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ..
 
 
 class _Prover:
-    def __init__(self, rules: Rules, deadline: float, known: Known) -> None:
-        self._rules, self._deadline, self._known = rules, deadline, known
+    def __init__(self, rules: Rules, until: Deadline, known: Known) -> None:
+        self._rules, self._until, self._known = rules, until, known
         self._nodes: tuple[Graph, frozenset[Node]] | None = None
 
     def of(self, claim: Fact | Rewrite) -> How | _Failed:
-        if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and time.monotonic() <= self._deadline:
+        if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and not self._until.over:
             return self._corrected(claim, claim.proof)
         attempts: list[Sides] = []
-        begun = time.monotonic()
+        most = Deadline.after(_TUNING.most)
         for sides in self._ways(claim):
-            if time.monotonic() > self._deadline:
+            if self._until.over:
                 return "rule"
             attempts.append(sides)
             if self._exact(sides):
                 return "exact"
-            if time.monotonic() > begun + _MOST:
+            if most.over:
                 break
         for sides in attempts:
-            if time.monotonic() > self._deadline:
+            if self._until.over:
                 return "rule"
             found = self._field(sides)
             if found == "field":
@@ -209,7 +230,7 @@ class _Prover:
             old, new = expand(self._rules, sides.old), expand(self._rules, sides.new)
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_SECONDS), Equal)
+        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_TUNING.seconds), Equal)
 
     def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
@@ -255,7 +276,7 @@ def _shortest(number: Number) -> Number:
 
 def _affordable(*values: Value) -> bool:
     operations = known_flops(values)
-    return operations is not None and operations <= _OPERATIONS
+    return operations is not None and operations <= _TUNING.operations
 
 
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
@@ -265,7 +286,7 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 
     nodes = topological(value.node for value in values)
     return {
-        name: _SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
+        name: _TUNING.size for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
     }
 
 
@@ -298,9 +319,10 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
     common = _common(rewrite)
     seen: set[tuple[Values, Values]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
-    ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (common, _NEAR), (_unknown(taken), _NEAR)
+    few, near = _TUNING.few, _TUNING.near
+    ways = (_unknown(taken, 1), few), (taken, few), (taken, near), (common, near), (_unknown(taken), near)
     cut: set[Value] = set()
-    for stop, limit in (*ways, (_unknown(lowest), _FAR)):
+    for stop, limit in (*ways, (_unknown(lowest), _TUNING.far)):
         cut = stop | _boundary(rewrite.old, stop, limit)
         cut |= _boundary(rewrite.new, cut, limit)
         found = _between(rewrite, cut)
@@ -328,26 +350,26 @@ def _free(value: Value) -> bool:
 
 def _lowered(rewrite: Rewrite, cut: set[Value]) -> Iterator[set[Value]]:
     """Cuts below a cut, each of which is nearer to the inputs of the graph."""
-    for _ in range(_LEVELS):
+    for _ in range(_TUNING.levels):
         related = _related(cut)
         if not related:
             break
         cut = _met(rewrite, _opened(cut, related))
         yield cut
-    for levels in _DEEPER:
+    for levels in _TUNING.deeper:
         for _ in range(levels):
             cut = _met(rewrite, _opened(cut, cut))
-        if len(_inside(rewrite, cut)) > _WHOLE:
+        if len(_inside(rewrite, cut)) > _TUNING.whole:
             return
         yield cut
     inside = _inside(rewrite, set())
-    if len(inside) <= _WHOLE:
+    if len(inside) <= _TUNING.whole:
         yield {value for value in inside if not _can_open(value)}
 
 
 def _related(cut: set[Value]) -> set[Value]:
     """The values of a cut that depend on what another one of them depends on too, or is."""
-    below = {value: {one for one in _near(value, set(), _NEAR)[0] if not one.constant} for value in cut}
+    below = {value: {one for one in _near(value, set(), _TUNING.near)[0] if not one.constant} for value in cut}
     return {
         value
         for value, own in below.items()
@@ -365,7 +387,7 @@ def _can_open(value: Value) -> bool:
     node = value.node
     if isinstance(node, Input | Opaque):
         return False
-    return _small(value, _HELD) if isinstance(node, Constant) else all(arg.known for arg in node.args)
+    return _small(value, _TUNING.held) if isinstance(node, Constant) else all(arg.known for arg in node.args)
 
 
 def _met(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
@@ -378,7 +400,7 @@ def _inside(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
     """What a walk down from either side comes upon, the cut included; no more than is looked at."""
     found: set[Value] = set()
     stack = [rewrite.old, rewrite.new]
-    while stack and len(found) <= 2 * _WHOLE:
+    while stack and len(found) <= 2 * _TUNING.whole:
         value = stack.pop()
         if value not in found:
             found.add(value)
@@ -406,23 +428,23 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
 
 def _common(rewrite: Rewrite) -> set[Value]:
     """The values near below the old one where walks from the new one come upon them."""
-    inside = _near(rewrite.old, set(), _NEAR)[0]
-    return _near(rewrite.new, inside, _FAR)[0] & inside
+    inside = _near(rewrite.old, set(), _TUNING.near)[0]
+    return _near(rewrite.new, inside, _TUNING.far)[0] & inside
 
 
-def _unknown(values: set[Value], most: int = _SMALL) -> set[Value]:
+def _unknown(values: set[Value], most: int = _TUNING.small) -> set[Value]:
     """Without the constants of up to so many elements, whose contents are at hand."""
     return {value for value in values if not _small(value, most)}
 
 
-def _small(value: Value, most: int = _SMALL) -> bool:
+def _small(value: Value, most: int = _TUNING.small) -> bool:
     type = value.node.types[value.index]
     return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= most
 
 
 def _holds(value: Value, others: set[Value]) -> bool:
     """Whether another of the values lies near below a value."""
-    below = _near(value, set(), _FAR)[0]
+    below = _near(value, set(), _TUNING.far)[0]
     return any(other in below for other in others if other != value)
 
 

@@ -21,9 +21,7 @@ from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
 from dslc.search.steps import steps_of, story_of
-
-#: a run that leaves so much of its budget says why
-EARLY = 0.15
+from dslc.search.tuning import TUNING
 
 
 def write(finished: Finished, run: Run) -> Optimized:
@@ -163,7 +161,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     for line in (line for lines in run.untaken.values() for line in lines):
         run.note(line)
     left = run.clock.left()
-    early = EARLY * task.settings.budget < left < inf and not report.interrupted
+    early = TUNING.early * task.settings.budget < left < inf and not report.interrupted
     if run.clock.cuts:
         more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")

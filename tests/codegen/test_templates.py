@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import dslc
 from dslc.cli.main import run as cli
 from dslc.codegen.custom import NotRendered, rendered
 from dslc.codegen.host.library import NotBuilt, build
+from dslc.deadline import FOREVER
 from dslc.fuse.checked import wrong
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.graph import Graph
@@ -62,7 +62,7 @@ def tried(path: Path, build_group: Callable[[Room], object], trust: tuple[str, .
     good = []
     for one in templates.texts(meant):
         try:
-            problem = wrong(rules, meant, one.text, build([one.text]), 2, 17, lambda: inf)
+            problem = wrong(rules, meant, one.text, build([one.text]), 2, 17, FOREVER)
         except NotBuilt as reason:
             problem = str(reason)
         if problem:

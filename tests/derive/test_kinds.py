@@ -9,7 +9,7 @@ import pytest
 from dslc.derivation.calls import read_call
 from dslc.derivation.kinds import kinds
 from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import Call
 from dslc.prove.exact.answers import Equal
@@ -27,7 +27,7 @@ def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[Program]
     """The ten that `dslc derive` shows, of a search that looks at so many expressions."""
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
-    limits = Limits(max_depth=depth, max_states=states)
+    limits = DerivationLimits(max_depth=depth, max_states=states)
     search = Search(rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls]))
     programs = [each for each in search.run(value).programs if each.calls != called.calls]
     return list(islice(kinds(rules, unlike(rules, programs, called.calls), called.calls), 10))

@@ -13,7 +13,7 @@ from dslc.cli.derive import command as derive
 from dslc.cli.why_not import command as why_not
 from dslc.derivation.calls import read_call
 from dslc.derivation.lowered import lowerings_on, unlowered, with_lowerings
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.solving import Miss
 from dslc.derivation.tables import patterns_of
 from dslc.derivation.targets import missed
@@ -101,7 +101,7 @@ def test_an_expression_is_matched_with_what_a_lowering_computes(
 ) -> None:
     with_them, made = with_lowerings(rules, [target])
     (value,) = expand(with_them, (read_call(with_them, text).value,))
-    found = Search(with_them, [], Limits(max_depth=0), made).run(value)
+    found = Search(with_them, [], DerivationLimits(max_depth=0), made).run(value)
     program = found.programs[0]
     (call,) = program.calls
     assert call.op == target and attributes.items() <= dict(call.attrs).items()
@@ -128,7 +128,7 @@ def test_a_sum_is_no_operand_of_what_is_computed_of_it(rules: Rules) -> None:
     """`P * tanh(softplus(P))` is no product of P with a number: the sum has no place among the tensors."""
     with_them, made = with_lowerings(rules, ["own.scaled"])
     (value,) = expand(with_them, (read_call(with_them, "mish(matmul(A: f32[6, 4], B: f32[4, 5]))").value,))
-    assert Search(with_them, [], Limits(max_depth=0), made).run(value).programs == ()
+    assert Search(with_them, [], DerivationLimits(max_depth=0), made).run(value).programs == ()
 
 
 def test_derive_prints_what_lowerings_run_as_expressions(file: Path) -> None:

@@ -8,7 +8,7 @@ from dslc.derivation.calls import read_call
 from dslc.derivation.kinds import kinds
 from dslc.derivation.members import choices, members_of, ranks
 from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.steps import Steps
 from dslc.ir.graph import Graph, Value
 from dslc.ir.text import program_text
@@ -29,7 +29,7 @@ def expression(rules: Rules, text: str) -> Value:
 
 
 def found(rules: Rules, value: Value, depth: int, states: int) -> list[Program]:
-    search = Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, beam=16, max_states=states))
+    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=16, max_states=states))
     return list(search.run(value).programs)
 
 

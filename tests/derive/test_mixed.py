@@ -6,7 +6,7 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import Program
-from dslc.derivation.search import Limits, Search
+from dslc.derivation.search import DerivationLimits, Search
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import Call, Graph, Value, replace
 from dslc.ir.holes import abstracted, instantiated
@@ -31,7 +31,8 @@ def found(rules: Rules, text: str, window: tuple[int, ...], names: tuple[str, ..
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     own = [rules.derivations[f"einnet.{name}"] for name in names]
-    search = Search(rules, own, Limits(max_depth=len(names), max_states=320), targets_of(rules, [call.op for call in called.calls]))
+    limits = DerivationLimits(max_depth=len(names), max_states=320)
+    search = Search(rules, own, limits, targets_of(rules, [call.op for call in called.calls]))
     for program in search.run(value).programs:
         if len(program.calls) == 1 and program.calls[0].args[-1].type.shape == window:
             attrs = dict(program.calls[0].attrs)

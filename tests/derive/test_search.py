@@ -16,7 +16,7 @@ from onnx import helper
 from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import Program
-from dslc.derivation.search import Derived, Limits, Search
+from dslc.derivation.search import DerivationLimits, Derived, Search
 from dslc.derivation.targets import Miss, missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
@@ -38,7 +38,7 @@ def rules() -> Rules:
 def derived(rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object) -> tuple[Derived, Value]:
     args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
     (value,) = expand(rules, apply(rules, op, args, attrs))
-    search = Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, beam=24))
+    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24))
     return search.run(value), value
 
 
@@ -169,7 +169,7 @@ def test_sizes_may_be_unknown_and_weights_have_any_name(rules: Rules) -> None:
     assert called.names == ("x", "w1")
     assert [str(value.type) for value in called.graph.inputs] == ["f32[N, 8]", "f32[8, 4]"]
     (value,) = expand(rules, (called.value,))
-    found = Search(rules, list(rules.derivations.values()), Limits(max_depth=1, beam=8)).run(value)
+    found = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=1, beam=8)).run(value)
     assert any(call.op == "std.conv" for program in found.programs for call in program.calls)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
-from dslc.derivation.search import Derived, Limits, Search
+from dslc.derivation.search import DerivationLimits, Derived, Search
 from dslc.derivation.solving import Miss
 from dslc.derivation.steps import Steps
 from dslc.derivation.tables import patterns_of
@@ -41,7 +42,7 @@ def found(rules: Rules, text: str, depth: int) -> tuple[Derived, Value]:
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     targets = targets_of(rules, [call.op for call in called.calls])
-    return Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, beam=24), targets).run(value), value
+    return Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets).run(value), value
 
 
 def assert_found(rules: Rules, text: str, depth: int, wanted: Callable[[tuple[Call, ...]], bool]) -> None:
@@ -158,3 +159,26 @@ def test_a_target_that_nothing_matches_is_said_to_be_missed() -> None:
 @pytest.mark.parametrize("text", ["matmul(X: f32[1, 1], Y: f32[1, 1])", "conv(X: f32[1, 1, 1, 1], K: f32[1, 1, 1, 1])"])
 def test_of_one_position_there_is_nothing_to_derive(text: str) -> None:
     assert printed(text, "--max-depth", "2")["complete"]
+
+
+PADDED = '''dslc 1
+library padded 0.1.0
+operator conv_same(X: f32[N, C, H, V], K: f32[F, C, 3, 3]) -> Y: f32[N, F, H, V] {
+  """A window of nine with pads of one that are no attribute."""
+  Y[n, f, h: H, w: V] = sum[c, r, s] X[n, c, h + r - 1, w + s - 1, other=0] * K[f, c, r, s]
+}
+'''
+
+
+@pytest.mark.parametrize("window, pads, states", [(3, 0, 10), (5, 2, 60), (9, 4, 300)])
+def test_an_operator_with_pads_of_its_own_computes_more_and_the_result_is_cut(
+    tmp_path: Path, window: int, pads: int, states: int
+) -> None:
+    """Where data go on at its borders the operator gets them with a margin, and of its result the borders go."""
+    file = tmp_path / "padded.rules"
+    file.write_text(PADDED)
+    call = f"conv(X: f32[1, 2, 9, 8], K: f32[3, 2, {window}, {window}], pads={[pads] * 4})"
+    arguments = [call, "--rules", str(file), "--target", "conv_same", "--max-depth", "3", "--max-states", str(states)]
+    facts = json.loads(CliRunner().invoke(command, [*arguments, "--output-format", "json"], catch_exceptions=False).output)
+    (found, *_) = facts["programs"]
+    assert found["proved"] and {call["operator"] for call in found["calls"]} == {"padded.conv_same"}

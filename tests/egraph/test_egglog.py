@@ -12,7 +12,7 @@ import pytest
 from egraphs import check, tensor
 
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Limits, saturate
+from dslc.egraph.rewrite import SaturationLimits, saturate
 from dslc.ir.graph import Call, Graph, Value
 from dslc.search.rulesets import chosen_rules
 from dslc.semantics.apply import apply
@@ -100,7 +100,7 @@ def test_after_each_round_there_are_the_same_e_nodes_classes_and_equalities(tmp_
         told(f'(let t{k} {theirs(term, chr(40) + "X " + chr(34) + "{}" + chr(34) + chr(41))})')
 
     for _ in range(3):
-        saturate(egraph, compiled, Limits(nodes=3_000, rounds=1, matches=100_000, asked=10**9))
+        saturate(egraph, compiled, SaturationLimits(nodes=3_000, rounds=1, matches=100_000, asked=10**9))
         if len(egraph) >= 3_000:
             return
         told("(run 1)")

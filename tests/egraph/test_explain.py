@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from egraphs import call, directions, library, named, price, random_graph, some_rule, tensor, weight
 
+from dslc.deadline import Deadline
 from dslc.egraph.explain import fact, used
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Caps, Limits, saturate, step
+from dslc.egraph.rewrite import Caps, SaturationLimits, saturate, step
 from dslc.egraph.story import kept
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
@@ -84,7 +85,8 @@ def test_facts_suffice(tmp_path: Path, seed: int) -> None:
         again.rebuild()
     # calls of associative and commutative operators stand for any brackets and order: these are traits, and no fact says them
     brackets = [f"{name}_to_the_{side}" for name in ("add", "mul", "product") for side in ("left", "right")]
-    saturate(again, [*named(directions(), "add_swapped", "mul_swapped", *brackets), *joins(tmp_path)], Limits(nodes=3_000, rounds=3))
+    rules = [*named(directions(), "add_swapped", "mul_swapped", *brackets), *joins(tmp_path)]
+    saturate(again, rules, SaturationLimits(nodes=3_000, rounds=3))
     roots = [again.find(root) for root in again.roots]
     assert roots[: len(roots) // 2] == roots[len(roots) // 2 :]
     if program != graph:
@@ -110,7 +112,7 @@ def test_what_has_nothing_to_do_with_a_program_is_not_named() -> None:
     x, y = tensor("x", 2, 3), tensor("y", 2, 3)
     tops = call("relu", call("relu", x)), call("transpose", call("transpose", y, perm=(1, 0)), perm=(1, 0))
     egraph = EGraph.of(Graph((x, y), tops))
-    saturate(egraph, directions(), Limits(nodes=200, seconds=20, rounds=3))
+    saturate(egraph, directions(), SaturationLimits(nodes=200, until=Deadline.after(20), rounds=3))
     both = extract(egraph, price)
     assert both is not None
     names = {one.rule.name for one in used(egraph, both)}
@@ -125,7 +127,7 @@ def test_a_merged_pair_of_products_is_one_fact_of_two_results() -> None:
     x = tensor("x", 2, 3)
     graph = Graph((x,), (call("matmul", x, weight(3, 4, seed=1)), call("matmul", x, weight(3, 5, seed=2))))
     egraph = EGraph.of(graph)
-    saturate(egraph, named(directions(), "merge_matmuls"), Limits(rounds=2))
+    saturate(egraph, named(directions(), "merge_matmuls"), SaturationLimits(rounds=2))
     found = extract(egraph, lambda node: 1.0 if "matmul" in getattr(node, "op", "") else 0.1)
     assert found is not None
     (one,) = used(egraph, found)
@@ -139,7 +141,7 @@ def test_a_call_of_no_arguments_is_part_of_a_fact_and_no_hole() -> None:
     x = tensor("x", 5, 7)
     graph = Graph((x,), (call("reduce_mean", x, axes=(1,), keepdims=True),))
     egraph = EGraph.of(graph)
-    saturate(egraph, named(directions(), "mean_by_matmul"), Limits(rounds=2))
+    saturate(egraph, named(directions(), "mean_by_matmul"), SaturationLimits(rounds=2))
     found = extract(egraph, lambda node: 0.1 if "matmul" in getattr(node, "op", "") else 1.0 if node.args else 0.0)
     assert found is not None
     (one,) = used(egraph, found)

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from egraphs import true_cost
 
+from benchmarks.printed import printed_of
 from dslc.cli.main import run
+from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, Choice, Extraction, Problem
 from dslc.egraph.extract.file import EGraphFile, read, written
-from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
@@ -112,7 +113,7 @@ def test_programs_of_nasty_e_graphs_are_never_circular_and_cost_what_they_say(ki
     problem = nasty(kind, 300, seed=1).problem()
     costs = {}
     for name, extractor in EXTRACTORS.items():
-        found = extractor(problem, time.monotonic() + 1)
+        found = extractor(problem, Deadline.after(1))
         assert found is not None and problem.roots is not None
         costs[name] = found.cost
         assert found.cost == pytest.approx(true_cost(found, problem.roots))
@@ -273,7 +274,7 @@ def test_a_solver_in_another_process_finds_the_same(monkeypatch: pytest.MonkeyPa
     problem = problem_of(random_classes(random.Random(5)), "c7", "c6")
     here = EXTRACTORS["ilp"](problem)
     tuned(monkeypatch, "egraph.extract.solver", here=0)
-    there = EXTRACTORS["ilp"](problem, time.monotonic() + 30)
+    there = EXTRACTORS["ilp"](problem, Deadline.after(30))
     assert here is not None and there is not None and there.optimal
     assert there.cost == pytest.approx(here.cost)
 
@@ -285,7 +286,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     tuned(monkeypatch, "egraph.extract.solver", here=0)
     monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", Command(("sleep", "60")))
     began = time.monotonic()
-    found = EXTRACTORS["ilp"](problem, began + 1, time.monotonic, first)
+    found = EXTRACTORS["ilp"](problem, Deadline(began + 1), first)
     assert time.monotonic() - began < 30
     assert found is not None and found.choice == first.choice and not found.optimal
 
@@ -367,6 +368,6 @@ def test_a_long_chain_with_alternatives_needs_no_recursion_and_stays_in_its_time
     problem = problem_of(classes, "c19999")
     began = time.monotonic()
     for name in ("greedy", "shared", "joint"):
-        found = EXTRACTORS[name](problem, began + 2)
+        found = EXTRACTORS[name](problem, Deadline(began + 2))
         assert found is not None and 20_000 <= found.cost <= 40_000
     assert time.monotonic() - began < 60

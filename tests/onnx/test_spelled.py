@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,41 @@ def test_sizes_may_be_unknown(mine: Rules, case: str) -> None:
         (full,) = [one for one in mine.operators if one.endswith(f".{name}")]
         wanted = run(mine, apply(mine, full, (static,), {}), {static: array}, Floats())
         np.testing.assert_allclose(ran(model, [array])[0], wanted[0], rtol=1e-5, atol=1e-5)
+
+
+def index(random: Random, iters: Sequence[str]) -> str:
+    """A position, by some iterators."""
+    i, j = random.choice(iters), random.choice(iters)
+    return random.choice([
+        i, f"{i} + {random.randrange(-2, 3)}", f"{random.randrange(1, 4)} * {i} + {random.randrange(-2, 3)}", f"{i} // 2",
+        f"{i} % {random.randrange(2, 4)}", f"{random.randrange(1, 5)} * {i} + {j}", f"({i} + {random.randrange(3)}) // 2",
+        f"{random.randrange(3, 8)} - {i}", str(random.randrange(4)),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reads_at_any_positions(seed: int, tmp_path: Path) -> None:
+    """Cut, merged, padded and looked up, in and out of the tensor, whatever depends on which iterators."""
+    random = Random(seed)
+    cases, text = [], "dslc 1\n"
+    for k in range(20):
+        shape, sizes = ([random.randrange(1, 8) for _ in range(random.randrange(1, 4))] for _ in range(2))
+        iters = ["a", "b", "c"][: len(sizes)]
+        read = f"X[{', '.join(index(random, iters) for _ in shape)}, other={random.randrange(3)}]"
+        cases.append(shape)
+        text += f"operator op{k}(X: T[{_list(shape)}]) -> Y: T[{_list(sizes)}] {{ where floating(T)\n Y[{_list(iters)}] = {read} }}\n"
+    (tmp_path / "reads.rules").write_text(text)
+    rules = load_many([str(tmp_path / "reads.rules")])
+    for k, shape in enumerate(cases):
+        (whole,) = inputs = (input_value("h0", TensorType(DType.F32, tuple(shape))),)
+        outputs = apply(rules, f"reads.op{k}", inputs, {})
+        array = np.random.default_rng(k).standard_normal(shape).astype(np.float32)
+        wanted = run(rules, outputs, {whole: array}, Floats())
+        np.testing.assert_array_equal(ran(one_node(rules, inputs, outputs, 18), [array])[0], wanted[0], text.splitlines()[2 * k + 2])
+
+
+def _list(items: Sequence[object]) -> str:
+    return ", ".join(map(str, items))
 
 
 def test_only_kernels_are_written_in_plain_nodes(mine: Rules) -> None:

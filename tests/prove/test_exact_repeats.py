@@ -10,18 +10,18 @@ import time
 import pytest
 
 from dslc.ir.scalar import dimension
-from dslc.prove.exact.terms import Deadline, Unsolved
+from dslc.prove.exact.terms import Effort, Unsolved
 
 _PROGRAM = """
 import hashlib
 from dslc.analysis import isl
 from dslc.prove.exact import compare
-from dslc.prove.exact.terms import Algebra, Deadline
+from dslc.prove.exact.terms import Algebra, Effort
 from dslc.prove.cover.instances import cover
 from dslc.semantics.library import load
 
 seen, steps = hashlib.sha256(), []
-normal, matrices, check = Algebra.normal, isl._set, Deadline.check
+normal, matrices, check = Algebra.normal, isl._set, Effort.check
 def counted(self):
     steps.append(None)
     check(self)
@@ -32,7 +32,7 @@ def noted(self, terms):
     found = normal(self, terms)
     seen.update("".join(f"{t.coefficient} {t.atoms} {t.map}" for t in found).encode())
     return found
-Algebra.normal, isl._set, Deadline.check = noted, asked, counted
+Algebra.normal, isl._set, Effort.check = noted, asked, counted
 rules = load("std")
 for name in ("std.merge_matmuls", "std.pad_into_max_pool"):
     for instance in cover(rules, rules.substitutions[name]).instances[:6]:
@@ -54,10 +54,10 @@ def test_normal_forms_and_steps_do_not_depend_on_the_hash_seed() -> None:
 
 def test_a_deadline_is_a_number_of_steps() -> None:
     def steps() -> int:
-        deadline, count = Deadline(0.05), 0
+        effort, count = Effort(0.05), 0
         with pytest.raises(Unsolved, match="time is up"):
             while True:
-                deadline.check()
+                effort.check()
                 count += 1
         return count
 
@@ -66,23 +66,23 @@ def test_a_deadline_is_a_number_of_steps() -> None:
 
 def test_steps_are_counted_in_the_outer_deadline_too() -> None:
     """All comparisons of a rule share one: its steps do not depend on how they are divided among these."""
-    outer = Deadline(0.1)
+    outer = Effort(0.1)
 
-    def steps(deadline: Deadline) -> int:
+    def steps(effort: Effort) -> int:
         count = 0
         with pytest.raises(Unsolved, match="time is up"):
             while True:
-                deadline.check()
+                effort.check()
                 count += 1
         return count
 
-    first = steps(Deadline(0.04, outer)) + steps(Deadline(0.04, outer).part(0.02))
+    first = steps(Effort(0.04, outer)) + steps(Effort(0.04, outer).part(0.02))
     assert not outer.is_over
-    Deadline(1.0, outer).spend(0.01)
-    last = steps(Deadline(1.0, outer))
+    Effort(1.0, outer).spend(0.01)
+    last = steps(Effort(1.0, outer))
     assert outer.is_over
     assert (first, first + last) == (120, pytest.approx(180, abs=4))
-    assert steps(Deadline(1.0, outer)) == 0
+    assert steps(Effort(1.0, outer)) == 0
 
 
 def test_a_rule_is_given_up_at_the_same_place_however_fast_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,10 +119,10 @@ def test_equal_scalars_are_one_object_and_gone_when_nobody_holds_them() -> None:
 
 def test_what_takes_far_longer_than_a_step_ends_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that asks isl about hundreds of terms takes seconds: sixty of them are not waited for."""
-    deadline = Deadline(1.0)
-    deadline.check_clock()
+    effort = Effort(1.0)
+    effort.check_clock()
     now = time.process_time()
     monkeypatch.setattr(time, "process_time", lambda: now + 60)
-    deadline.check()
+    effort.check()
     with pytest.raises(Unsolved, match="time is up"):
-        deadline.check_clock()
+        effort.check_clock()

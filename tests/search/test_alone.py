@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
+from dslc.deadline import TimeUp
 from dslc.search import alone
 from dslc.search.contenders import Contender
 from dslc.search.judge import Verdict

@@ -22,13 +22,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dslc
 from dslc.cli.main import run as command_line
-from dslc.cli.progress import LOST, finishing, interrupts
+from dslc.cli.progress import TUNING as PROGRESS_TUNING
+from dslc.cli.progress import finishing, interrupts
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.deadline import FOREVER, OVER, Deadline, TimeUp
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
@@ -87,10 +89,10 @@ def test_what_is_left_leaves_a_share_for_the_end() -> None:
     hands = Hands()
     clock = Clock(20.0, hands)
     hands.time += 8
-    assert (clock.seconds, clock.left(), clock.left(keep=0.25)) == (8.0, 12.0, 7.0)
+    assert (clock.seconds, clock.left(), clock.until(keep=5).left()) == (8.0, 12.0, 7.0)
     hands.time += 8
-    assert clock.left(keep=0.25) == 0.0 and clock.left() == 4.0
-    assert Clock(now=hands).left(keep=0.5) == inf
+    assert clock.until(keep=5).over and clock.left() == 4.0
+    assert Clock(now=hands).until(keep=5).left() == inf
 
 
 def test_seconds_go_to_the_phase_that_took_them() -> None:
@@ -110,8 +112,10 @@ def test_seconds_go_to_the_phase_that_took_them() -> None:
 def test_after_an_interruption_seconds_are_left() -> None:
     hands = Hands()
     clock = Clock(1000.0, hands)
+    until = clock.until(keep=100.0).part(0.5)
+    assert until.left() == 450.0
     clock.shorten(5.0)
-    assert clock.left() == 5.0
+    assert clock.left() == until.left() == 5.0
     nearly_over = Clock(3.0, hands)
     nearly_over.shorten(5.0)
     assert nearly_over.left() == 3.0
@@ -131,7 +135,7 @@ def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None
 
 def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     hands = Hands()
-    limits = Limits(deadline=hands.time + 10, patience=4, now=hands)
+    limits = Limits(until=Deadline.after(10, hands), patience=4)
     assert limits.step()
     hands.time += 3
     assert limits.step()
@@ -141,7 +145,7 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     hands.time += 2
     assert not limits.step() and limits.idle and not limits.late
     # what has gained gives way sooner, but waits as long as its gains took
-    brief = Limits(patience=100, brief=2, now=hands)
+    brief = Limits(patience=100, brief=2, until=Deadline(now=hands))
     assert brief.step()
     hands.time += 5
     brief.gained()
@@ -151,11 +155,11 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     assert brief.step() and not brief.idle
     hands.time += 2
     assert not brief.step() and brief.idle
-    never = Limits(patience=100, brief=2, now=hands)
+    never = Limits(patience=100, brief=2, until=Deadline(now=hands))
     assert never.step()
     hands.time += 50
     assert never.step()
-    late = Limits(deadline=hands.time + 10, patience=100, now=hands)
+    late = Limits(until=Deadline.after(10, hands), patience=100)
     assert late.step()
     hands.time += 11
     assert not late.step() and late.late and late.done == 1
@@ -163,7 +167,7 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
 
 def test_what_has_a_share_of_the_time_ends_with_it_and_the_search_goes_on() -> None:
     hands = Hands()
-    limits = Limits(deadline=hands.time + 10, now=hands)
+    limits = Limits(until=Deadline.after(10, hands))
     with limits.within(0.3):
         hands.time += 2
         assert limits.step()
@@ -174,7 +178,7 @@ def test_what_has_a_share_of_the_time_ends_with_it_and_the_search_goes_on() -> N
         hands.time += 7
         assert not limits.step()
     assert not limits.step() and limits.late
-    steps = Limits(steps=1, deadline=hands.time + 10, now=hands)
+    steps = Limits(steps=1, until=Deadline.after(10, hands))
     with steps.within(0.3):
         assert steps.step()
         hands.time += 4
@@ -326,20 +330,20 @@ def test_a_search_whose_costs_cannot_be_measured_in_time_keeps_its_best() -> Non
 
 
 def test_costs_are_measured_while_there_is_time_and_known_ones_given_always(tmp_path: Path) -> None:
-    left = [60.0]
+    left = [FOREVER]
     with CostCache(tmp_path) as cache:
-        measurer = Measurer(this_machine(1), cache, lambda: left[0])
+        measurer = Measurer(this_machine(1), cache, Deadline(outer=lambda: left[0]))
         costs = CostModel(RULES, measurer, built, 17)
         graph, other = (Graph((x(4, 4),), (op(name, x(4, 4)),)) for name in ("relu", "exp"))
         known = costs.graph_cost(graph)
         measurer.close()
-        left[0] = 0.0
+        left[0] = OVER
         again = CostModel(RULES, measurer, built, 17)
         assert again.graph_cost(graph) == known
         with pytest.raises(TimeUp):
             again.graph_cost(other)
         # what there was no time for is not remembered as what cannot be run
-        left[0] = 60.0
+        left[0] = FOREVER
         assert again.graph_cost(other) < inf
         measurer.close()
 
@@ -384,9 +388,9 @@ def chain(count: int, size: int = 64, loops: int = 0) -> onnx.ModelProto:
 
 def test_a_model_that_does_not_end_is_killed_when_its_time_is_over() -> None:
     forever = ModelFile(chain(1, loops=1 << 40).SerializeToString())
-    with Worker(1, lambda: 60.0) as worker:
+    with Worker(1, Deadline.after(60.0)) as worker:
         worker.load(forever)
-        worker._left = lambda: 0.2
+        worker._until = Deadline.after(0.2)
         with pytest.raises(WorkerFailed) as caught:
             worker.ask({"do": "run", "feeds": {"x": np.ones((64, 64), np.float32)}})
         assert caught.value.late and worker._service.child is None
@@ -422,7 +426,7 @@ def test_rules_that_there_is_no_time_to_prove_are_named_and_asked_again_later(tm
     )
     rules = load_many(["std", tmp_path / "mine.rules"])
     definition = rules.substitutions["mine.other_way"]
-    found = statuses(rules, [definition], tmp_path / "cache", left=lambda: 0.0)["mine.other_way"]
+    found = statuses(rules, [definition], tmp_path / "cache", until=OVER)["mine.other_way"]
     assert (found.status, found.reason) == ("undecided", LATE)
     assert statuses(rules, [definition], tmp_path / "cache")["mine.other_way"].status == "proved"
     report = optimize(
@@ -532,7 +536,7 @@ def test_ctrl_c_that_was_lost_does_not_come_after_the_block() -> None:
         watched = weakref.ref(thing, lambda _: press())
         del thing
     assert watched() is None and pressed() == 1
-    time.sleep(5 * LOST)
+    time.sleep(5 * PROGRESS_TUNING.lost)
 
 
 @pytest.mark.usefixtures("interrupts")

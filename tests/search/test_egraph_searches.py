@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from benchmarks.zoo import build
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.egraph.explain import fact, used
 from dslc.egraph.extract import EXTRACTORS, Problem
 from dslc.egraph.extract.file import read, written
@@ -44,6 +44,7 @@ from dslc.search.validate import claims_of, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
+from tests.tuned import tuned
 
 RULES = standard()
 SEARCHES = [
@@ -155,7 +156,7 @@ def test_rules_that_explode_stay_within_the_limits(strategy: Strategy) -> None:
     for term in terms[1:]:
         total = op("add", total, term)
     # the solver has a part of the time
-    limits = Limits(40, deadline=time.monotonic() + 8)
+    limits = Limits(40, until=Deadline.after(8))
     orders = load_many(["std", str(Path(__file__).parents[2] / "benchmarks" / "egraph.rules")])
     explode = [rule for rule in chosen_rules(orders) if rule.name.startswith(("std.add_of", "egraph.add_"))]
     found = searched(strategy, Graph(tuple(terms), (total,)), explode, limits)
@@ -227,8 +228,7 @@ def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
 def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is derived of a dear operator needs no rule, and two negations need no derivation: together they are a mixed program."""
     # three steps suffice, and a busy machine has the time for them
-    monkeypatch.setattr("dslc.search.derivations.DEPTH", 3)
-    monkeypatch.setattr("dslc.search.derivations.SECONDS", 120.0)
+    tuned(monkeypatch, "search.derivations", depth=3, seconds=120.0)
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
     costs, groups = prices(Dear()), Kernels(RULES)
@@ -351,7 +351,7 @@ def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_sea
     assert dumped(path, grown)
     problem = read(path).problem()
     again = read_again(problem, tmp_path)
-    best, same = (EXTRACTORS["ilp"](one, time.monotonic() + 5) for one in (problem, again))
+    best, same = (EXTRACTORS["ilp"](one, Deadline.after(5)) for one in (problem, again))
     assert best is not None and same is not None and best.cost <= found.best.cost + 1e-12
     assert same.cost == pytest.approx(best.cost) and len(again) == len(problem)
     sums = sum(one.price(node) for one in grown for node in found.start.graph.nodes())

@@ -6,7 +6,7 @@ import numpy as np
 
 from dslc.fuse.estimate import EVERYDAY, seconds_of
 from dslc.fuse.formed import form_estimates, formed
-from dslc.fuse.groups import Group, Limits, Neighbours
+from dslc.fuse.groups import Group, GroupLimits, Neighbours
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles
 from dslc.interpret import Floats, run
@@ -20,7 +20,7 @@ from tests.codegen.groups import Room, group
 def chains(graph: Graph, strict: bool = False) -> list[list[str]]:
     """The operators of the groups around each node with a form."""
     rules = standard()
-    found = formed(Neighbours(graph), rules, Limits(), Profiles(rules), strict)
+    found = formed(Neighbours(graph), rules, GroupLimits(), Profiles(rules), strict)
     return [[words(each) for each in chain] for chain in found]
 
 

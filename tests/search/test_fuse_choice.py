@@ -17,11 +17,11 @@ import dslc.fuse.fused as search
 from dslc.codegen.host.compiler import BuildReason, NotBuilt
 from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Machine as Device
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
+from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse import trials
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
@@ -278,7 +278,7 @@ def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monke
 
     monkeypatch.setattr(search, "Trials", Invented)
     costs = CostModel(rules, Counted(), lambda inputs, outputs: b"", 17)
-    return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17, Clock()).story.kept]
+    return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17).story.kept]
 
 
 def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,14 +298,14 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
     late_already = False
     monkeypatch.setattr(search, "Trials", Hurried)
     costs = CostModel(std, Counted(), lambda inputs, outputs: b"", 17)
-    fusing = search.Fusing(softened(std), std, costs, 17, Clock(), {}, inf, None, 10, None, False)
+    fusing = search.Fusing(softened(std), std, costs, 17, FOREVER, {}, None, 10, None, False)
     assert fusing.run().story.late and tried == ["exp softmax"]
     late_already = True
-    assert not fusing.again(inf).story.late
+    assert not fusing.again(FOREVER).story.late
     assert len(tried) == len(set(tried)) > 1
     # with nothing left to try it says the same once more
     before = list(tried)
-    assert not fusing.again(inf).story.late and tried == before
+    assert not fusing.again(FOREVER).story.late and tried == before
 
 
 def words(program: Graph) -> str:
@@ -352,7 +352,7 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules
     monkeypatch.setattr(trials, "build", build)
     monkeypatch.setattr(Trials, "_best", best)
     measurer: Any = SimpleNamespace(target=this_machine(1))
-    tried = Trials(std, measurer, Profiles(std).sizes, 17, left=lambda: 40.0)
+    tried = Trials(std, measurer, Profiles(std).sizes, 17, until=Deadline.after(40.0))
     subjects = [Subject(graph(chained(std, x(k + 1), "exp")), ()) for k in range(10)]
     out: dict[Graph, Tried | Dropped] = {}
     texts = {one: [Generated(None, KernelText(f"k{k}", (), (), (), ""))] for k, one in enumerate(subjects)}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslc.fuse.groups import Group, Limits, proposals
+from dslc.fuse.groups import Group, GroupLimits, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded, kernels, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.interpret import Field, run
@@ -44,7 +44,7 @@ def names(group: Group) -> str:
     return " ".join(node.op.removeprefix("std.") for node in group.nodes if isinstance(node, Call))
 
 
-def found(rules: Rules, *outputs: Value, limits: Limits | None = None) -> list[str]:
+def found(rules: Rules, *outputs: Value, limits: GroupLimits | None = None) -> list[str]:
     return [names(group) for group in proposals(graph(*outputs), rules, limits)]
 
 
@@ -186,12 +186,12 @@ def test_a_group_has_the_results_that_others_use(std: Rules) -> None:
     low = chained(std, x(8, 8), "exp")
     high = chained(std, low, "neg")
     (product,) = apply(std, "std.matmul", [low, w(8, 8)])
-    (group,) = [g for g in proposals(graph(high, product), std, Limits(products=0)) if names(g) == "exp neg"]
+    (group,) = [g for g in proposals(graph(high, product), std, GroupLimits(products=0)) if names(g) == "exp neg"]
     assert group.outputs == (low, high)
 
 
 def test_a_long_chain_is_several_groups(std: Rules) -> None:
-    limits = Limits(nodes=10)
+    limits = GroupLimits(nodes=10)
     all_found = list(proposals(graph(chained(std, x(8), "exp neg " * 20)), std, limits))
     assert max(len(group.nodes) for group in all_found) == 10
     assert len({node for group in all_found for node in group.nodes}) == 40
@@ -214,7 +214,7 @@ def test_equal_blocks_are_one_kernel(std: Rules) -> None:
     for weight in weights:
         (value,) = apply(std, "std.matmul", [chained(std, value, "softplus tanh mul_x"), weight])
     whole = graph(value)
-    groups = [g for g in proposals(whole, std, Limits(products=0)) if names(g) == "softplus tanh mul"]
+    groups = [g for g in proposals(whole, std, GroupLimits(products=0)) if names(g) == "softplus tanh mul"]
     assert len(groups) == 3
     assert list(map(len, kernels(folded(whole, groups)).values())) == [3]
 

@@ -25,6 +25,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile, Worker
+from dslc.deadline import Deadline
 from dslc.fuse.fused import Fused, Story
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
@@ -283,7 +284,7 @@ def test_variants_that_there_is_no_time_for_do_not_cost_the_first_one(monkeypatc
 
     class Hurried(trials.Trials):
         def __post_init__(self) -> None:
-            self.left = lambda: left[0]
+            self.until = Deadline(0.0, lambda: -left[0])
 
         def _kernel(self, *args: Any) -> float:
             # measuring takes long

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Race
+from dslc.deadline import TimeUp
 from dslc.search import finish
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Contender

@@ -19,6 +19,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel
@@ -93,7 +94,8 @@ def noted(model: onnx.ModelProto, library: str) -> Mutants:
     """A search for mutants by the rules of a library alone, after it."""
     with priced(model, [library]) as (rules, imported, prices, seconds):
         every = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
-        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, options=Options(tries=0), tilings=0)
+        alone = {"partial": every, "options": Options(tries=0), "tilings": 0}
+        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, **alone)
         finds.of(Candidate(imported.graph, seconds))
     return finds
 
@@ -106,13 +108,13 @@ def looked(
         every = compiled(rules, rules.substitutions.values())
         finds: Derivations
         if branches:
-            finds = Branches(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1)
+            finds = Branches(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1)
         else:
             alone: dict[str, Any] = {"operators": 1, "tilings": 0, **options}
-            finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, **alone)
+            finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, partial=every, **alone)
         candidates, tale = finds.of(Candidate(imported.graph, seconds))
         if derived:
-            finds = Derivations(rules, derivations_of(rules), prices, 17, lambda: 1e3, margin=0.0, built=1)
+            finds = Derivations(rules, derivations_of(rules), prices, 17, Deadline.after(1e3), margin=0.0, built=1)
             candidates, tale = finds.of(candidates[0])
     # the program, and the same as one kernel where that is faster than the nodes, too
     assert not tale.late and len(tale.taken) == 1 and len(candidates) == 1 + len(tale.wholes)
@@ -193,7 +195,7 @@ def test_regions_of_several_operators_are_mutated() -> None:
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with priced(model, []) as (rules, imported, prices, seconds):
-        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, operators=3, options=Options(tries=160))
+        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, operators=3, options=Options(tries=160))
         _, tale = finds.of(Candidate(imported.graph, seconds))
 
     def working(graph: Graph) -> int:

@@ -16,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_budget import Hands
 from test_optimize import powers
 
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.process import ModelFile
+from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.report import Asked

@@ -15,10 +15,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dslc.cost import process, timing
-from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.statistics import quick_mean
 from dslc.cost.timing import Goal, MemoryShort, Race, check_memory, race
+from dslc.deadline import TimeUp
 
 SIZE = 96
 FEEDS = {"x": np.random.default_rng(0).standard_normal((SIZE, SIZE), dtype=np.float32)}

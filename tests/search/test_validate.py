@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import dslc
+from dslc.deadline import OVER
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
@@ -171,7 +172,7 @@ substitution turned(A: T[*S]) -> Y {
     strict = validate(rules, claims_of(candidate), needed=lambda name: name == "own.turned")
     assert not strict.usable and strict.unproved == ("own.turned",) and not strict.failed
     # after the deadline nothing is proved here, and such a rule rests on nothing
-    late = validate(standard(), claims_of(applied(standard(), graph_of([op("relu", op("relu", X))], X), "std.relu_of_relu")), 0.0,
+    late = validate(standard(), claims_of(applied(standard(), graph_of([op("relu", op("relu", X))], X), "std.relu_of_relu")), OVER,
                     needed=lambda _: True)  # fmt: skip
     assert late.unproved == ("std.relu_of_relu",)
 
@@ -193,7 +194,7 @@ substitution wrong(A: T[*S], B: T[*S]) -> Y {
 def test_what_is_too_large_or_too_late_rests_on_the_rule() -> None:
     a, b, c = tensor("a", 64, 256), tensor("b", 256, 128), tensor("c", 256, 384)
     graph = graph_of([op("matmul", a, b), op("matmul", a, c)], a, b, c)
-    found = validate(standard(), claims_of(applied(standard(), graph, "std.merge_matmuls")), deadline=0.0)
+    found = validate(standard(), claims_of(applied(standard(), graph, "std.merge_matmuls")), until=OVER)
     assert not found.failed and found.how == {"std.merge_matmuls": "rule"}
     # a step that does not say what it replaced
     unknown = Candidate(Graph(graph.inputs, graph.outputs[::-1]), 1.0, Candidate(graph, 2.0), "some.rule", 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dslc.deadline import OVER, Deadline
 from dslc.processes import process
 from dslc.processes.child import Child, Service, ready
 from dslc.processes.forked import Fork, mapped
@@ -74,9 +75,9 @@ def test_a_child_answers_each_message_large_ones_too() -> None:
 
 def test_who_has_news_is_found_without_waiting_for_the_others() -> None:
     with Child(python(ECHO)) as first, Child(python(ECHO)) as second:
-        assert ready([first, second], time.monotonic()) == []
+        assert ready([first, second], OVER) == []
         second.send("news")
-        assert ready([first, second], time.monotonic() + 30) == [second]
+        assert ready([first, second], Deadline.after(30)) == [second]
 
 
 @pytest.mark.parametrize(("message", "failure", "said"), [
@@ -88,7 +89,7 @@ def test_a_service_says_why_there_is_no_answer_and_starts_anew(message: object, 
     texts = ["import time; time.sleep(300)" if isinstance(message, bytes) else ECHO, ECHO]
     service = Service(lambda: Child(python(texts.pop(0))))
     with pytest.raises(ProcessFailed, match=said) as problem:
-        service.ask(message, time.monotonic() + (0.5 if failure is ProcessFailure.LATE else 30))
+        service.ask(message, Deadline.after(0.5 if failure is ProcessFailure.LATE else 30))
     assert problem.value.failure is failure and service.child is None
     assert service.ask("again") == "again"
     service.close()
@@ -157,7 +158,7 @@ def test_a_halted_service_goes_on_when_it_is_asked() -> None:
     service = Service(lambda: Child(python(ECHO)))
     assert service.ask(1.5) == 1.5
     service.halt()
-    assert service.ask(2.5, time.monotonic() + 30) == 2.5
+    assert service.ask(2.5, Deadline.after(30)) == 2.5
     service.close()
 
 
@@ -196,7 +197,7 @@ def test_signals_go_only_to_a_group_whose_leader_is_there(monkeypatch: pytest.Mo
         monkeypatch.undo()
         monkeypatch.setattr(process.os, "killpg", lambda group, number: (sent.append((group, number)), real(group, number)))
         child.kill()
-        assert child.wait(time.monotonic() + 30) == -signal.SIGKILL
+        assert child.wait(Deadline.after(30)) == -signal.SIGKILL
         # it has ended, and was not waited for
         child.halt()
         assert [number for _, number in sent] == [signal.SIGKILL, signal.SIGSTOP]
@@ -225,8 +226,8 @@ def test_a_fork_answers_from_what_is_in_memory() -> None:
         send((os.getpid(), id(known["x"])))
 
     with Fork(answer) as fork:
-        assert fork.receive(time.monotonic() + 30) == (fork.pid, id(known["x"])) and fork.pid != os.getpid()
-        assert fork.wait(time.monotonic() + 30) == 0
+        assert fork.receive(Deadline.after(30)) == (fork.pid, id(known["x"])) and fork.pid != os.getpid()
+        assert fork.wait(Deadline.after(30)) == 0
     with Fork(lambda _: os._exit(3)) as fork, pytest.raises(ProcessFailed, match="exit code 3"):
         fork.receive()
 
@@ -241,7 +242,7 @@ def test_a_fork_is_interrupted_by_itself_and_may_finish(tmp_path: Path) -> None:
             (tmp_path / "kept").write_text("what was finished")
 
     with Fork(long) as fork:
-        assert fork.receive(time.monotonic() + 30) == "begun"
+        assert fork.receive(Deadline.after(30)) == "begun"
         fork.interrupt(30)
         assert fork.code == 0 and (tmp_path / "kept").exists()
 

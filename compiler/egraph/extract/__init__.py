@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
+from dslc.deadline import Deadline
 from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.ilp import ilp_of
 from dslc.egraph.extract.joint import joint_of
@@ -13,11 +14,9 @@ from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Pr
 
 
 class Extractor(Protocol):
-    """Finds a program of a problem until a moment, by `now`; at least as good as `start` where it begins with one."""
+    """Finds a program of a problem until a moment; at least as good as `start` where it begins with one."""
 
-    def __call__(
-        self, problem: Problem, deadline: float = ..., now: Callable[[], float] = ..., start: Extraction | None = ...
-    ) -> Extraction | None: ...
+    def __call__(self, problem: Problem, until: Deadline = ..., start: Extraction | None = ...) -> Extraction | None: ...
 
 
 #: from the quickest to the best

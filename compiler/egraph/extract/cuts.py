@@ -16,7 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from dslc.analysis.linear_programs import quiet_solver
-from dslc.egraph.extract.solver import Program, Solved
+from dslc.egraph.extract.columns import Program, Solved
 from dslc.egraph.view import components
 
 if TYPE_CHECKING:

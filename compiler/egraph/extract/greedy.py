@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from math import inf
-
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.table import Extraction, Problem, walk
 
 
 def greedy_of(
-    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program of the cheapest trees; `estimate` is what they cost as trees."""
-    del deadline, now, start
+    del until, start
     if problem.roots is None:
         return None
     found = walk(lambda number: problem.tree[number][0], problem.roots, problem.find)

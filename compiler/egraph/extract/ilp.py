@@ -3,15 +3,16 @@ forbidden by cuts (`cuts`)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import gcd, inf
+from math import gcd
 
+from dslc.deadline import FOREVER, Deadline
+from dslc.egraph.extract.columns import Program
 from dslc.egraph.extract.joint import joint_of
 from dslc.egraph.extract.reduced import Reduced
-from dslc.egraph.extract.solver import Program, solved
+from dslc.egraph.extract.solver import solved
 from dslc.egraph.extract.table import Extraction, Problem, Walked, walk
 
 
@@ -44,23 +45,23 @@ _TUNING = _Tuning()
 
 
 def ilp_of(
-    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The cheapest program that is found in time, never dearer than `start`, or than the one by joint switches."""
-    first = joint_of(problem, deadline, now) if start is None else start
-    if first is None or problem.roots is None or first.cost <= 0 or now() > deadline:
+    first = joint_of(problem, until) if start is None else start
+    if first is None or problem.roots is None or first.cost <= 0 or until.over:
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
-    left = Reduced(problem, first, deadline, now)
+    left = Reduced(problem, first, until)
     save = first.cost - left.base
     if save <= _TUNING.rounded * first.cost:
         return Extraction(first.cost, first.choice, first.cost, first.cost)
     first = Extraction(first.cost, first.choice, first.cost, left.base)
-    if len(left) > _TUNING.most_columns or now() > deadline:
+    if len(left) > _TUNING.most_columns or until.over:
         return first
     step = _step([choice.cost for row in problem.rows for choice in row])
     step = step if step > _TUNING.coarse * save else 0.0
     program = _program(left, first, _TUNING.scale / save, step)
-    answer = solved(program, deadline - now())
+    answer = solved(program, until.left())
     if answer is None:
         return first
     over = max(0.0, answer.bound * save / _TUNING.scale)
@@ -76,11 +77,11 @@ def ilp_of(
     found = walk(chosen.get, problem.roots, problem.find)
     best = first if found is None or found.cost >= first.cost else Extraction(found.cost, found.choice, found.cost)
     if not step:
-        best = _polished(problem, best, deadline, now)
+        best = _polished(problem, best, until)
     return Extraction(best.cost, best.choice, best.cost, min(bound, best.cost))
 
 
-def _polished(problem: Problem, found: Extraction, deadline: float, now: Callable[[], float]) -> Extraction:
+def _polished(problem: Problem, found: Extraction, until: Deadline) -> Extraction:
     """A program after what is too small for a solver that sees large costs beside it: classes that are cheaper by another choice."""
     assert problem.roots is not None
     spare = [row[0] for row in problem.tree]
@@ -89,7 +90,7 @@ def _polished(problem: Problem, found: Extraction, deadline: float, now: Callabl
     best = Walked(found.cost, dict(found.choice))
     tried = ((number, choice) for number in found.choice for choice in problem.rows[number])
     for number, choice in islice(tried, _TUNING.tried):
-        if now() > deadline:
+        if until.over:
             break
         before = spare[number]
         spare[number] = choice

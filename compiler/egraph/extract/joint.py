@@ -6,11 +6,11 @@ of the program, all of them switch at once, and stay where the program as a whol
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.shared import shared_of
 from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
 
@@ -37,8 +37,7 @@ def switched(
     chosen: Callable[[int], Choice | None],
     now_is: Walked,
     candidates: Iterable[int],
-    deadline: float = inf,
-    now: Callable[[], float] = time.monotonic,
+    until: Deadline = FOREVER,
     most: float = inf,
 ) -> tuple[Walked, dict[int, Choice]]:
     """A program after all switches that make it cheaper, and the choices that are others than `chosen`.
@@ -54,7 +53,7 @@ def switched(
         together = _readers(table, number, now_is)
         if len(together) < 2:
             continue
-        if tried >= most or now() > deadline:
+        if tried >= most or until.over:
             break
         tried += 1
         trial = {**over, **together}
@@ -79,10 +78,10 @@ def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
 
 
 def joint_of(
-    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by shared costs, or another one to begin with, after all joint switches that make it cheaper."""
-    found = shared_of(problem, deadline, now) if start is None else start
+    found = shared_of(problem, until) if start is None else start
     if found is None or problem.roots is None:
         return found
     program = Walked(found.cost, dict(found.choice))
@@ -94,10 +93,10 @@ def joint_of(
         spare[number] = choice
     for _ in range(_TUNING.rounds):
         before = program.cost
-        program, over = switched(problem, problem.roots, spare.__getitem__, program, several, deadline, now)
+        program, over = switched(problem, problem.roots, spare.__getitem__, program, several, until)
         for number, choice in over.items():
             spare[number] = choice
-        if not program.cost < before or now() > deadline:
+        if not program.cost < before or until.over:
             break
     return Extraction(program.cost, program.choice, program.cost)
 

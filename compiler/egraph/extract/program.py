@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Sequence
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract import EXTRACTORS
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Weigh
 from dslc.egraph.graph import EGraph
@@ -17,8 +16,7 @@ def extract(
     price: Price,
     how: str = "joint",
     roots: Sequence[int] | None = None,
-    deadline: float = inf,
-    now: Callable[[], float] = time.monotonic,
+    until: Deadline = FOREVER,
     weigh: Weigh | None = None,
 ) -> Extraction | None:
     """The best program of an e-graph's roots by one of `EXTRACTORS`, until a moment; None where there is none.
@@ -27,7 +25,7 @@ def extract(
     """
     wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
     problem = Problem(EGraphTable(egraph, price, weigh), wanted)
-    found = EXTRACTORS[how](problem, deadline, now)
+    found = EXTRACTORS[how](problem, until)
     return None if found is None else problem.named(found)
 
 

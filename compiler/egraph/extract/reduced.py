@@ -12,13 +12,13 @@ What a class needs is what occurs in every program of it (in planning: its landm
 from __future__ import annotations
 
 import heapq
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.table import Choice, Extraction, Problem
 
 
@@ -56,7 +56,7 @@ class Reduced:
     """Classes by number, and their columns; `base` is what any program pays for its necessary classes, and no column does."""
 
     def __init__(
-        self, problem: Problem, known: Extraction, deadline: float = inf, now: Callable[[], float] = time.monotonic
+        self, problem: Problem, known: Extraction, until: Deadline = FOREVER
     ) -> None:
         assert problem.roots is not None
         self.roots: tuple[int, ...] = tuple(dict.fromkeys(problem.roots))
@@ -66,7 +66,7 @@ class Reduced:
         self._needs: dict[int, int] | None = None
         #: classes that are part of what reads them, with their only choice
         self.inside: dict[int, Choice] = {}
-        self._deadline, self._now = deadline, now
+        self._until = until
         self.rows: dict[int, list[Column]] = {
             number: [Column(choice.cost, frozenset(choice.kids), choice) for choice in row] for number, row in enumerate(problem.rows)
         }
@@ -88,7 +88,7 @@ class Reduced:
         return sum(map(len, self.rows.values()))
 
     def _late(self) -> bool:
-        return self._now() > self._deadline
+        return self._until.over
 
     def _reach(self) -> None:
         """What no root reaches goes."""

@@ -6,13 +6,13 @@ it reads what is not needed already. So (x + y) * (x - y) pays for x and y once.
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
 
@@ -78,7 +78,7 @@ class Shared:
         found = self._best.get(self.table.find(number))
         return inf if found is None else found.cost
 
-    def update(self, changed: Iterable[int], deadline: float = inf, now: Callable[[], float] = time.monotonic) -> bool:
+    def update(self, changed: Iterable[int], until: Deadline = FOREVER) -> bool:
         """Looks at changed classes, then at what reads those that became cheaper; False where it had to stop before the end."""
         find, best, own = self.table.find, self._best, self._own
         queue: deque[int] = deque()
@@ -97,7 +97,7 @@ class Shared:
             waiting.discard(number)
             looked += 1
             if (looked % _TUNING.ask == 0 or bits > _TUNING.ask_bits) and (
-                looked > most or held > _TUNING.bytes or now() > deadline
+                looked > most or held > _TUNING.bytes or until.over
             ):
                 return False
             if bits > _TUNING.ask_bits:
@@ -185,14 +185,14 @@ def _sum(bits: int, own: dict[int, float]) -> float:
 
 
 def shared_of(
-    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by costs that count shared parts once; the one to begin with, or the greedy one, where that is cheaper."""
-    plain = greedy_of(problem, deadline, now) if start is None else start
+    plain = greedy_of(problem, until) if start is None else start
     if plain is None or problem.roots is None:
         return plain
     state = Shared(problem)
-    done = state.update(range(len(problem)), deadline, now)
+    done = state.update(range(len(problem)), until)
 
     def chosen(number: int) -> Choice | None:
         return state.best(number) or (None if done else problem.tree[number][0])

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
+from dslc.deadline import Deadline
+from dslc.egraph.extract.columns import Program, Solved
+from dslc.egraph.extract.cuts import solve
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed
 
@@ -38,40 +40,12 @@ _TUNING = _Tuning()
 _COMMAND = module("dslc.egraph.extract.solving")
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Choose columns at the lowest cost: one of every class in `roots`, and of every class that a chosen one reads, in no circle.
-
-    Classes are 0 to `classes` - 1, columns by place: `owner` is the class of each, `kids` what it reads. `first` are the columns of
-    a program to begin with; costs are so that it costs about a thousand. Two programs cost the same, or differ by `step` at least.
-    """
-
-    classes: int
-    roots: Sequence[int]
-    owner: Sequence[int]
-    costs: Sequence[float]
-    kids: Sequence[Sequence[int]]
-    first: Sequence[int]
-    step: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """The columns of the best program that was found, and what no program is below."""
-
-    chosen: Sequence[int]
-    bound: float
-    optimal: bool = False
-
-
 def solved(program: Program, seconds: float) -> Solved | None:
     """The best in so many seconds; None where the solver had to be ended.
 
     What is not solved at once is solved twice, in two processes: as it is, since a solver finds symmetries of its own, and with cuts
     on its relaxation, which bound what the solver does not. The first to prove its program ends the other one.
     """
-    from dslc.egraph.extract.cuts import solve
-
     if not isfinite(seconds):
         return solve(program, seconds, relaxed=False)
     first: Solved | None = None
@@ -95,7 +69,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
 def _elsewhere(program: Program, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
-    late = end + _TUNING.grace
+    late = Deadline(end + _TUNING.grace)
     with contextlib.ExitStack() as stack:
         children: list[Child] = []
         for relaxed in (False, True):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dslc.deadline import Deadline
 from dslc.processes.child import Child, Service, module
 from dslc.processes.process import ProcessFailed, ProcessFailure
 
@@ -108,7 +109,7 @@ class SmtProcess:
         try:
             # starting one takes nothing of a query's time
             self._service.running()
-            found: Found = self._service.ask(message, time.monotonic() + milliseconds / 1000 + self._GRACE)
+            found: Found = self._service.ask(message, Deadline.after(milliseconds / 1000 + self._GRACE))
         except ProcessFailed as problem:
             late = problem.failure is ProcessFailure.LATE
             reason = f"killed after {milliseconds} ms" if late else "the process of the solver ended"
@@ -118,7 +119,7 @@ class SmtProcess:
     def _started(self) -> Child:
         child = Child(module("dslc.prove.axioms.smt_solver"))
         self.starts += 1
-        end = time.monotonic() + self._START
+        end = Deadline.after(self._START)
         child.send(self._theory, end)
         child.receive(end)
         return child

@@ -24,7 +24,7 @@ from dslc.prove.exact.presumed import presumed
 from dslc.prove.exact.problem import Problem, Quotient, posed, symbols
 from dslc.prove.exact.question import Question
 from dslc.prove.exact.regions import Region, region
-from dslc.prove.exact.terms import Deadline, Unsolved
+from dslc.prove.exact.terms import Effort, Unsolved
 from dslc.prove.exact.windows import cases_of_sizes, generalized
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Habit:
 
 def compare(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
-    outer: Deadline | None = None, reflexive: bool = False, habit: Habit | None = None,
+    outer: Effort | None = None, reflexive: bool = False, habit: Habit | None = None,
 ) -> Answer:  # fmt: skip
     """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
 
@@ -79,30 +79,30 @@ def compare(
 
 def _compared(
     left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float,
-    outer: Deadline | None, reflexive: bool, habit: Habit | None,
+    outer: Effort | None, reflexive: bool, habit: Habit | None,
 ) -> Answer:  # fmt: skip
-    deadline = Deadline(seconds, outer)
+    effort = Effort(seconds, outer)
     try:
-        comparison = _Comparison(posed(left, right, conditions, deadline), deadline, reflexive)
+        comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
         found = comparison.brief(habit, seconds)
         if found is not None:
             return found
         with limited(_operations(seconds)):
-            return comparison.verdict(deadline)
+            return comparison.verdict(effort)
     except (Unsolved, CannotInline, GivenUp) as reason:
         if isinstance(reason, GivenUp):
-            deadline.spend(seconds)
-        if isinstance(reason, Quotient) and _equal_opaquely(left, right, conditions, deadline, seconds / 4, reflexive):
+            effort.spend(seconds)
+        if isinstance(reason, Quotient) and _equal_opaquely(left, right, conditions, effort, seconds / 4, reflexive):
             return Equal()
         return Undecided(str(reason), isinstance(reason, Quotient))
 
 
 def _equal_opaquely(
-    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], deadline: Deadline, seconds: float, reflexive: bool
+    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort, seconds: float, reflexive: bool
 ) -> bool:
     """Whether the programs are equal whatever is read at places that are quotients by sizes (see opaque)."""
     try:
-        part = deadline.part(seconds)
+        part = effort.part(seconds)
         problem = Problem(left, right, conditions, part, opaque=True)
         comparison = _Comparison(problem, part, reflexive)
         with limited(_operations(seconds)):
@@ -115,10 +115,10 @@ def difference(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
 ) -> Region:
     """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
-    deadline = Deadline(seconds)
+    effort = Effort(seconds)
     try:
-        problem = posed(left, right, conditions, deadline)
-        question = Question(problem, problem.roots, problem.extents, problem.conditions, deadline)
+        problem = posed(left, right, conditions, effort)
+        question = Question(problem, problem.roots, problem.extents, problem.conditions, effort)
         with limited(_operations(seconds)):
             return question.asked(lambda: region(question))
     except (CannotInline, GivenUp) as reason:
@@ -132,9 +132,9 @@ def _operations(seconds: float) -> int:
 class _Comparison:
     """The ways in which the programs of a problem are compared. `reflexive`: each side is to be shown to equal itself."""
 
-    def __init__(self, problem: Problem, deadline: Deadline, reflexive: bool) -> None:
+    def __init__(self, problem: Problem, effort: Effort, reflexive: bool) -> None:
         self._problem = problem
-        self._deadline = deadline
+        self._effort = effort
         self._reflexive = reflexive
 
     def brief(self, habit: Habit | None, seconds: float) -> Equal | Differs | None:
@@ -161,9 +161,9 @@ class _Comparison:
         habit.windows = self._equal_by_windows(seconds / 2, by_position=False)
         return Equal() if habit.windows else None
 
-    def verdict(self, deadline: Deadline) -> Answer:
+    def verdict(self, effort: Effort) -> Answer:
         """The answer of the plain comparison."""
-        question = self._plain(deadline)
+        question = self._plain(effort)
         return question.asked(lambda: self._verdict(question))
 
     @property
@@ -177,24 +177,24 @@ class _Comparison:
         nodes = (node for root in self._problem.roots for node in walk(root))
         return any(isinstance(node, Apply) and node.reads and node.name not in {"+", "*", "select"} for node in nodes)
 
-    def _plain(self, deadline: Deadline, by_position: bool = False) -> Question:
+    def _plain(self, effort: Effort, by_position: bool = False) -> Question:
         problem = self._problem
-        return Question(problem, problem.roots, problem.extents, problem.conditions, deadline, by_position)
+        return Question(problem, problem.roots, problem.extents, problem.conditions, effort, by_position)
 
-    def _within(self, seconds: float, found: Callable[[Deadline], _Found]) -> _Found | None:
+    def _within(self, seconds: float, found: Callable[[Effort], _Found]) -> _Found | None:
         """What is found in a shorter time; None where it takes too long."""
         try:
             with limited(_operations(seconds)):
-                return found(self._deadline.part(seconds))
+                return found(self._effort.part(seconds))
         except GivenUp:
-            self._deadline.spend(seconds)
+            self._effort.spend(seconds)
             return None
         except Unsolved:
             return None
 
     def _equal(self, seconds: float) -> bool:
         """Whether the programs are shown to be equal in a shorter time, with functions named by position."""
-        return self._within(seconds, lambda deadline: self._all_equal(self._plain(deadline, by_position=True))) or False
+        return self._within(seconds, lambda effort: self._all_equal(self._plain(effort, by_position=True))) or False
 
     def _equal_by_windows(self, seconds: float, by_position: bool) -> bool:
         """Whether the programs are shown to be equal wherever their windows are (see windows), in each case that sizes decide."""
@@ -215,18 +215,18 @@ class _Comparison:
         present = set(symbols((*roots, *extents.values())))
         conditions = [each for each in given if present.issuperset(symbols([each]))]
 
-        def plainly(deadline: Deadline) -> bool:
-            question = Question(problem, roots, extents, conditions, deadline, by_position)
+        def plainly(effort: Effort) -> bool:
+            question = Question(problem, roots, extents, conditions, effort, by_position)
             return self._all_equal(question, pointwise=not claim.facts)
 
-        def with_facts(deadline: Deadline) -> bool:
-            held = [each for each, goal in claim.facts if self._holds(goal, deadline)]
-            return self._all_equal(Question(problem, roots, extents, [*conditions, *held], deadline, by_position))
+        def with_facts(effort: Effort) -> bool:
+            held = [each for each, goal in claim.facts if self._holds(goal, effort)]
+            return self._all_equal(Question(problem, roots, extents, [*conditions, *held], effort, by_position))
 
         # mostly the facts are not needed, and take longer to find than all the rest
         return bool(self._within(seconds / 4, plainly) or (claim.facts and self._within(seconds, with_facts)))
 
-    def _holds(self, goal: Scalar, deadline: Deadline) -> bool:
+    def _holds(self, goal: Scalar, effort: Effort) -> bool:
         """Whether a condition on positions (that something is at least 0) is shown to hold at all of them."""
         if isinstance(goal, Num):
             return bool(goal.value)
@@ -234,7 +234,7 @@ class _Comparison:
         if isinstance(goal, Apply) and problem.radix.least(apply("-", *goal.args)):
             return True
         extents: Mapping[Iter, Scalar] = {it: problem.extents[it] for it in goal.free}
-        question = Question(problem, (), extents, problem.conditions, deadline)
+        question = Question(problem, (), extents, problem.conditions, effort)
         variables = tuple(sorted(goal.free, key=lambda it: it.name))
         try:
             return question.asked(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dslc.analysis.poly import NotIntegral, polynomial
-from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, rebuild, reduce, substitute, walk
-from dslc.prove.exact.equations import as_scalar_of, conjuncts
+from dslc.analysis.poly import NotIntegral, polynomial, scalar_of
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, conjuncts, num, reduce, rewrite, substitute, walk
 
 
 def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
@@ -16,18 +15,12 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
     """
     memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            found = node
-            if node.children:
-                found = rebuild(node, lambda part: None if part is node else go(part))
-            while isinstance(found, Reduce) and found.kind == "sum" and (shorter := _shorter(found)) is not None:
-                found = shorter
-            memo[node] = found
-        return found
+    def after(node: Scalar) -> Scalar:
+        while isinstance(node, Reduce) and node.kind == "sum" and (shorter := _shorter(node)) is not None:
+            node = shorter
+        return node
 
-    return [go(root) for root in roots]
+    return [rewrite(root, after, memo) for root in roots]
 
 
 def _shorter(node: Reduce) -> Scalar | None:
@@ -53,7 +46,7 @@ def _shorter(node: Reduce) -> Scalar | None:
 def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
     """What an iterator must be for a member of the sum not to be 0."""
     held = [*([] if node.where is None else [node.where]), *_needed(node.body)]
-    for condition in conjuncts(held):
+    for condition in conjuncts(*held):
         if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
             continue
         try:
@@ -61,7 +54,7 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
         except NotIntegral:
             continue
         if slope.is_constant and abs(slope.constant) == 1 and not any(it in factor.free for factor in rest.atoms):
-            yield as_scalar_of(rest * -slope.constant)
+            yield scalar_of(rest * -slope.constant)
 
 
 def _needed(node: Scalar) -> Iterator[Scalar]:

@@ -15,7 +15,7 @@ from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.opaque import named_places
 from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
 from dslc.prove.exact.tables import without_tables
-from dslc.prove.exact.terms import Deadline, Unsolved
+from dslc.prove.exact.terms import Effort, Unsolved
 
 
 class Quotient(Unsolved):
@@ -26,15 +26,15 @@ class Quotient(Unsolved):
         self.extents = extents
 
 
-def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], deadline: Deadline) -> Problem:
+def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort) -> Problem:
     """The problem of two lists of outputs. Raises Unsolved, CannotInline and GivenUp where they are no such expressions."""
     try:
-        return Problem(left, right, conditions, deadline)
+        return Problem(left, right, conditions, effort)
     except Quotient as problem:
         names, more = named(problem.extents)
         if not names:
             raise
-        return Problem(left, right, conditions, deadline, names, more)
+        return Problem(left, right, conditions, effort, names, more)
 
 
 class Problem:
@@ -49,12 +49,12 @@ class Problem:
         left: Sequence[Value],
         right: Sequence[Value],
         conditions: Sequence[Scalar],
-        deadline: Deadline,
+        effort: Effort,
         names: Mapping[Scalar, Scalar] | None = None,
         more: Sequence[Scalar] = (),
         opaque: bool = False,
     ) -> None:
-        self._check = deadline.check
+        self._check = effort.check
         #: the conditions as they were given
         self.given = tuple(conditions)
         #: what sizes are in terms of others, and the conditions in terms of these

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dslc.analysis.isl import Frame, coalesced
-from dslc.analysis.poly import Monomial
+from dslc.analysis.poly import Monomial, monomial_of
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
 from dslc.prove.exact.affine import (
     Affine,
@@ -19,13 +19,12 @@ from dslc.prove.exact.affine import (
     about_positions,
     largest_first,
     strides,
-    unknown,
 )
 from dslc.prove.exact.defined import Defined
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import Problem, symbols
-from dslc.prove.exact.terms import Algebra, Deadline, Sum, Unsolved, negated
+from dslc.prove.exact.terms import Algebra, Effort, Sum, Unsolved, negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Question:
         roots: Sequence[Scalar],
         extents: Mapping[Iter, Scalar],
         conditions: Sequence[Scalar],
-        deadline: Deadline,
+        effort: Effort,
         by_position: bool = False,
     ) -> None:
         self.problem = problem
@@ -67,7 +66,7 @@ class Question:
         self.monomials: list[Monomial] = [(s,) for s in symbols((*roots, *extents.values(), *conditions))]
         self._ranges = extents
         self._conditions = conditions
-        self._deadline = deadline
+        self._effort = effort
         self._by_position = by_position
 
     def asked(self, answer: Callable[[], _Answer]) -> _Answer:
@@ -86,8 +85,8 @@ class Question:
         self.frame = Frame([" * ".join(map(str, monomial)) for monomial in self.monomials])
         self.affine = Affine(self.frame, self.monomials)
         self.functions = Functions(self._by_position)
-        polys = [unknown(monomial) for monomial in self.monomials]
-        self._algebra = Algebra(self.frame, polys, self._deadline, self.functions.resolve)
+        polys = [monomial_of(monomial) for monomial in self.monomials]
+        self._algebra = Algebra(self.frame, polys, self._effort, self.functions.resolve)
         self.functions.algebra = self._algebra
         self._evaluator = Evaluator(
             self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges

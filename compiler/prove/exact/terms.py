@@ -41,22 +41,22 @@ class Unsolved(Exception):
     """Something that the normal form cannot tell, with the reason."""
 
 
-class Deadline:
+class Effort:
     """So many steps as take about `seconds`, after which `check` raises Unsolved: the same on every machine.
 
     Steps within an `outer` one are its steps too. What takes far longer than steps do ends it as well, by the time of this processor.
     """
 
-    def __init__(self, seconds: float, outer: Deadline | None = None) -> None:
+    def __init__(self, seconds: float, outer: Effort | None = None) -> None:
         self._left = int(seconds * _TUNING.steps)
         self._outer = outer
         self._until = time.process_time() + _TUNING.patience * seconds
         if outer is not None:
             self._until = min(self._until, outer._until)
 
-    def part(self, seconds: float) -> Deadline:
+    def part(self, seconds: float) -> Effort:
         """Another one with a number of steps of its own, that ends when this one does by the clock."""
-        found = Deadline(seconds, self._outer)
+        found = Effort(seconds, self._outer)
         found._until = min(found._until, self._until)
         return found
 
@@ -110,11 +110,11 @@ Sum = tuple[Term, ...]
 class Algebra:
     """Sums over one frame of parameters. `resolve` gives the representative of an atom (opaque functions may turn out equal)."""
 
-    def __init__(self, frame: Frame, monomials: Sequence[Poly], deadline: Deadline, resolve: Callable[[Atom], Atom]) -> None:
+    def __init__(self, frame: Frame, monomials: Sequence[Poly], effort: Effort, resolve: Callable[[Atom], Atom]) -> None:
         self.frame = frame
         self._monomials = monomials
-        self.check = deadline.check
-        self.check_clock = deadline.check_clock
+        self.check = effort.check
+        self.check_clock = effort.check_clock
         self._resolve = resolve
         self._normal: dict[tuple[int, ...], tuple[Sum, Sum]] = {}
 

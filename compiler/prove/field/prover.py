@@ -19,7 +19,7 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
@@ -28,13 +28,12 @@ from dslc.ir.scalar import Apply, walk
 from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
+from dslc.prove.partial.rules import ROOMY, partial_verdict
 from dslc.prove.verdict import Counterexample, Types, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
-from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Compared:
 
 
 def field_verdict(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None,
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6,
     types: Types | None = None, small: bool = True,
 ) -> Verdict:  # fmt: skip
     """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
@@ -82,7 +81,7 @@ def field_verdict(
 
     `differs` carries a counterexample that was replayed. `equal` is no proof: `error_bound` is the probability that the
     instances tried hide a difference, None where that is not known because a function is no polynomial, or because an integer,
-    a boolean or a constant is no random element of the field. `deadline` is a time of `time.monotonic`.
+    a boolean or a constant is no random element of the field.
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
@@ -90,12 +89,10 @@ def field_verdict(
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
-        from dslc.prove.partial.rules import ROOMY, partial_verdict
-
         parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
-        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, deadline, types, draws))
-        return partial_verdict(rules, sub, found, deadline)
-    for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
+        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
+        return partial_verdict(rules, sub, found)
+    for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
             continue
@@ -132,7 +129,7 @@ def _since(began: float) -> float:
 
 
 def _drawn(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types,
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, types: Types,
     draws: Draws = ORDINARY,
 ) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
     """Instances, and why other draws were none."""
@@ -141,11 +138,7 @@ def _drawn(
             continue
         found = first = 0
         for attempt in range(TUNING.attempts_with_terms if terms else TUNING.attempts):
-            if (
-                found == wanted
-                or (found and attempt > first + TUNING.further)
-                or (deadline is not None and time.monotonic() > deadline)
-            ):
+            if found == wanted or (found and attempt > first + TUNING.further):
                 break
             try:
                 instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
@@ -245,14 +238,3 @@ def _differs(
         pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
         return any(difference(value.type, a, b, domain, undefined=True) is not None for value, a, b in pairs)
     return None
-
-
-def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
-    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
-    from dslc.interpret.instantiate import show
-
-    used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
-    used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
-    for name, value in instance.drawn.items():
-        if name in used or isinstance(value, str):
-            yield name, show(value)

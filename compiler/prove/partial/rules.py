@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
 from dslc.interpret.draws import ORDINARY, Draws
-from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
-from dslc.prove.field.prover import shown
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.verdict import Counterexample, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -131,9 +131,7 @@ def wrongly_corrected(
     return proved
 
 
-def partial_verdict(
-    rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[Instance | None, str]], deadline: float | None = None
-) -> Verdict:
+def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[Instance | None, str]]) -> Verdict:
     """What share of each instance differs, proved outside of it; `differs` where types do, or where its own correction is wrong."""
     began = time.perf_counter()
     lines: dict[str, float] = {}
@@ -164,8 +162,6 @@ def partial_verdict(
             return verdict("differs", counterexample=right)
         correction = f", its correction is {'proved' if right else 'not proved'}" if instance.corrected else ""
         lines[f"{shares(both.names, found)}{correction} at {at}"] = max(each.share for each in found)
-        if deadline is not None and time.monotonic() > deadline:
-            break
     if not count:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         return verdict("unknown", f"no instance was found; most often: {common}")
@@ -190,12 +186,12 @@ def percent(share: float) -> str:
 
 def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnostic]:
     """W0012 for a partial substitution whose sides are equal wherever they were compared, W0013 for nowhere."""
-    until = time.monotonic() + _TUNING.seconds
+    until = Deadline.after(_TUNING.seconds)
     seen: list[float] = []
     for draws in (ORDINARY, ROOMY):
         compared = 0
         for instance in instances(rules, sub, seed, draws=draws):
-            if time.monotonic() > until or compared >= _TUNING.most // 2:
+            if until.over or compared >= _TUNING.most // 2:
                 break
             if isinstance(instance, Rejected):
                 continue

@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from types import TracebackType
 
+from dslc.deadline import FOREVER, OVER, Deadline
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed, ProcessFailure
 from dslc.prove.known.lock import stopped
@@ -141,19 +141,19 @@ class Pool:
         began = time.monotonic()
         self._workers.append(_Worker(child, began=began, ends=began + _TUNING.start))
         with contextlib.suppress(ProcessFailed):
-            child.send(self._places, began + _TUNING.start)
+            child.send(self._places, Deadline(began + _TUNING.start))
 
     def _give(self, worker: _Worker, task: Task) -> None:
         worker.task, worker.verdicts = task, []
         self._wind(worker)
         with contextlib.suppress(ProcessFailed):
-            worker.child.send(task, worker.began + _TUNING.start)
+            worker.child.send(task, Deadline(worker.began + _TUNING.start))
 
     def _readable(self, wait: bool) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
         now = time.monotonic()
         ends = [worker.ends for worker in self._workers if worker.busy]
-        news = ready([worker.child for worker in self._workers], min(ends, default=now + 1) if wait else now)
+        news = ready([worker.child for worker in self._workers], Deadline(min(ends, default=now + 1)) if wait else OVER)
         found = [worker for worker in self._workers if worker.child in news]
         now = time.monotonic()
         for worker in self._workers:
@@ -176,10 +176,9 @@ class Pool:
 
     def _hear(self, worker: _Worker) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
         """What a worker has done; the provers that are still to be asked elsewhere where it had to be ended."""
-        now = time.monotonic()
         try:
             # what has begun to come comes; who is late has nothing to say
-            message = worker.child.receive(inf if ready([worker.child], now) else now)
+            message = worker.child.receive(FOREVER if ready([worker.child], OVER) else OVER)
         except ProcessFailed as problem:
             return self._lost(worker, problem.failure is ProcessFailure.LATE)
         if not worker.ready:

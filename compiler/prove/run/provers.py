@@ -24,7 +24,7 @@ from dslc.semantics.library import Rules
 if TYPE_CHECKING:
     from dslc.prove.axioms.prover import AxiomProver
     from dslc.prove.cover.instances import Cover
-    from dslc.prove.exact import Deadline
+    from dslc.prove.exact import Effort
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
@@ -218,11 +218,11 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     """
     from dslc.prove.cover.instances import Uncovered, cover, cover_of_maps
     from dslc.prove.cover.numbered import with_numbers
-    from dslc.prove.exact import Deadline
+    from dslc.prove.exact import Effort
 
     began = time.perf_counter()
     seconds = min(seconds / 2, _TUNING.seconds)
-    together = Deadline(_TUNING.together * seconds)
+    together = Effort(_TUNING.together * seconds)
     on_cover = partial(_on_cover, rules, both_ways=sub.syntax.arrow == "<=>")
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
@@ -232,12 +232,12 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
-                found = on_cover(maps, brief, Deadline(_TUNING.together * brief), most_open=1, bounds=False)
+                found = on_cover(maps, brief, Effort(_TUNING.together * brief), most_open=1, bounds=False)
                 if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
-                within = Deadline(_TUNING.together * brief)
+                within = Effort(_TUNING.together * brief)
                 found = on_cover(covered, brief, within, most_open=1)
                 if found.places:
                     found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
@@ -248,7 +248,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
-                    cover(rules, sub, "attributes", types), seconds, Deadline(_TUNING.together * brief), most_open=1
+                    cover(rules, sub, "attributes", types), seconds, Effort(_TUNING.together * brief), most_open=1
                 )
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
@@ -268,7 +268,7 @@ def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types)
 
 
 def _on_cover(
-    rules: Rules, covered: Cover, seconds: float, together: Deadline,
+    rules: Rules, covered: Cover, seconds: float, together: Effort,
     most_open: int = _TUNING.open, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""

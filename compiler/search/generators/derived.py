@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dslc.deadline import Deadline
 from dslc.mutate.mutant import Options
 from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
 from dslc.search.context import SearchContext
 from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.findings import derived
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.left_open import tell_left_open
-from dslc.search.mutants import SECONDS, Mutants
+from dslc.search.mutants import TUNING as MUTANTS_TUNING
+from dslc.search.mutants import Mutants
 from dslc.search.rulesets import chosen_partial
 from dslc.search.siblings import Siblings
 
@@ -27,6 +30,7 @@ class Derived:
     name: str = "derivations"
     phase: str = "deriving programs"
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=15.0))
     every: bool = False
 
@@ -57,6 +61,7 @@ class Paired:
     phase: str = "deriving programs"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -79,7 +84,8 @@ class Mutated:
     phase: str = "mutating programs"
     needed: bool = True
     again: bool = True
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.25, seconds=12.0))
+    gathers: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """What these operators take beyond what the fastest form that they may become takes."""
@@ -93,7 +99,7 @@ class Mutated:
 
     def begin(self, context: SearchContext) -> Proposer:
         task, settings = context.task, context.task.settings
-        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=SECONDS, seed=settings.seed)
+        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
         looked = Mutants(
             **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
@@ -117,6 +123,7 @@ class Branched:
     phase: str = "mutating programs"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.1, seconds=5.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -140,7 +147,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
     task = context.task
     return {
         "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
-        "left": lambda: context.exploring.left(), "known": context.run.decided,
+        "until": Deadline(now=context.run.clock.now, outer=lambda: context.exploring), "known": context.run.decided,
     }  # fmt: skip
 
 
@@ -154,6 +161,9 @@ def _told(context: SearchContext, name: str, looked: Derivations, base: Candidat
     for made, tale in looked.proposals(base):
         run.much.update(made)
         run.kernels.update((each, tale.told(each.kernels, how)) for each in made)
+        for one in tale.measured:
+            if one.ratio >= looked.margin:
+                run.found.add(derived(one))
         run.untaken[name, base] = tale.left(how) if how else []
         yield made
 

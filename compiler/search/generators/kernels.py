@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.targets import OwnKernels
+from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.context import SearchContext
+from dslc.search.findings import fused
 from dslc.search.fusions import Fusions, no_compiler, told, unbuilt, wanted, with_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.settings import Settings
@@ -26,6 +27,7 @@ class Kernels:
     phase: str = "building kernels"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.35, seconds=6.0, share=0.5))
     hurried: float = 0.4
     seconds: float = 8.0
@@ -49,7 +51,7 @@ class Kernels:
                 for note in templates.notes:
                     run.note(note)
                 run.fusions = Fusions(
-                    task.rules, context.costs, task.imported.context.opset, task.sizes, run.clock, templates,
+                    task.rules, context.costs, task.imported.context.opset, task.sizes, templates,
                     task.settings.strict_floats,
                 )  # fmt: skip
             return run.fusions
@@ -60,8 +62,8 @@ class Kernels:
             while late:
                 made: Sequence[Candidate] = ()
                 try:
-                    seconds = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
-                    made, found = fusions.of(base, seconds.left(), hurried)
+                    until = context.exploring.part(self.hurried, self.seconds) if hurried else context.turn
+                    made, found = fusions.of(base, until, hurried)
                 except TimeUp:
                     yield ()
                     continue
@@ -72,6 +74,9 @@ class Kernels:
                 for node, spent in found.spent.items():
                     run.spent[node] = min(spent, run.spent.get(node, inf))
                 run.kernels.update((one, told(task.rules, found)) for one in made)
+                for kept in found.story.kept:
+                    for finding in (one for graph in found.graphs for one in fused(kept.tried, graph)):
+                        run.found.add(finding)
                 if hurried and context.ahead is not None:
                     fusions.prepare(context.ahead)
                 hurried = False

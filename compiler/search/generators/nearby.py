@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.cost.clock import TimeUp
+from dslc.deadline import TimeUp
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import distinct
 from dslc.search.context import SearchContext
@@ -27,6 +27,7 @@ class Nearby:
     phase: str = "searching"
     needed: bool = False
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.02, seconds=8.0))
     contenders: int = 3
     variants: int = 3

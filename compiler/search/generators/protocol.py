@@ -52,6 +52,10 @@ class Generator(Protocol):
     def again(self) -> bool:
         """Whether it is asked about what it proposed itself."""
 
+    @property
+    def gathers(self) -> bool:
+        """Whether it goes by what others found, and is asked again when that is more."""
+
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """The share of a candidate's time that it might save at most; 0 where it is not to be asked. Raises TimeUp."""
 

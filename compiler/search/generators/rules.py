@@ -30,6 +30,7 @@ class Rules:
     phase: str = "searching"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=5.0, share=0.5))
     brief: float = 0.125
     guilty: int = 5

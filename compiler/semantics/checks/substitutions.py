@@ -227,7 +227,7 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
         seen |= given
         if isinstance(correct.what, t.Bind) and isinstance(correct.what.value, t.Name) and correct.what.value.id in given:
             said = f"`{correct.what.value.id}` is what is to be corrected"
-            report.add("E0609", said, correct.what.value.span, hint="an expression that is right where the sides differ, or `correct auto`")
+            report.add("E0609", said, correct.what.value.span, hint="write what is right where the sides differ, or `correct auto`")
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
         if correct.limit is not None and not _is_fraction(rules, sub, correct.limit):

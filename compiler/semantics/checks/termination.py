@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
@@ -14,8 +14,24 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 # a longer way back is not looked for
-_LONGEST = 4
-_STATES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of looking for a way back.
+
+    Attributes:
+        longest: rules of a way back: a longer one is not looked for.
+        states: terms that are looked at.
+    """
+
+    longest: int = 4
+    states: int = 64
+
+
+_TUNING = _Tuning()
+
+
 _TIMES = {2: "twice", 3: "three times", 4: "four times"}
 
 
@@ -90,7 +106,7 @@ def _holds_itself(rules: Rules, step: Direction) -> bool:
         # a result of the same size is a circle, not growth
         if term is step.right[0] and size(term) <= left:
             continue
-        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), _STATES)):
+        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), _TUNING.states)):
             return True
     return False
 
@@ -103,10 +119,10 @@ def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list
         terms, path = states.pop(0)
         if _equal(rules, terms, start.left) and not any(isinstance(term, Tensor) for term in terms):
             return path
-        if len(path) >= _LONGEST or len(seen) >= _STATES:
+        if len(path) >= _TUNING.longest or len(seen) >= _TUNING.states:
             continue
         for step in heads.get(_heads(terms), ()):
-            for match in islice(matches(rules, step, terms), _STATES):
+            for match in islice(matches(rules, step, terms), _TUNING.states):
                 if not allowed(step, match, start):
                     continue
                 results = [applied_match(term, match) for term in step.right]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.table import Choice, Extraction, Problem, walk
 
 
@@ -25,7 +24,7 @@ _TUNING = _Tuning()
 
 
 def printed_of(
-    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by the paper's costs: each class has a history, what every class below was charged where it was first met.
 
@@ -44,7 +43,7 @@ def printed_of(
                 if found is not None and number not in found[1] and (number not in best or found[0] < best[number][0] - 1e-12):
                     best[number] = (*found, choice)
                     changed = True
-        if not changed or now() > deadline:
+        if not changed or until.over:
             break
     program = walk(lambda n: best[n][2] if n in best else None, problem.roots, problem.find)
     if program is None:

@@ -1,0 +1,146 @@
+"""Tensors with one axis for each iterator around an expression, as ONNX nodes that work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.graph import Opaque, Value, opaque
+from dslc.ir.scalar import Iter, Num, Scalar
+from dslc.onnx.context import OpaqueNode
+from dslc.onnx.external import small_constant
+from dslc.onnx.moving import Line
+from dslc.onnx.protos import ELEM_TYPES
+from dslc.onnx.symbols import Symbols
+
+#: ends of slices beyond every size
+END = (1 << 31) - 1
+
+
+class NotSpelled(Exception):
+    """An expression for which there are no ONNX nodes, or none of this opset."""
+
+
+class Tensors:
+    """Makes nodes over tensors that are broadcast against each other: each axis is 1, or that of its iterator."""
+
+    def __init__(self, opset: int, symbols: Symbols) -> None:
+        self.opset, self.symbols = opset, symbols
+        #: iterators around what is spelled, outermost first
+        self.iters: list[Iter] = []
+        self.extents: dict[Iter, Dim] = {}
+
+    def shape(self, depends: set[Iter]) -> tuple[Dim, ...]:
+        return tuple(self.extents[one] if one in depends else 1 for one in self.iters)
+
+    def chain(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
+        total = args[0]
+        for arg in args[1:]:
+            total = self.join(op, [total, arg], dtype)
+        return total
+
+    def join(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
+        """A node over tensors that are broadcast: each axis is 1 or that of its iterator."""
+        rank = max(arg.type.rank for arg in args)
+        shape: list[Dim] = [1] * rank
+        for arg in args:
+            for axis, size in enumerate(arg.type.shape, rank - arg.type.rank):
+                shape[axis] = size if shape[axis] == 1 else shape[axis]
+        return self.node(op, tuple(args), dtype, tuple(shape))
+
+    def cast(self, value: Value, want: DType) -> Value:
+        return value if value.type.dtype is want else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
+
+    def number(self, value: Any, dtype: DType) -> Value:
+        exact = float(value) if dtype.is_float else value
+        if isinstance(exact, Fraction | float) and not dtype.is_float:
+            raise NotSpelled(f"{value} as {dtype}")
+        return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
+
+    def whole_number(self, value: int) -> Value:
+        return small_constant(np.array(value, np.int64))
+
+    def list(self, items: Sequence[int]) -> Value:
+        return small_constant(np.array(items, np.int64))
+
+    def sizes(self, shape: Sequence[Dim]) -> Value:
+        return self.symbols.tensor(shape, True) if shape else self.list([])
+
+    def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+        proto = helper.make_node(op, [""] * len(args), [""], **attrs)
+        payload = OpaqueNode(proto, tuple(range(len(args))), ())
+        return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
+
+    # ---- parts and orders --------------------------------------------------------------------------------------------
+
+    def cut(self, value: Value, lines: Mapping[int, Line]) -> Value:
+        """The part of a tensor that is on some lines, each on an axis of its own."""
+        own = {axis: line for axis, line in lines.items() if not line.listed and not line.whole}
+        if not own:
+            return value
+        # before the first place there is only what is left of all
+        counts = [line.count for line in own.values() if isinstance(line.count, int)]
+        ends = [line.start + line.step * count for line, count in zip(own.values(), counts, strict=True)]
+        ends = [end if end >= 0 else -END for end in ends]
+        lists = ([line.start for line in own.values()], ends, [*own], [line.step for line in own.values()])
+        shape = tuple(own[axis].count if axis in own else size for axis, size in enumerate(value.type.shape))
+        return self.node("Slice", (value, *map(self.list, lists)), value.type.dtype, shape)
+
+    def reshaped(self, value: Value, shape: tuple[Dim, ...]) -> Value:
+        return value if value.type.shape == shape else self.node("Reshape", (value, self.sizes(shape)), value.type.dtype, shape)
+
+    def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
+        if not any(any(pad) for pad in pads.values()):
+            return value
+        assert isinstance(other, Num)
+        both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
+        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True))  # type: ignore[operator]
+        amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
+        return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
+
+    def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:
+        """A tensor with an axis for each of some iterators (None: one of size 1), with an axis for every iterator."""
+        dtype, shape = value.type.dtype, value.type.shape
+        gone = [axis for axis, one in enumerate(iters) if one is None]
+        if gone:
+            shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
+            value = self.node("Squeeze", (value, self.list(gone)), dtype, shape)
+        kept = [one for one in iters if one is not None]
+        order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
+        if order != list(range(len(kept))):
+            value = self.node("Transpose", (value,), dtype, tuple(shape[axis] for axis in order), perm=order)
+        return self.unsqueezed(value, [k for k, one in enumerate(self.iters) if one not in kept], self.shape(set(kept)))
+
+    def unsqueezed(self, value: Value, axes: Sequence[int], shape: tuple[Dim, ...]) -> Value:
+        return self.node("Unsqueeze", (value, self.list(axes)), value.type.dtype, shape) if axes and value.type.rank else value
+
+
+def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[Scalar, ...]]]:
+    """A tensor and a position in it, and the same of what it was made of by changes of order: it may be easier to read."""
+    at = tuple(index)
+    while True:
+        yield value, at
+        node = value.node
+        if not isinstance(node, Opaque) or node.label not in ("Transpose", "Unsqueeze"):
+            return
+        inner, kept = node.args[0], list[Scalar]()
+        if node.label == "Transpose":
+            order = helper.get_node_attr_value(node.payload.proto, "perm")
+            at = tuple(at[order.index(axis)] for axis in range(len(order)))
+        else:
+            for one, size in zip(at, value.type.shape, strict=True):
+                if len(kept) < inner.type.rank and inner.type.shape[len(kept)] == size:
+                    kept.append(one)
+                elif size != 1 or not isinstance(one, Num) or one.value != 0:
+                    return
+            at = tuple(kept)
+        value = inner
+
+
+__all__ = ["END", "NotSpelled", "Tensors", "below"]

@@ -1,0 +1,77 @@
+"""What everybody found, and the rules, in one program, as a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dslc.deadline import TimeUp
+from dslc.search.candidate import KERNELS, Candidate
+from dslc.search.context import SearchContext
+from dslc.search.findings import Findings, gathered
+from dslc.search.generators.kernels import has_kernels
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.searches import limits_of, searched
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Kernels, derived programs and mutants that were measured, wherever they fit in what rules made: first as many as gain at once,
+    then as moves of the strategy beside the rules.
+
+    It is asked again whenever more was found. `least` is the share of the candidate's time that all of it together must save beyond
+    the best so far, `brief` the share of the budget after which its search may give way.
+    """
+
+    name: str = "all together"
+    phase: str = "searching"
+    needed: bool = False
+    again: bool = False
+    gathers: bool = True
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=1.0))
+    least: float = 0.01
+    brief: float = 0.05
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """What all findings save together, beyond the best so far."""
+        if base is not context.reached or has_kernels(base) or not context.run.found.count:
+            return 0.0
+        least = min((one.candidate.cost for one in context.run.checked), default=context.start.cost)
+        left = base.cost - context.costs.share * context.run.found.saving(base.graph)
+        promised = (least - max(left, 0.0)) / base.cost
+        return promised if promised >= self.least else 0.0
+
+    def begin(self, context: SearchContext) -> Proposer:
+        run, settings = context.run, context.task.settings
+
+        def made(findings: Findings, found: Candidate, base: Candidate) -> Sequence[Candidate]:
+            """A candidate as it is proposed, with what a report says of it."""
+            if found is base:
+                return ()
+            for step in found.path()[len(base.path()) :]:
+                run.kernels[step] = findings.said(step)
+                if step.facts and step.rule != KERNELS:
+                    run.much.add(step)
+            return (found,)
+
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            findings = Findings(run.found.fitting(base.graph), context.costs)
+            found, late = base, True
+            while late:
+                try:
+                    limits = limits_of(context, self.name, None)
+                    found, late = findings.with_texts(gathered(base, findings, context.costs, limits)), False
+                except TimeUp:
+                    yield ()
+            yield made(findings, found, base)
+            if run.journal.repeats:
+                return
+            context.measuring = context.turn
+            more = searched(context, "rules and all together", base, settings.steps, self.brief, findings)
+            context.measuring = context.exploring
+            yield made(findings, more, base) if more.cost < found.cost else ()
+
+        return of
+
+
+__all__ = ["Gathered"]
