@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dslc.cli.main import main
+from dslc.cli.mutants import command
 from dslc.derivation.calls import read_call
 from dslc.interpret.field import Field
 from dslc.interpret.run import run
@@ -97,7 +97,7 @@ def test_what_has_no_images_side_by_side_has_no_sheet(rules: Rules, call: str) -
 
 def test_mutants_are_listed() -> None:
     call = DILATED.format(size=17, by=2)
-    ran = CliRunner().invoke(main, ["mutants", call, "--budget", "8", "--rules", "pet", "--limit", "0.4", "--json", "--all"])
+    ran = CliRunner().invoke(command, [call, "--budget", "8", "--rules", "pet", "--limit", "0.4", "--json", "--all"])
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.output)
     shares = {mutant["share"] for mutant in found["mutants"] if mutant["proved"]}
@@ -107,5 +107,5 @@ def test_mutants_are_listed() -> None:
 
 
 def test_what_is_not_linear_has_no_mutants() -> None:
-    ran = CliRunner().invoke(main, ["mutants", "relu(X: f32[4])"])
-    assert ran.exit_code and "E0911" in str(ran.output) + str(ran.exception)
+    ran = CliRunner().invoke(command, ["relu(X: f32[4])"])
+    assert ran.exit_code and "not linear" in str(ran.output) + str(ran.exception)
