@@ -222,7 +222,7 @@ def compared(
         return Compared(names, found)
     correction = ""
     if instance.corrected:
-        right = wrongly_corrected(rules, rule, instance, found, seed)
+        right = wrongly_corrected(rules, rule, instance, found, seed, seconds)
         correction = "proved" if right else "not proved"
         if isinstance(right, Counterexample):
             correction = f"wrong at {right.output}{list(right.position)}"

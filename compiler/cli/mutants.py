@@ -177,12 +177,12 @@ def _candidates(
     graph = called.graph
     values = [value for node in graph.nodes() for value in (*node.args, *node.values)]
     if not all(value.known and value.type.is_static for value in values):
-        raise error("E0909", "mutants are looked for at known sizes", hint="--bind NAME=N gives a symbolic dimension a size")
+        raise error("E0911", "mutants are looked for at known sizes", hint="--bind NAME=N gives a symbolic dimension a size")
     partial = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
     asked = list(applied(rules, partial, graph))
     linear = len(graph.outputs) == 1 and is_linear_region(rules, graph)
     if not linear and not asked:
-        raise error("E0909", "this is not linear in its tensors: there are no mutants of it", hint="a region ends where it is not linear")
+        raise error("E0911", "this is not linear in its tensors, and has no mutants", hint="a region ends where it is not linear")
     for one in asked:
         yield one.value, one.limit, one.own, True
     if linear:

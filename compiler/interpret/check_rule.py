@@ -11,7 +11,7 @@ import numpy as np
 from dslc.errors import Diagnostic
 from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.draws import type_in_turn
+from dslc.interpret.draws import ORDINARY, Draws, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -43,6 +43,8 @@ class _Tuning:
         redraws: draws of inputs for which the sides are not defined.
         tolerance: share by which equal numbers differ.
         few: elements of a result; a smaller one may agree by chance, and is drawn four times.
+        corrected: instances of a partial rule, at least.
+        literal: numbers of a correction up to this are sizes that instances have, and a little more.
     """
 
     attempts: int = 4000
@@ -51,6 +53,8 @@ class _Tuning:
     redraws: int = 8
     tolerance: float = 1e-7
     few: int = 24
+    literal: int = 256
+    corrected: int = 24
 
 
 _TUNING = _Tuning()
@@ -82,13 +86,16 @@ def check_substitution(
     """
     rng = np.random.default_rng(seed)
     found, worst, reasons = 0, "field", []
+    sizes = _roomy(sub)
+    # a correction is wrong at a few positions, if at all
+    trials = max(trials, _TUNING.corrected) if _own_corrections(sub) else trials
     for terms in term_choices(rules, sub, rng, operators):
         instances = 0
         for attempt in range(min(attempts, _TUNING.attempts_with_terms) if terms else attempts):
             if instances == trials:
                 break
             try:
-                instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
+                instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt), draws=sizes)
             except Rejected as reason:
                 reasons.append(str(reason))
                 continue
@@ -186,7 +193,7 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
             message = f"`{name}` is {left.type} on the left of `{sub.name}` and {right.type} on the right"
             return Diagnostic(code, message, sub.syntax.span, counterexample=str(instance))
     if sub.syntax.partial:
-        return "partial"
+        return _corrected(rules, sub, instance, rng)
     names = tuple(instance.left)
     pairs = [(instance.left[name], instance.right[name]) for name in names]
     # a few elements may agree by chance where a function has few values, so small results are compared more often
@@ -209,6 +216,43 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
         return "floats"
     message = f"the sides of `{sub.name}` differ"
     return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
+
+
+def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
+    """`partial` where each correction of the author's own is the left side wherever the sides differ; a diagnostic where one is not."""
+    for name, own in instance.corrected.items():
+        left, right = instance.left[name], instance.right[name]
+        if own.type != left.type:
+            message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
+            return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+        domain = Field(int(rng.integers(1 << 20)))
+        for attempt in range(_TUNING.redraws):
+            feeds = {value: draw(value.type, domain, rng, attempt) for value in instance.inputs}
+            try:
+                was, new, instead = run(rules, [left, right, own], feeds, domain)
+            except (Redraw, InterpretError):
+                continue
+            wrong = np.argwhere(~domain.close(was, new, _TUNING.tolerance) & ~domain.close(was, instead, _TUNING.tolerance))
+            if len(wrong):
+                place = list(map(int, wrong[0]))
+                message = f"the correction of `{sub.name}` is wrong at `{name}`{place}, where its sides differ"
+                return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+            break
+        else:
+            return None
+    return "partial"
+
+
+def _own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
+    every = (*sub.syntax.left, *sub.syntax.right)
+    return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
+
+
+def _roomy(sub: SubstitutionDef) -> Draws:
+    """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
+    numbers = {part.value for one in _own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
+    large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= _TUNING.literal for k in range(3))
+    return replace(ORDINARY, sizes=(*ORDINARY.sizes, *large, *large)) if large else ORDINARY
 
 
 def _compare_over(

@@ -172,14 +172,14 @@ def corrected(
     if pieces:
         # what is not corrected asks as little as possible: the boxes that these make together come first
         for outer, numbers in _outer(boxes, shape):
-            own: Scalar | None = None
+            chosen: Scalar | None = None
             for k in numbers:
                 places = zip(at, boxes[k].start, boxes[k].step, strict=True)
                 index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
                 piece: Scalar = read(k + 1, index)
-                own = piece if own is None else apply("select", _inside(at, boxes[k], shape), piece, own)
-            assert own is not None
-            body = apply("select", _inside(at, outer, shape), own, body)
+                chosen = piece if chosen is None else apply("select", _inside(at, boxes[k], shape), piece, chosen)
+            assert chosen is not None
+            body = apply("select", _inside(at, outer, shape), chosen, body)
     else:
         guard: Scalar = num(False)
         for box in boxes:
@@ -261,15 +261,18 @@ def corrections(
 ) -> list[Corrected]:
     """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved.
 
-    `own`: a correction of the author's own, which is taken instead where it is proved to be right, and nothing where it is not.
+    `own`: a correction of the author's own, which is taken instead where it is proved to be right, and nothing where it is wrong. Where
+    neither is known, the region is computed again.
     """
     found = differing(rules, old, mutant)
     if found is None or not found.proved or found.share > limit:
         return []
     if not found.boxes:
         return [Corrected(old, mutant, ())]
-    if own is not None:
-        return [Corrected(old, mutant, found.boxes, own=own)] if is_right(rules, old, own, found.boxes) else []
+    if own is not None and is_right(rules, old, own, found.boxes):
+        return [Corrected(old, mutant, found.boxes, own=own)]
+    if own is not None and wrong_at(rules, old, own, found.boxes) is not None:
+        return []
     made = [Corrected(old, mutant, found.boxes)]
     pieces = pieces_of(rules, old, found.boxes)
     if pieces is not None:

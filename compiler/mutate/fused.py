@@ -3,8 +3,8 @@
     Y = select(i in D, conv(strip, K)[...], back(conv(phases, K)))
     Z = conv([phases, strips], K);  Y = select(i in D, Z[strip of i], back(Z[phases]))
 
-A box of what differs is the mutant's operator, with its attributes and its other tensors, on some of what the region reads. Those tensors
-are put into further images of the mutant's operand, several into one where they fit. What comes out is a mutant and pieces of it, which
+A box of what differs is the mutant's operator, with its attributes and its other tensors, on some of what the region reads. Those are
+put into further images of the mutant's operand, several into one where they fit. What comes out is a mutant and pieces of it, which
 are proved as any others are; nothing here is believed.
 """
 
@@ -21,13 +21,15 @@ from dslc.derivation.targets import instances
 from dslc.errors import DslcError
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological
-from dslc.ir.scalar import Reduce, Scalar, apply, num, read, traversal, walk
+from dslc.ir.holes import hole
+from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
 from dslc.mutate.boxed import part
 from dslc.mutate.images import Slide, batch_of, everything, slides_of, slides_of_call
 from dslc.mutate.problem import shape_of
 from dslc.prove.strided import Box
 from dslc.semantics.apply import apply as applied
+from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
@@ -88,6 +90,7 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
         region: `old` as one expression.
         boxes: where the mutant differs.
     """
+    mutant = _with_layouts(rules, mutant)
     calls = [node for node in topological([mutant.node]) if isinstance(node, Call) and not node.constant]
     if len(calls) != 1 or len(calls[0].types) != 1 or not boxes or not isinstance(region.node, ScopeNode):
         return None
@@ -111,6 +114,32 @@ def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequenc
     except (Mismatch, EvalError, Unbound, DslcError, ValueError, TypeError):
         return None
     return None
+
+
+def _with_layouts(rules: Rules, mutant: Value) -> Value:
+    """A mutant whose operators that only move elements are scopes."""
+    while True:
+        for node in topological([mutant.node]):
+            scope = _as_layout(rules, node) if isinstance(node, Call) and not node.constant else None
+            if scope is not None:
+                (mutant,) = replace((mutant,), {node.values[0]: scope})
+                break
+        else:
+            return mutant
+
+
+def _as_layout(rules: Rules, node: Call) -> Value | None:
+    """A call that only moves elements as a scope over its arguments."""
+    if len(node.types) != 1:
+        return None
+    holes = [hole(k, arg.type) for k, arg in enumerate(node.args)]
+    try:
+        (scope,) = expand(rules, applied(rules, node.op, holes, dict(node.attrs)))
+    except (Mismatch, EvalError, Unbound, DslcError):
+        return None
+    if not isinstance(scope.node, ScopeNode) or any(isinstance(arg.node, ScopeNode) for arg in scope.node.args) or _computes(scope):
+        return None
+    return replace((scope,), dict(zip(holes, node.args, strict=True)))[0]
 
 
 # ---- pieces ----------------------------------------------------------------------------------------------------
@@ -285,7 +314,7 @@ def _with_images(
     for piece, (image, place) in zip(pieces, placed, strict=True):
         first = shape[batch] + count * image
         held = apply("and", apply("<=", num(first), at[batch]), apply("<", at[batch], num(first + count)))
-        index = list(at)
+        index: list[Scalar] = list(at)
         index[batch] = apply("-", at[batch], num(first))
         for axis, size in enumerate(piece.sizes):
             if axis == batch or size == shape[axis]:
@@ -321,7 +350,7 @@ def _looked_up(value: Value) -> Value:
 def _computes(value: Value) -> bool:
     """Whether a scope does more than choose what it reads."""
     assert isinstance(value.node, ScopeNode)
-    return any(isinstance(each, Reduce) for each in walk(value.node.scope.body))
+    return value.node.scope.body.binds
 
 
 __all__ = ["Fused", "fused"]

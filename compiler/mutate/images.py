@@ -9,7 +9,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, ScopeNode, Value
 from dslc.ir.holes import hole
-from dslc.ir.scalar import Num, Read, num, substitute, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, num, substitute, walk
 from dslc.mutate.boxed import part, whole
 from dslc.mutate.problem import extents_of, shape_of
 from dslc.prove.strided import Box
@@ -59,7 +59,8 @@ def slides_of(value: Value) -> tuple[Value | None, tuple[Slide, ...]]:
             if len(own) != 1 or index is own[0]:
                 continue
             slopes = {it: coefficient_of(index, it) for it in index.free}
-            first = substitute(index, dict.fromkeys(index.free, num(0)))
+            zeros: dict[Iter, Scalar] = dict.fromkeys(index.free, num(0))
+            first = substitute(index, zeros)
             if slopes[own[0]] is None or not isinstance(first, Num) or any(slope is None or slope < 0 for slope in slopes.values()):
                 return None, ()
             window = sum((slopes[it] or 0) * (extents[it] - 1) for it in index.free if it is not own[0])

@@ -88,6 +88,8 @@ class Mutants(Derivations):
     partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=lambda: Options(seconds=TUNING.seconds))
     operators: int = TUNING.operators
+    #: whether what is faster with its library alone will do
+    leaning: bool = False
     #: tilings that overlap
     tilings: int = TUNING.tilings
     #: why what would pay by its price is not offered, for a report
@@ -271,7 +273,7 @@ class Mutants(Derivations):
             old, rule = self._regions[each.value], self._rules.get(each.value)
             limit, own = (self.limit, None) if rule is None else (rule.limit, rule.own)
             ways = corrections(self.rules, old, each.value, limit, own)
-            if not ways:
+            if not ways or (own is not None and all(one.own is None for one in ways)):
                 self._note(each, old, limit, own, (plain, price))
             for one in ways:
                 value = one.value(self.rules)
@@ -308,8 +310,8 @@ class Mutants(Derivations):
                 self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
         elif own is not None:
             at = wrong_at(self.rules, old, own, found.boxes)
-            said = f"is wrong at {list(at)}" if at is not None else "is not proved"
-            self.notes[f"the correction of {target}'s own {said}: left out"] = None
+            said = f"is wrong at {list(at)}: left out" if at is not None else "is not proved: corrected as `correct auto` instead"
+            self.notes[f"the correction of {target}'s own {said}"] = None
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         # nobody derived them: there are always some
@@ -349,7 +351,18 @@ class Mutants(Derivations):
             one = self._as_one(fact)
             if one is not None and one.ratio >= self.margin:
                 return [one]
+            if not self.leaning and self._without_forms(derived.value) * self.margin >= self._by_itself(place):
+                # its nodes are no faster where the library is missing
+                return []
         return Derivations._tried(self, derived, program, place)
+
+    def _without_forms(self, value: Value) -> float:
+        """Seconds of a mutant whose operators are the runtime's."""
+        nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
+        return sum(map(self.costs.cost, nodes)) + self._scopes(value)
+
+    def _by_itself(self, place: Place) -> float:
+        return sum(self.costs.cost(node) for node in (place.node, *place.inner))
 
     def _form_of(self, fact: Fact) -> Form:
         """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""

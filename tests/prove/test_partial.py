@@ -78,9 +78,9 @@ def test_a_correction_of_another_type_is_refuted(rules: Rules) -> None:
     assert found.answer == "differs" and found.counterexample is not None and found.counterexample.position == ()
 
 
-def test_check_warns_of_rules_that_are_equal_nowhere_or_everywhere(file: Path) -> None:
+def test_check_warns_of_rules_that_are_equal_nowhere_or_everywhere_and_refuses_corrections_of_another_type(file: Path) -> None:
     found = {(finding.code, finding.message.split("`")[1]) for finding in check_files([file])}
-    assert found == {("W0012", "everywhere"), ("W0013", "nowhere")}
+    assert found == {("W0012", "everywhere"), ("W0013", "nowhere"), ("E0605", "Y")}
 
 
 @pytest.mark.parametrize("limit", ["0", "0.0", "-1", "1.5", "3 / 2", "2 - 2", '"half"', "true"])

@@ -102,9 +102,14 @@ def sides(instance: Instance) -> Sides:
 
 
 def wrongly_corrected(
-    rules: Rules, sub: SubstitutionDef, instance: Instance, found: Sequence[Difference], seed: int = 0
-) -> Counterexample | bool:
-    """A position at which the sides differ and the author's own correction is not the left side; else whether it is proved right."""
+    rules: Rules, sub: SubstitutionDef, instance: Instance, found: Sequence[Difference], seed: int = 0,
+    seconds: float = _TUNING.proof,
+) -> Counterexample | bool:  # fmt: skip
+    """A position at which the sides differ and the author's own correction is not the left side; else whether it is proved right.
+
+    `seconds`: of comparing each output; a counterexample is computed only where there is time for it.
+    """
+    until = time.monotonic() + seconds
     both = sides(instance)
     proved = True
     drawn = dict(shown(sub, instance))
@@ -115,8 +120,10 @@ def wrongly_corrected(
         if corrected.type != left.type:
             return Counterexample(drawn, name, (), str(left.type), str(corrected.type))
         pair = [restricted(value, each.boxes, inside=True) for value in (left, corrected)]
-        (wrong,) = difference(rules, pair[:1], pair[1:], seed=seed, seconds=_TUNING.proof)
+        (wrong,) = difference(rules, pair[:1], pair[1:], seed=seed, seconds=max(0.1, until - time.monotonic()))
         proved = proved and wrong.proved
+        if wrong.boxes and time.monotonic() > until:
+            return Counterexample(drawn, name, wrong.boxes[0].start, "another number", "the correction")
         if wrong.boxes:
             rng = np.random.default_rng(seed)
             shown_as = replayed(rules, pair[:1], pair[1:], (name,), instance.inputs, rng, drawn)
@@ -189,6 +196,10 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
             if isinstance(instance, Rejected):
                 continue
             both = sides(instance)
+            for name, own in instance.corrected.items():
+                if own.type != instance.left[name].type:
+                    said = f"the correction of `{name}` is {own.type}, and `{name}` is {instance.left[name].type}"
+                    return [Diagnostic("E0605", said, sub.syntax.span, counterexample=str(instance))]
             try:
                 found = difference(rules, both.left, both.right, prove=False)
             except NotCompared:

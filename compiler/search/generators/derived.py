@@ -103,7 +103,7 @@ class Mutated:
         looked = Mutants(
             **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
-            options=how, operators=settings.mutant_operators, strict=settings.strict_floats,
+            options=how, operators=settings.mutant_operators, strict=settings.strict_floats, leaning=settings.library_only,
         )  # fmt: skip
 
         def of(base: Candidate) -> Iterator[Sequence[Candidate]]:

@@ -218,7 +218,16 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
+    seen: set[str] = set()
     for correct in corrects:
+        given = set(correct.what.names) if isinstance(correct.what, t.Bind) else {*sub.syntax.outputs}
+        if seen & given:
+            said = f"`{sub.syntax.name}` is corrected twice"
+            report.add("E0609", said, correct.span, hint="one `correct` for each output, or one `correct auto`")
+        seen |= given
+        if isinstance(correct.what, t.Bind) and isinstance(correct.what.value, t.Name) and correct.what.value.id in given:
+            said = f"`{correct.what.value.id}` is what is to be corrected"
+            report.add("E0609", said, correct.what.value.span, hint="write what is right where the sides differ, or `correct auto`")
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
         if correct.limit is not None and not _is_fraction(rules, sub, correct.limit):
