@@ -28,11 +28,15 @@ class Tuning:
         positions: of one line, that are computed.
         listed: of one line, that a model holds as a list.
         together: axes, and iterators, that are put into another order.
+        scattered: how many times as long it takes to copy elements one by one as in blocks; profiles of ONNX Runtime on two processors.
+        block: elements that lie side by side in a block, at least.
     """
 
     positions: int = 1 << 20
     listed: int = 1 << 14
     together: int = 4
+    scattered: float = 4.0
+    block: int = 8
 
 
 TUNING = Tuning()
@@ -162,6 +166,18 @@ def _steps(where: NDArray[np.int64], there: NDArray[np.bool_]) -> tuple[int, int
     return int(inside[0]), step, end - begin, begin, len(where) - end
 
 
+def effort(lines: Sequence[Line], shape: Sequence[Dim], order: Sequence[Iter]) -> float:
+    """What reading some lines of a tensor takes, in elements that are copied in blocks."""
+    own = list(in_order(lines))
+    volume = math.prod(size if isinstance(size := line.count, int) and size else TUNING.block for line in own)
+    last = own[-1]
+    blocks = last.whole or (last.step == 1 and not last.listed and isinstance(last.count, int) and last.count >= TUNING.block)
+    cut = sum(not line.whole for line in own)
+    iters = [one for line in (own if transposition(own, len(shape)) is None else lines) for one in line.iters]
+    turned = (iters != sorted(iters, key=order.index)) + (transposition(own, len(shape)) is not None)
+    return volume * (cut * (1.0 if blocks else TUNING.scattered) + turned * TUNING.scattered)
+
+
 def transposition(lines: Iterable[Line], rank: int) -> tuple[int, ...] | None:
     """The order in which the axes of each line stand together; None where they do already."""
     own = list(lines)
@@ -177,4 +193,4 @@ def in_order(lines: Iterable[Line]) -> Iterator[Line]:
     return iter(sorted(lines, key=lambda line: line.axes[0]))
 
 
-__all__ = ["Line", "Tuning", "in_order", "lines_of", "transposition"]
+__all__ = ["Line", "Tuning", "effort", "in_order", "lines_of", "transposition"]

@@ -18,7 +18,7 @@ from dslc.onnx.emit import Spec, write_call
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
-from dslc.onnx.spelled import NotSpelled, spelled
+from dslc.onnx.spelled import NotSpelled, picked, spelled
 from dslc.onnx.symbols import Symbols
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
@@ -67,6 +67,7 @@ class Plan:
         self.inside: dict[Node, Value] = {}
         self._alike: dict[Key, tuple[Origin, Call]] | None = None
         self.users = self._count_users(outputs)
+        self._picked = picked(outputs)
 
     @staticmethod
     def _count_users(outputs: Sequence[Value]) -> Counter[Value]:
@@ -295,15 +296,25 @@ class Plan:
         return None if found is None else (found,)
 
     def _spelled(self, node: ScopeNode) -> Value:
-        """An expression in plain nodes."""
-        value = Value(node)
-        if value not in self._alias:
+        """An expression in plain nodes, after those that it reads: it may read what these are made of."""
+        stack = [node]
+        while stack:
+            one = stack[-1]
+            below = [arg.node for arg in one.args if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self._alias]
+            if below:
+                stack += below
+                continue
+            stack.pop()
+            if Value(one) in self._alias:
+                continue
             try:
-                self._alias[value] = spelled(node, self.opset, self.symbols.at(node))
+                over = with_args(one, tuple(arg if arg.constant else self._alias.get(arg, arg) for arg in one.args))[0].node
+                assert isinstance(over, ScopeNode)
+                self._alias[Value(one)] = spelled(over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset()))
             except NotSpelled as problem:
-                text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(node.scope)[:80]}"
+                text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
-        return self._alias[value]
+        return self._alias[Value(node)]
 
     def _inline(self, node: Call) -> None:
         """An operator without a node of its own: what it is defined by."""

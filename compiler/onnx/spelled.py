@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
-from dslc.ir.graph import ScopeNode, Value, product
+from dslc.ir.graph import ScopeNode, Value, product, topological
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -37,9 +37,9 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import in_order, lines_of, transposition
+from dslc.onnx.moving import Line, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.tensors import NotSpelled, Tensors
+from dslc.onnx.tensors import NotSpelled, Tensors, below
 
 #: the first opset in which axes are inputs
 OLDEST = 13
@@ -71,8 +71,8 @@ _TUNING = _Tuning()
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def spelled(node: ScopeNode, opset: int, symbols: Symbols) -> Value:
-    """The value of a scope, computed by ONNX's own nodes.
+def spelled(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, wherever somebody can read it so.
 
     Raises:
         NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
@@ -80,17 +80,34 @@ def spelled(node: ScopeNode, opset: int, symbols: Symbols) -> Value:
     if opset < OLDEST:
         raise NotSpelled(f"opset {opset}")
     try:
-        return _Speller(node, opset, symbols).whole()
+        return _Speller(node, opset, symbols, first).whole()
     except KeyError as problem:
         raise NotSpelled(str(problem)) from None
 
 
+def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
+    """The axes of scopes' values of which other scopes read one position at a time: in memory these are best the first ones."""
+    found: dict[Value, set[int]] = {}
+    for node in topological(value.node for value in outputs):
+        if not isinstance(node, ScopeNode) or not any(isinstance(arg.node, ScopeNode) for arg in node.args):
+            continue
+        around = set(node.scope.iters)
+        for read in walk(node.scope.body):
+            if isinstance(read, Read) and isinstance(node.args[read.operand].node, ScopeNode):
+                own = {axis for axis, one in enumerate(read.index) if not set(one.free) & around}
+                found.setdefault(node.args[read.operand], own).intersection_update(own)
+    return found
+
+
 class _Speller(Tensors):
-    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols) -> None:
+    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
         super().__init__(opset, symbols)
         self.scope, self.args = node.scope, node.args
         self.operands = tuple(arg.type.dtype for arg in node.args)
-        self.iters += self.scope.iters
+        self.order = list(range(len(self.scope.iters)))
+        if self.scope.type.shape == self.scope.extents:
+            self.order.sort(key=lambda axis: axis not in first)
+        self.iters += [self.scope.iters[axis] for axis in self.order]
         self.extents.update(zip(self.scope.iters, self.scope.extents, strict=True))
         self._known: dict[Any, Value] = {}
         # how many choices are around what is spelled: both sides of one are computed
@@ -99,8 +116,12 @@ class _Speller(Tensors):
     def whole(self) -> Value:
         scope = self.scope
         found = self.go(scope.body, scope.dtype)
-        if found.type.shape != scope.extents:
-            found = self.node("Expand", (found, self.sizes(scope.extents)), scope.dtype, scope.extents)
+        extents = tuple(scope.extents[axis] for axis in self.order)
+        if found.type.shape != extents:
+            found = self.node("Expand", (found, self.sizes(extents)), scope.dtype, extents)
+        if self.order != sorted(self.order):
+            back = [self.order.index(axis) for axis in range(len(self.order))]
+            found = self.node("Transpose", (found,), scope.dtype, scope.extents, perm=back)
         if scope.type.shape != scope.extents:
             found = self.node("Reshape", (found, self.sizes(scope.type.shape)), scope.dtype, scope.type.shape)
         return found
@@ -317,9 +338,14 @@ class _Speller(Tensors):
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
         free = part.other is None and self._chosen > 0
         other = num(0) if free else part.other
-        lines = lines_of(part.index, value.type.shape, self.extents, self.iters, free)
-        if lines is None or (any(any(line.outside) for line in lines) and not isinstance(other, Num)):
+        ways: list[tuple[float, list[Line], Value]] = []
+        for view, index in below(value, part.index):
+            own = lines_of(index, view.type.shape, self.extents, self.iters, free)
+            if own is not None and (isinstance(other, Num) or not any(any(line.outside) for line in own)):
+                ways.append((effort(own, view.type.shape, self.iters), own, view))
+        if not ways:
             return None
+        _, lines, value = min(ways, key=lambda way: way[0])
         turned = transposition(lines, value.type.rank)
         value = self.cut(value, {line.axes[0]: line for line in lines if len(line.axes) == 1})
         if turned is None:
@@ -447,4 +473,4 @@ def _sums(index: Scalar) -> bool:
     return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)
 
 
-__all__ = ["NotSpelled", "spelled"]
+__all__ = ["NotSpelled", "picked", "spelled"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +11,7 @@ from onnx import helper
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Value, opaque
+from dslc.ir.graph import Opaque, Value, opaque
 from dslc.ir.scalar import Iter, Num, Scalar
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
@@ -121,4 +121,26 @@ class Tensors:
         return self.node("Unsqueeze", (value, self.list(axes)), value.type.dtype, shape) if axes and value.type.rank else value
 
 
-__all__ = ["END", "NotSpelled", "Tensors"]
+def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[Scalar, ...]]]:
+    """A tensor and a position in it, and the same of what it was made of by changes of order: it may be easier to read."""
+    at = tuple(index)
+    while True:
+        yield value, at
+        node = value.node
+        if not isinstance(node, Opaque) or node.label not in ("Transpose", "Unsqueeze"):
+            return
+        inner, kept = node.args[0], list[Scalar]()
+        if node.label == "Transpose":
+            order = helper.get_node_attr_value(node.payload.proto, "perm")
+            at = tuple(at[order.index(axis)] for axis in range(len(order)))
+        else:
+            for one, size in zip(at, value.type.shape, strict=True):
+                if len(kept) < inner.type.rank and inner.type.shape[len(kept)] == size:
+                    kept.append(one)
+                elif size != 1 or not isinstance(one, Num) or one.value != 0:
+                    return
+            at = tuple(kept)
+        value = inner
+
+
+__all__ = ["END", "NotSpelled", "Tensors", "below"]

@@ -9,7 +9,7 @@ from math import isfinite
 from dslc.deadline import TimeUp
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Graph, Node, Value, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.mutate.joined import joined
 from dslc.mutate.problem import is_linear_region, problem_of
@@ -102,7 +102,7 @@ class Branches(Together):
             if made is not None and made not in found and len(found) < _TUNING.ways:
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
                 calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
-                found[made] = calls + sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode))
+                found[made] = calls + self._generated(made)
         return sorted(found.items(), key=lambda each: each[1])
 
 

@@ -26,13 +26,13 @@ from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
 from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, groups
+from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, distinct, groups
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.search.written import readable
@@ -163,7 +163,7 @@ class Derivations:
             except TimeUp:
                 late = True
             new = [one for one, before in zip((looking.chosen, looking.alone), known, strict=True) if one != before]
-            yield [self._candidates(base, taken, looking.places)[0] for taken in _distinct(new)], looking.tale(late)
+            yield [self._candidates(base, taken, looking.places)[0] for taken in distinct(new)], looking.tale(late)
 
     def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
@@ -318,16 +318,13 @@ class Derivations:
         for k, each in enumerate(programs[:TUNING.priced]):
             calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
             if calls * self.margin < price:
-                worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
+                worth[k] = calls + self._generated([each.value])
         return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
-        worth = [
-            sum(self.costs.cost(node) for node in each.calls if not node.constant)
-            + sum(self._scope(node) for node in each.generated if not node.constant)
-            for each in programs[:TUNING.priced]
-        ]
+        calls = [sum(self.costs.cost(node) for node in each.calls if not node.constant) for each in programs[: TUNING.priced]]
+        worth = [own + self._generated([each.value]) for own, each in zip(calls, programs, strict=False)]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
@@ -335,10 +332,15 @@ class Derivations:
         kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
         return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
 
+    def _generated(self, results: Sequence[Value]) -> float:
+        """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
+        nodes = [node for node in topological(value.node for value in results) if not node.constant]
+        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
+        scopes = [node for node in nodes if isinstance(node, ScopeNode)]
+        return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
+
     def _scope(self, node: ScopeNode) -> float:
-        """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
-        if isinstance(node.scope.body, Read):
-            return 0.0
+        """Estimated seconds of a scope as a kernel."""
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
@@ -478,11 +480,6 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
-
-
-def _distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
-    """Those that are not empty, each once."""
-    return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
 
 
 def _static(node: Node) -> bool:

@@ -334,8 +334,7 @@ class Mutants(Derivations):
         return True
 
     def _scopes(self, value: Value) -> float:
-        nodes = topological([value.node])
-        return sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode) and not node.constant)
+        return self._generated([value])
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]

@@ -13,7 +13,7 @@ from dslc.derivation.steps import Steps
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Node, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import rule_of
@@ -93,7 +93,7 @@ class Siblings(Together):
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
                 calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
                 if calls * self.margin < price:
-                    total = calls + sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode))
+                    total = calls + self._generated(made)
                     rules = dict.fromkeys(f"{rule_of(a)} > {rule_of(b)}".split(" > "))
                     worth[made] = total, " > ".join([*rules, "calls of one operand merged"])
         order = sorted(worth, key=lambda made: worth[made][0])

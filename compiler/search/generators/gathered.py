@@ -28,7 +28,7 @@ class Gathered:
     needed: bool = False
     again: bool = False
     gathers: bool = True
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=3.0))
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.5, seconds=1.0))
     least: float = 0.01
     brief: float = 0.05
 
