@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 
-from dslc.onnx.backend import DslcBackend, RuntimeBackend, run_suite
+from benchmarks.backend import DslcBackend, RuntimeBackend, run_suite
 
 
 def main() -> int:

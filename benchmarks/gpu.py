@@ -118,12 +118,12 @@ def priced(case: Case | Network | Built, sheet: str, budget: float, cache: Path)
     import onnxruntime
 
     import dslc
+    from benchmarks.fake_device import FakeDevice
     from dslc.codegen.limited import TooLong, within
     from dslc.cuda import Session
     from dslc.cuda.code import generable
     from dslc.cuda.costs import plan_model
     from dslc.cuda.devices import device_named
-    from dslc.cuda.fake import FakeDevice
     from dslc.errors import DslcError
     from dslc.onnx.importer import import_model
     from dslc.semantics.library import standard
@@ -345,9 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """Makes the rows that are missing, and prints all."""
+    from benchmarks.fake_device import FakeDevice
     from benchmarks.gpu_cases import built, cases, networks
     from dslc.cuda import CudaFailure
-    from dslc.cuda.fake import FakeDevice
     from dslc.cuda.launchers import launcher
     from dslc.semantics.library import standard
 

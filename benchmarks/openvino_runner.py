@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dslc.cost.runner import Runner, serve
+from benchmarks.runner import Runner, serve
 
 
 class OpenVino(Runner):

@@ -24,6 +24,7 @@ from typing import Any
 
 from benchmarks import models
 from benchmarks.egraph import grown, network
+from benchmarks.printed import printed_of
 from benchmarks.zoo import NAMES
 from dslc.cost import kinds
 from dslc.cost.groups import Group
@@ -32,7 +33,6 @@ from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
-from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule

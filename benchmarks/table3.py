@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from functools import partial
 
-from dslc.generate.enumeration.graphs import count_graphs
+from benchmarks.counted_graphs import count_graphs
 from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs

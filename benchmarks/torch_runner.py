@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from dslc.cost.runner import Runner, serve
+from benchmarks.runner import Runner, serve
 
 
 class Torch(Runner):

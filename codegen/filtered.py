@@ -251,7 +251,7 @@ def _whole(
     panels = _panels(chain.weights, new.get(weights, weights), points, column, channel, sizes, terms, panel)
     source = operand.args[taken.operand]
     ranges: dict[Iter, Dim] = {**sizes, **{it: _dim(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}}
-    copied = _copied(taken, new.get(source, source), places, ranges, terms, lanes)
+    copied, before_it = _copied(taken, new.get(source, source), places, ranges, terms, lanes)
     # a position in a tile comes after the row that it belongs to, so that neighbours lie side by side
     order: list[Iter | str] = []
     waiting = dict(outside)
@@ -275,7 +275,7 @@ def _whole(
     index = tuple(outside[each] if isinstance(each, str) else at[each] for each in order)
     whole = rebuild(part.scope.body, lambda node: read(len(args), index) if node is chain.node else None)
     last = part_of(Scope(part.scope.extents, whole, part.scope.dtype, part.scope.groups), (*args, z.value), alone=True)
-    return [panels, copied], filter, last
+    return [panels, *before_it, copied], filter, last
 
 
 def _axis(it: Iter) -> str:
@@ -407,8 +407,11 @@ def _panels(
     return part_of(scope_of(whole), whole.node.args, alone=True)
 
 
-def _copied(taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Iter, Dim], terms: Scalar, lanes: int) -> Part:
-    """The operand with all that tiles read of it, also beyond its ends, and its channels last, in whole vectors."""
+def _copied(
+    taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Iter, Dim], terms: Scalar, lanes: int
+) -> tuple[Part, list[Part]]:
+    """The operand with all that tiles read of it, also beyond its ends, and its channels last, in whole vectors; and parts that it
+    reads."""
     extents: list[Dim] = []
     index: list[Scalar] = []
     filled = apply("*", apply("//", apply("+", terms, num(lanes - 1)), num(lanes)), num(lanes))
@@ -427,7 +430,39 @@ def _copied(taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Ite
     element: Scalar = read(0, tuple(index), taken.other)
     if filled is not terms:
         element = raw_apply("select", apply("<", channel, terms), element, num(0))
-    return part_of(Scope(tuple(extents), element, DType.F32), (value,), alone=True)
+    whole = scope_value(Scope(tuple(extents), element, DType.F32), (value,))
+    if not isinstance(value.node, ScopeNode) or value.node.scope.body.binds:
+        return part_of(scope_of(whole), whole.node.args, alone=True), []
+    # what is chosen or changed element by element is done on the way
+    whole = inline(whole, 0)
+    scope, args = scope_of(whole), list(whole.node.args)
+    turned: dict[int, Part] = {}
+    for number, arg in enumerate(args):
+        reads = [each for each in walk(scope.body) if isinstance(each, Read) and each.operand == number]
+        axes = {axis for each in reads for axis, at in enumerate(each.index) if channel in at.free}
+        if len(axes) == 1 and axes != {len(arg.type.shape) - 1} and all(each.index[min(axes)] is channel for each in reads):
+            # neighbours of places that are anywhere are channels: these are brought together once
+            turned[number] = _turned(arg, min(axes))
+            args[number] = turned[number].value
+    if not turned:
+        return part_of(scope, tuple(args), alone=True), []
+
+    def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        if each.operand in turned:
+            index = (*(at for at in index if at is not channel), channel)
+        return read(each.operand, index, other)
+
+    body = substitute(scope.body, {}, 0, on_read)
+    return part_of(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args), alone=True), [*turned.values()]
+
+
+def _turned(value: Value, axis: int) -> Part:
+    """A tensor with one of its dimensions last."""
+    shape = value.type.shape
+    order = [*(k for k in range(len(shape)) if k != axis), axis]
+    places = {k: iterator(f"i{n}") for n, k in enumerate(order)}
+    body = read(0, tuple(places[k] for k in range(len(shape))))
+    return part_of(Scope(tuple(shape[k] for k in order), body, value.type.dtype), (value,), alone=True)
 
 
 def _body(

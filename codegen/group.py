@@ -6,7 +6,7 @@ What is left are `Part`s: values that are computed once and kept (in memory, in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,8 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, num, table, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, num, table, walk
 from dslc.ir.scopes import inline, substitute
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -206,7 +205,7 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
     body = node.scope.body
     heavy, reduces = is_heavy(body), body.binds
     if not heavy and not reduces:
-        return True
+        return _is_linear_read(body) or not _is_transform(user.scope.body, places)
     if count > 1:
         return False
     reads = list(reads_of(user.scope.body, places))
@@ -219,6 +218,24 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
         return False
     # a reduction inside a reduction, or one that is computed for places where it is not needed, is better kept
     return not reduces or (not around and all(isinstance(part, Iter | Num) for part in index))
+
+
+def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
+    """Whether elements of an operand are added times constant tables: tiles overlap, so that each is asked for several times, and
+    products between transforms (`filtered`) want to know where it is."""
+    if not isinstance(body, Reduce) or body.kind != "sum" or not isinstance(body.body, Apply) or body.body.name != "*":
+        return False
+    factors = body.body.args
+    reads = [each for each in factors if isinstance(each, Read)]
+    tables = sum(isinstance(each, Table) for each in factors)
+    return len(reads) == 1 and reads[0].operand in places and tables == len(factors) - 1 > 0
+
+
+def _is_linear_read(body: Scalar) -> bool:
+    """Whether an element is one of another tensor, at positions that are sums of multiples of iterators."""
+    return isinstance(body, Read) and not any(
+        isinstance(part, Apply) and part.name not in ("+", "-", "*") for at in body.index for part in walk(at)
+    )
 
 
 def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ...], tuple[Iter, ...]]]:
@@ -241,14 +258,9 @@ def is_heavy(body: Scalar) -> bool:
     return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
 
 
-def element_of(part: Part) -> DType:
-    """The element type of a part's expression, before it is stored."""
-    return scalar_dtype(part.scope.body, part.dtypes)
-
-
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
     for type in types:
         yield from type.shape
 
 
-__all__ = ["Part", "Parts", "element_of", "is_heavy", "parts_of", "reads_of", "sizes_of"]
+__all__ = ["Part", "Parts", "is_heavy", "parts_of", "reads_of", "sizes_of"]

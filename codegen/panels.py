@@ -26,8 +26,8 @@ from dslc.ir.scalar import (
     num,
     raw_apply,
     read,
-    rebuild,
     reduce,
+    replaced,
     walk,
 )
 from dslc.ir.scopes import substitute
@@ -137,7 +137,7 @@ def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> 
     index = (*found.outer, apply("//", found.lane, wide), *found.summed, apply("%", found.lane, wide))
     factors = [each for each in found.node.body.children if each is not found.factor]
     node = reduce("sum", found.node.iters, found.node.extents, raw_apply("*", *factors, read(len(args), index)))
-    return made, rebuild(scope.body, lambda each: node if each is found.node else None)
+    return made, replaced(scope.body, found.node, node)
 
 
 def _dim(extent: Scalar | int) -> Scalar | int:

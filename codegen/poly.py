@@ -3,8 +3,8 @@
 A position keeps `//` as an atom, and `x % m` is `x - m * (x // m)`, so that an address in which the parts of a number meet again
 (a reshape, a merged pair of loops) loses both. Everything is immutable and compared by structure.
 
-`dslc.analysis.poly` has polynomials of what expressions say. Atoms here are what generated code has (loop variables, quotients of
-polynomials, integers that it loaded), in the order in which it computes them, and no expression says them.
+Atoms are what generated code has (loop variables, quotients of polynomials, integers that it loaded), in the order in which it
+computes them; those of `dslc.analysis.poly` are expressions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from dslc.ir.dtype import Dim
+from dslc.ir.polynomials import Polynomial
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 
@@ -45,101 +46,31 @@ Atom = Var | Sym | Quotient | Datum
 Monomial = tuple[Atom, ...]
 
 
-@dataclass(frozen=True)
-class Poly:
-    """A sum of products of atoms with integer coefficients, sorted; `()` is the constant term."""
+class Poly(Polynomial[Atom]):
+    """A polynomial over atoms of generated code."""
 
-    terms: tuple[tuple[Monomial, int], ...]
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.terms)
-
-    @cached_property
-    def atoms(self) -> frozenset[Atom]:
-        return frozenset(atom for monomial, _ in self.terms for atom in monomial)
+    @staticmethod
+    def key(atom: Atom) -> tuple[int, str]:
+        if isinstance(atom, Var | Datum):
+            return (1, atom.name)
+        if isinstance(atom, Sym):
+            return (0, atom.name)
+        return (2, repr(atom))
 
     @cached_property
     def deep(self) -> frozenset[Atom]:
         """Every atom, those inside quotients too."""
-        found = set(self.atoms)
-        for atom in self.atoms:
-            if isinstance(atom, Quotient):
-                found |= atom.top.deep | atom.bottom.deep
-        return frozenset(found)
-
-    @property
-    def number(self) -> int | None:
-        """The number where it is one."""
-        if not self.terms:
-            return 0
-        if len(self.terms) == 1 and not self.terms[0][0]:
-            return self.terms[0][1]
-        return None
+        inside = [atom.top.deep | atom.bottom.deep for atom in self.atoms if isinstance(atom, Quotient)]
+        return self.atoms.union(*inside)
 
     def coefficient(self, atom: Atom) -> Poly | None:
         """What an atom is multiplied by; None where it occurs in a power, or inside a quotient."""
-        out: dict[Monomial, int] = {}
-        for monomial, factor in self.terms:
-            count = monomial.count(atom)
-            if count > 1:
-                return None
-            if count == 1:
-                at = monomial.index(atom)
-                out[monomial[:at] + monomial[at + 1 :]] = factor
-            if any(isinstance(part, Quotient) and atom in {*part.top.deep, *part.bottom.deep} for part in monomial):
-                return None
-        return _made(out)
-
-    def without(self, atom: Atom) -> Poly:
-        """The terms in which an atom does not occur as a factor."""
-        return Poly(tuple((monomial, factor) for monomial, factor in self.terms if atom not in monomial))
-
-    def __add__(self, other: Poly | int) -> Poly:
-        other = _poly(other)
-        if not other.terms:
-            return self
-        out = dict(self.terms)
-        for monomial, factor in other.terms:
-            out[monomial] = out.get(monomial, 0) + factor
-        return _made(out)
-
-    def __sub__(self, other: Poly | int) -> Poly:
-        return self + _poly(other) * -1
-
-    def __mul__(self, other: Poly | int) -> Poly:
-        other = _poly(other)
-        out: dict[Monomial, int] = {}
-        for left, a in self.terms:
-            for right, b in other.terms:
-                key = tuple(sorted((*left, *right), key=_order))
-                out[key] = out.get(key, 0) + a * b
-        return _made(out)
-
-
-def _order(atom: Atom) -> tuple[int, str]:
-    if isinstance(atom, Var | Datum):
-        return (1, atom.name)
-    if isinstance(atom, Sym):
-        return (0, atom.name)
-    return (2, repr(atom))
-
-
-def _poly(value: Poly | int) -> Poly:
-    return value if isinstance(value, Poly) else const(value)
-
-
-def _made(terms: Mapping[Monomial, int]) -> Poly:
-    kept = [(monomial, factor) for monomial, factor in terms.items() if factor]
-    kept.sort(key=lambda item: (len(item[0]), tuple(_order(atom) for atom in item[0])))
-    return Poly(tuple(kept))
+        inside = any(isinstance(part, Quotient) and atom in part.top.deep | part.bottom.deep for part in self.atoms)
+        return None if inside or self.degree_in(atom) > 1 else self.split(atom)[0]
 
 
 def const(value: int) -> Poly:
-    return Poly((((), value),)) if value else Poly(())
+    return Poly.of(value)
 
 
 def of(atom: Atom) -> Poly:
@@ -225,7 +156,7 @@ class Ranges:
                     return False
                 part = part * (of(atom) + atom.least)
             total = total + part
-        return all(factor >= 0 for monomial, factor in total.terms if monomial) and dict(total.terms).get((), 0) >= least
+        return all(factor >= 0 for monomial, factor in total.terms if monomial) and total.constant >= least
 
     def within(self, value: Poly, size: Poly) -> bool:
         """Whether 0 <= value < size is certain."""
@@ -269,7 +200,7 @@ def divided(value: Poly, by: Poly) -> tuple[Poly, Poly]:
                 rest[monomial] = remains
         else:
             rest[monomial] = factor
-    return _made(quotient), _made(rest)
+    return Poly.of_terms(quotient), Poly.of_terms(rest)
 
 
 def floordiv(top: Poly, bottom: Poly, ranges: Ranges) -> Poly:

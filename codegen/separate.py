@@ -9,7 +9,22 @@ from dslc.codegen.group import Part, Parts
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value, product, scope_value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild, reduce, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    apply,
+    iterator,
+    num,
+    read,
+    rebuild,
+    reduce,
+    replaced,
+    walk,
+)
 from dslc.ir.scopes import substitute
 
 
@@ -140,7 +155,7 @@ class _Taken:
         self._put(node, whole, taken.value)
 
     def _put(self, node: Scalar, new: Scalar, value: Value) -> None:
-        self.body = substitute(rebuild(self.body, lambda each: new if each is node else None), {})
+        self.body = substitute(replaced(self.body, node, new), {})
         self.args = (*self.args, value)
 
     def _type(self, node: Reduce) -> DType:

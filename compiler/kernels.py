@@ -6,12 +6,9 @@ only where the function's name is the hash of its nodes and types. No code comes
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import mmap
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslc.onnx.metadata import DOMAIN, KEY, THREADS, VARIANT, metadata, set_metadata
+from dslc.store import Store
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -214,13 +212,13 @@ def _read(entry: Path) -> Kernels | None:
     from dslc.codegen.host.library import opened
 
     try:
-        found = json.loads(entry.read_text(encoding="utf-8"))
+        found = Store(entry.parent).get_json(entry.name)
         missing = tuple(Missing(str(name), Why[why], str(detail)) for name, why, detail in found["missing"])
         names = tuple(map(str, found["names"]))
         if found["library"] is None:
             return Kernels(None, (), missing)
         library = entry.parent / Path(str(found["library"])).name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     whole = opened(library, any_machine=True)
     if whole is None or not set(names) <= set(whole.kernels):
@@ -434,11 +432,7 @@ def _remember(file: Said, folder: str | Path | None, processor: Processor | None
         "library": None if found.library is None else found.library.name, "names": found.names,
         "missing": [[one.name, one.why.name, one.detail] for one in found.missing],
     }  # fmt: skip
-    with contextlib.suppress(OSError):
-        entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=entry.parent, prefix="index-", delete=False, encoding="utf-8") as out:
-            json.dump(says, out)
-        os.replace(out.name, entry)
+    Store(entry.parent).put_json(entry.name, says)
     return found
 
 

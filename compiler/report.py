@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.reporting.data import Code, Picture
+from dslc.reporting.records import record_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON text; infinities and NaN become null."""
-        return json.dumps(_finite(self.to_dict()), indent=2) + "\n"
+        return record_text("optimize", self.to_dict())
 
     def to_html(self) -> str:
         """The report as a page that needs no network."""
@@ -285,13 +286,3 @@ def _made(kind: Any, value: Any) -> Any:
 
 def _validated(step: Step) -> str:
     return f", here by {step.proof}" if step.validated else ""
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value

@@ -22,12 +22,13 @@ from typing import Any
 
 from dslc.codegen.host.compiler import SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
 from dslc.codegen.host.compiler import TUNING as COMPILER_TUNING
-from dslc.codegen.host.objects import objects, sweep
+from dslc.codegen.host.objects import objects
 from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
 from dslc.folders import cache_folder, stand_in
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
+from dslc.store import Store, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
 ABI, HOST = 17, 4
@@ -62,8 +63,7 @@ _AROUND = "around"
 _HEADERS = "#include <stddef.h>\n#include <stdint.h>\n"
 #: the functions of a kernel
 _FUNCTIONS = ("sizes", "shape", "scratch", "stages", "kept", "tasks", "run")
-_MAGIC = b"dslc-kernels-1\0\0"
-_TAIL = struct.Struct("<Q32s16s")
+_LENGTH = struct.Struct("<Q")
 #: numbers of element types in ONNX
 _ELEMENTS = {
     DType.F32: 1, DType.U8: 2, DType.I8: 3, DType.U16: 4, DType.I16: 5, DType.I32: 6, DType.I64: 7, DType.BOOL: 9, DType.F16: 10,
@@ -211,11 +211,11 @@ def build(
 
 
 def _built(used: Compiler, named: Mapping[str, KernelText], path: Path, temporary: Path, seconds: float, memory: int) -> Library:
-    made, sealed = temporary / f"kernels{SUFFIX}", temporary / "sealed"
+    made, whole = temporary / f"kernels{SUFFIX}", temporary / "whole"
     good, failed = _compiled(used, named, temporary, made, seconds, memory)
     _check(made, good, used.processor)
-    _seal(made, sealed, good, failed, used.processor)
-    os.replace(sealed, path)
+    _seal(made, whole, good, failed, used.processor)
+    os.replace(whole, path)
     return Library(path, good, failed, fresh=True)
 
 
@@ -226,11 +226,9 @@ def _compiled(
     end = time.monotonic() + seconds
     texts = {text.name: _alone(text) for text in named.values()}
     texts[_AROUND] = _source({}, [], True)
-    kept = temporary.parent / "objects"
-    sweep(kept)
     # what takes little of the time is left for linking
     share = max(_TUNING.least_seconds, seconds - _TUNING.least_seconds, _TUNING.compiling * seconds)
-    ready, problems = objects(used, texts, partial(_digest, used), kept, temporary, share, memory)
+    ready, problems = objects(used, texts, partial(_digest, used), temporary.parent, temporary, share, memory)
     good = {op: text for op, text in named.items() if text.name in ready}
     failed = tuple(_failure(op, problems[text.name]) for op, text in named.items() if text.name in problems)
     if not good:
@@ -251,7 +249,7 @@ def object_kept(used: Compiler, text: KernelText, place: Path, temporary: Path) 
     """Compiles a kernel to an object that is kept beside the libraries of a folder, where it is not there yet."""
     key = partial(_digest, used)
     limits = COMPILER_TUNING
-    objects(used, {text.name: _alone(text)}, key, place / "objects", temporary, limits.seconds, limits.memory)
+    objects(used, {text.name: _alone(text)}, key, place, temporary, limits.seconds, limits.memory)
 
 
 def _alone(text: KernelText) -> str:
@@ -349,22 +347,17 @@ class Opened:
     machine: str
 
 
-def _seal(made: Path, sealed: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor) -> None:
-    """Writes a library, and behind it what is in it and a checksum: loading half a file would end the process.
+def _seal(made: Path, target: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor) -> None:
+    """Writes a library, and behind it what is in it and a seal: loading half a file would end the process.
 
     It is a new file: of one that was loaded macOS keeps a signature, and ends who loads it changed.
     """
-    content = made.read_bytes()
     says = {
         "machine": processor.identity, "abi": ABI, "kernels": list(kernels),
         "failed": [[failure.op, failure.reason.name, failure.detail] for failure in failed],
     }  # fmt: skip
     notes = json.dumps(says).encode()
-    digest = hashlib.sha256(content + notes).digest()
-    with sealed.open("wb") as out:
-        out.write(content + notes + _TAIL.pack(len(notes), digest, _MAGIC))
-        out.flush()
-        os.fsync(out.fileno())
+    target.write_bytes(sealed(made.read_bytes() + notes + _LENGTH.pack(len(notes))))
 
 
 def opened(path: Path, any_machine: bool = False) -> Opened | None:
@@ -373,17 +366,14 @@ def opened(path: Path, any_machine: bool = False) -> Opened | None:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode) or (hasattr(os, "getuid") and state.st_uid not in (os.getuid(), 0)):
             return None
-        content = path.read_bytes()
+        whole = unsealed(path.read_bytes())
     except OSError:
         return None
-    if len(content) < _TAIL.size:
-        return None
-    length, digest, magic = _TAIL.unpack(content[-_TAIL.size :])
-    whole = content[: -_TAIL.size]
-    if magic != _MAGIC or length > len(whole) or hashlib.sha256(whole).digest() != digest:
+    if whole is None or len(whole) < _LENGTH.size:
         return None
     try:
-        says = json.loads(whole[len(whole) - length :])
+        end = len(whole) - _LENGTH.size
+        says = json.loads(whole[end - _LENGTH.unpack(whole[end:])[0] : end])
         failed = tuple(Failure(op, BuildReason[reason], detail) for op, reason, detail in says["failed"])
         found = Opened(path, tuple(map(str, says["kernels"])), failed, str(says["machine"]))
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -425,7 +415,8 @@ def clear(folder: str | Path | None = None) -> int:
 
 
 def _sweep(place: Path) -> None:
-    """Deletes what builds left behind that were killed."""
+    """Deletes what builds left behind that were killed, and the libraries that are too many."""
+    Store(place).trim()
     for left in place.glob("building-*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > 3600:

@@ -1,13 +1,10 @@
 """Kernels as object files, each compiled by itself: beside others on other processors, once, and without holding up the others.
 
-What was compiled is kept under a digest of its text and of how it was compiled; its name tells the digest of the file as well, so that
-a damaged one is not linked.
+What was compiled is kept under a digest of its text and of how it was compiled.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import time
 from collections import deque
@@ -17,6 +14,7 @@ from pathlib import Path
 
 from dslc.codegen.host.compiler import BuildReason, Compiler, NotBuilt
 from dslc.processes.process import Job
+from dslc.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +40,14 @@ def objects(
 
     Args:
         key: of a text, the digest under which its object is kept.
-        kept: the folder of objects of earlier times.
+        kept: the folder of caches in which those of earlier times are.
         seconds, memory: what all of them may take together, and each alone, in seconds and bytes.
 
     Raises:
         NotBuilt: there is no compiler.
         OSError: a folder cannot be written.
     """
-    made: dict[str, Path] = {}
+    store, made = Store(kept / "objects", _TUNING.kept), dict[str, Path]()
     failed: dict[str, NotBuilt] = {}
     end = time.monotonic() + seconds
     # the shorter ones first: where there is no time for all, most kernels are there
@@ -60,7 +58,9 @@ def objects(
             while left and len(running) < _processors():
                 name = left.popleft()
                 target = folder / f"{name}.o"
-                if _fetched(kept, key(texts[name]), target):
+                content = store.get(f"{key(texts[name])}.o")
+                if content is not None:
+                    target.write_bytes(content)
                     made[name] = target
                 elif (remains := end - time.monotonic()) > 0 or not (made or failed or running):
                     code = folder / f"{name}.cpp"
@@ -76,7 +76,7 @@ def objects(
                         failed[name] = problem
                     else:
                         made[name] = folder / f"{name}.o"
-                        _keep(kept, key(texts[name]), made[name])
+                        store.put(f"{key(texts[name])}.o", made[name].read_bytes())
             if running:
                 time.sleep(_TUNING.look)
     finally:
@@ -90,38 +90,4 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _fetched(kept: Path, key: str, target: Path) -> bool:
-    """Whether an object was there from an earlier time, whole and of this user, and is in its place now."""
-    for path in kept.glob(f"{key}-*.o"):
-        with contextlib.suppress(OSError):
-            content = path.read_bytes()
-            own = not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0)
-            if own and path.name == f"{key}-{_sum(content)}.o":
-                target.write_bytes(content)
-                return True
-    return False
-
-
-def _keep(kept: Path, key: str, made: Path) -> None:
-    """Keeps an object, where that is possible."""
-    with contextlib.suppress(OSError):
-        kept.mkdir(mode=0o700, exist_ok=True)
-        content = made.read_bytes()
-        partial = kept / f".{os.getpid()}-{key}"
-        partial.write_bytes(content)
-        partial.replace(kept / f"{key}-{_sum(content)}.o")
-
-
-def _sum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def sweep(kept: Path) -> None:
-    """Deletes the oldest objects where there are too many."""
-    with contextlib.suppress(OSError):
-        found = list(kept.iterdir())
-        for path in sorted(found, key=lambda path: path.stat().st_mtime)[: max(0, len(found) - _TUNING.kept)]:
-            path.unlink(missing_ok=True)
-
-
-__all__ = ["objects", "sweep"]
+__all__ = ["objects"]

@@ -15,7 +15,7 @@ from dslc.analysis import isl
 from dslc.analysis.conditions import Case, cases, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import Loop
-from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _rewrite(poly: Poly, node: Scalar, value: Scalar) -> Poly:
     for monomial, coefficient in poly.terms:
         product = Poly((((), coefficient),))
         for factor in monomial:
-            product = product * polynomial(rebuild(factor, lambda part: value if part is node else None))
+            product = product * polynomial(replaced(factor, node, value))
         total = total + product
     return total
 

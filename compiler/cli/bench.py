@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -111,19 +111,22 @@ def command(
     budget. Exit code 0 whichever is faster.
     """
     from rich.console import Console
-    from rich.table import Table
+
+    from dslc.cli.tables import print_table
+    from dslc.reporting.records import record_text
 
     console = Console(highlight=False, stderr=output_format == "json")
     found = benched(first, second, binding(binds), inputs, threads, isa, budget, console.status("timing ..."))
     if html is not None:
         _page(html, found)
     if output_format == "json":
-        click.echo(_json(found))
+        click.echo(record_text("bench", _record(found)), nl=False)
         return 0
-    table = Table("model", "median", "minimum", "blocks")
-    for file, timing in zip(found.models, found.timings, strict=True):
-        table.add_row(file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
-    console.print(table)
+    rows = [
+        (file, f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
+        for file, timing in zip(found.models, found.timings, strict=True)
+    ]
+    print_table(("model", "median", "minimum", "blocks"), rows, on=console)
     console.print(found.verdict, soft_wrap=True)
     console.print(found.machine)
     for note in found.notes:
@@ -133,27 +136,22 @@ def command(
 
 def _page(place: Path, found: Benched) -> None:
     """Writes a page with a plot of every pair."""
-    import json
-
-    from dslc.cli.optimize import write_text
     from dslc.reporting.others import page_of_bench
+    from dslc.store import write_file
 
     pairs = [
         {"before_ms": one.before * 1e3, "after_ms": one.after * 1e3, "generation": one.generation, "base_first": one.base_first}
         for one in found.timings[1].pairs
     ]
-    write_text(place, page_of_bench(json.loads(_json(found)), pairs))
+    write_file(place, page_of_bench(_record(found), pairs))
 
 
-def _json(found: Benched) -> str:
-    """What was measured as JSON: times in milliseconds; the ends of an interval are null where none is known."""
-    import json
-
+def _record(found: Benched) -> dict[str, Any]:
+    """What was measured as values of JSON: times in milliseconds; the ends of an interval are null where none is known."""
     ratio = found.ratio
     each = [
         {"model": model, "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
         for model, timing in zip(found.models, found.timings, strict=True)
     ]
     low, high = (ratio.low, ratio.high) if ratio.known else (None, None)
-    record = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}
-    return json.dumps(record, indent=2)
+    return {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}

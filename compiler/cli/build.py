@@ -10,6 +10,7 @@ import click
 
 from dslc.codegen.host.processor import NAMES
 from dslc.semantics.targets import BUILT
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -88,7 +89,7 @@ def built(
         _emit(proto, emit, processor)
     found = prepared(proto, cache, processor=processor)
     if output is not None and found.library is not None:
-        _write(output, found.library.read_bytes())
+        write_file(output, found.library.read_bytes(), parents=True)
     return found
 
 
@@ -123,8 +124,8 @@ def _emit(proto: ModelProto, folder: Path, processor: Processor) -> None:
         used = compiler(processor)
     except NotBuilt:
         used = Compiler(usual(processor)[:1], "", processor)
-    _write(folder / "kernels.cpp", source(texts).encode())
-    _write(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path(f'kernels{SUFFIX}')))}\n".encode())
+    write_file(folder / "kernels.cpp", source(texts), parents=True)
+    write_file(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path(f'kernels{SUFFIX}')))}\n")
 
 
 def _planned(proto: ModelProto) -> dict[str, CudaText]:
@@ -183,26 +184,10 @@ def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText], 
             click.echo(f"  {arch}: {problem}")
             refused = True
         if folder is not None:
-            _write(folder / f"{text.name}.cu", text.text.encode())
+            write_file(folder / f"{text.name}.cu", text.text, parents=True)
             click.echo(f"  wrote {folder / f'{text.name}.cu'}")
     for one in missing:
         click.echo(f"{one.name}  runs as plain nodes: {one.why.value}" + (f" ({one.detail})" if one.detail else ""))
     if not available():
         click.echo("neither NVRTC (pip install dslc[cuda]) nor nvcc is installed: nothing was compiled")
     return 1 if missing or refused else 0
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Complete or not at all."""
-    import os
-
-    from dslc.errors import error
-
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as problem:
-        temporary.unlink(missing_ok=True)
-        raise error("E0903", f"cannot write {path}: {problem.strerror or problem}", path=str(path)) from None

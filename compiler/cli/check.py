@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.checking.files import check_files
-from dslc.cli.fmt import replace, rule_files
+from dslc.cli.fmt import rule_files
 from dslc.cli.options import form_option
 from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 from dslc.syntax.parser import read_source
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def fixed(names: Sequence[str]) -> list[Mended]:
         mended = mend(files, whole)
         files.close(whole)
         if mended.text != text:
-            replace(path, mended.text)
+            write_file(path, mended.text)
             out.append(mended)
     return out
 

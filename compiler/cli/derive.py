@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dslc.derivation.calls import Called
     from dslc.derivation.programs import Program
@@ -31,15 +30,11 @@ class _Tuning:
 
     Attributes:
         most: programs that are shown.
-        searching: share of the budget for searching, the rest being for proofs.
-        proof: seconds of one proof, at most.
-        over: seconds that proofs may take longer, where a search has taken all.
+        searching: share of the budget for searching, by the clock; proofs have the rest of it at least, of this processor.
     """
 
     most: int = 10
     searching: float = 0.6
-    proof: float = 5.0
-    over: float = 8.0
 
 
 _TUNING = _Tuning()
@@ -47,7 +42,7 @@ _TUNING = _Tuning()
 
 @dataclass(frozen=True, slots=True)
 class DerivedProgram:
-    """A program that computes what a call does, proved for all inputs.
+    """A program that computes what a call does: `proved` for all inputs, or compared at random numbers, where no time was left.
 
     `target`: the operators of other names in it; `steps`: the derivations that lead to it; `cost_ms`: estimated milliseconds;
     `program`: its text as the definition of an operator; `calls`: its operators with attributes and shapes; `generated`: the
@@ -73,7 +68,8 @@ class DerivedProgram:
     def title(self) -> str:
         """`conv: 0.0512 ms estimated, proved, 1.20 MB through generated operators`."""
         moved = "" if self.bytes is None else f", {self.bytes / 1e6:.2f} MB through generated operators"
-        return f"{self.target}: {self.cost_ms:.4f} ms estimated, {'proved' if self.proved else 'not proved'}{moved}"
+        known = "proved" if self.proved else "NOT PROVED in the time that there was (equal at random numbers)"
+        return f"{self.target}: {self.cost_ms:.4f} ms estimated, {known}{moved}"
 
     def __repr__(self) -> str:
         return f"<DerivedProgram {self.title}>"
@@ -87,7 +83,8 @@ class DerivedProgram:
 class DerivedPrograms:
     """What `dslc derive` finds.
 
-    `programs`: the cheapest first; `found`: how many programs there were; `states`, `applications`: expressions that were looked
+    `programs`: the cheapest first, behind those that are proved some for whose proof no time was left; `found`: how many programs there
+    were; `untried`: how many of these there was no time to prove; `undecided`: how many the prover gave up; `states`, `applications`: expressions that were looked
     at, and derivations that were applied; `complete`: whether nothing was cut; `missed`: why there is no program of a target;
     `notes`: what is wrong with the libraries.
     """
@@ -102,16 +99,20 @@ class DerivedPrograms:
     searched: bool
     missed: Mapping[str, str]
     notes: tuple[str, ...]
+    untried: int = 0
+    undecided: int = 0
 
     @property
     def summary(self) -> str:
         cut = "" if self.searched else "; the search was cut"
+        cut = f"; no time was left to prove {self.untried} programs{cut}" if self.untried else cut
         return f"{self.found} programs, {self.states} expressions, {self.applications} applications, {self.seconds:.1f} s{cut}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "programs": [one.to_dict() for one in self.programs], "states": self.states, "applications": self.applications,
+            "programs": [one.to_dict() for one in self.programs], "found": self.found, "untried": self.untried,
+            "undecided": self.undecided, "states": self.states, "applications": self.applications,
             "seconds": round(self.seconds, 3), "complete": self.complete, "missed": dict(self.missed), "notes": list(self.notes),
         }  # fmt: skip
 
@@ -160,7 +161,7 @@ def command(
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
-    it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
+    it first occurs. Programs are proved equal to the call for all inputs; one that is not yet says so. Prices are estimates.
     """
     from dslc.cli.options import binding
 
@@ -169,11 +170,13 @@ def command(
         intensity=intensity, budget=budget, max_states=max_states, every=every,
     )  # fmt: skip
     if html is not None:
-        from dslc.cli.optimize import write_text
+        from dslc.store import write_file
 
-        write_text(html, found.to_html(call))
+        write_file(html, found.to_html(call))
     if output_format == "json":
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("derive", found.to_dict()), nl=False)
         return
     titles = {f"{number}. {each.title}" for number, each in enumerate(found.programs, 1)}
     for line in str(found).splitlines():
@@ -197,6 +200,7 @@ def derivations_of(
     from dslc.derivation.search import DerivationLimits, Search
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
+    from dslc.prove.derived import judged
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
 
@@ -221,12 +225,15 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    shown, cut = _all_proved(rules, chosen, called, until, None if every else _TUNING.most)
+    left = max(until.left(), (1 - _TUNING.searching) * budget)
+    known = judged(rules, chosen, called.graph, left, None if every else _TUNING.most)
+    shown = [(each, True) for each in known.proved] + [(each, False) for each in known.waiting]
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
-        tuple(_program(rules, each, called, lowered) for each in shown), len(programs), derived.states, derived.applications,
-        time.monotonic() - began, derived.complete and not cut, derived.complete,
+        tuple(_program(rules, each, called, lowered, proved) for each, proved in shown), len(programs), derived.states,
+        derived.applications, time.monotonic() - began, derived.complete and not known.untried, derived.complete,
         {name: str(search.missed(name)) for name in sorted({*wanted} - found)}, tuple(_mistakes(rules, libraries)),
+        known.untried, known.undecided,
     )  # fmt: skip
 
 
@@ -337,7 +344,7 @@ def _is_other(program: Program, called: Called) -> bool:
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
-def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...]) -> DerivedProgram:
+def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...], proved: bool) -> DerivedProgram:
     from dslc.derivation.lowered import unlowered
     from dslc.ir.graph import Graph
     from dslc.ir.text import program_text
@@ -354,7 +361,7 @@ def _program(rules: Rules, program: Program, called: Called, lowered: tuple[str,
         for node in program.calls
     )
     return DerivedProgram(
-        ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), True,
+        ", ".join(name.partition(".")[2] for name in program.targets), tuple(str(step) for step in program.steps), proved,
         program.seconds * 1e3, program_text(graph), calls, tuple(str(node.scope) for node in program.generated), _bytes(program),
         picture_of(program.value),
     )  # fmt: skip
@@ -375,28 +382,3 @@ def _bytes(program: Program) -> int | None:
                 return None
             total += int(value.type.elements) * value.type.dtype.bytes
     return total
-
-
-def _all_proved(
-    rules: Rules, programs: Iterable[Program], called: Called, until: Deadline, most: int | None
-) -> tuple[list[Program], bool]:
-    """The first programs that are proved, the cheapest first, and whether time was over before: what is not proved is not shown."""
-    found: list[Program] = []
-    cut, latest = False, Deadline(until.end + _TUNING.over)
-    for each in programs:
-        if len(found) == most or latest.over:
-            cut = len(found) != most
-            break
-        if _proved(rules, each, called, min(_TUNING.proof, max(3.0, until.left()))):
-            found.append(each)
-    return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
-
-
-def _proved(rules: Rules, program: Program, called: Called, seconds: float) -> bool:
-    """Whether the exact prover shows that the program equals the call for all inputs."""
-    from dslc.prove.exact.answers import Equal
-    from dslc.prove.exact.compare import compare
-    from dslc.semantics.elaborate import expand
-
-    left, right = expand(rules, (called.value,)), expand(rules, (program.value,))
-    return isinstance(compare(rules, left, right, seconds=seconds), Equal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from math import prod
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import attribute_value, bind_option, form_option, rules_option, shape_value, timeout_option
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +152,9 @@ def command(
     if output_format == "json":
         if found.instance:
             click.echo(f"at {found.instance}", err=True)
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("diff", found.to_dict()), nl=False)
     else:
         titles = {_title(name, each) for name, each in zip(found.names, found.differences, strict=False)}
         for line in str(found).splitlines():
@@ -160,14 +162,13 @@ def command(
     if html is not None:
         _page(html, programs, found)
     if drawing is not None and found.differences:
-        drawing.write_text(svg(list(found.planes)), "utf-8")
+        write_file(drawing, svg(list(found.planes)))
         if output_format == "full":
             click.echo(f"drawn in {drawing}")
 
 
 def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
     """Writes a page of what differs, with a picture of each output that does in part."""
-    from dslc.cli.optimize import write_text
     from dslc.prove.strided import Box
     from dslc.reporting.others import page_of_difference
     from dslc.reporting.planes import svg
@@ -180,7 +181,7 @@ def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
         {**one, "name": name, "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]]}
         for name, one in zip(found.names, listed, strict=False)
     ]
-    write_text(place, page_of_difference(programs, named, pictures, notes))
+    write_file(place, page_of_difference(programs, named, pictures, notes))
 
 
 def compared(

@@ -37,24 +37,20 @@ class Advice:
 def command(cache: Path | None, clear_kernels: bool) -> int:
     """Report on the machine, the runtimes, the libraries and the caches, and advise. Exit code 1 where something is missing."""
     from rich.markup import escape
-    from rich.table import Table
+    from rich.text import Text
 
-    from dslc.cli.tables import console
+    from dslc.cli.tables import console, print_table
 
     if clear_kernels:
         from dslc.codegen.host.library import clear
 
         count = clear(cache)
         console().print(f"deleted {count} librar{'y' if count == 1 else 'ies'} of kernels")
-    table = Table(show_header=False, box=None)
-    ok = True
-    for name, text, fine in facts(cache):
-        ok = ok and fine
-        table.add_row(name, escape(text) if fine else f"[red]{escape(text)}[/red]")
-    console().print(table)
+    found = facts(cache)
+    print_table(("", ""), [(name, text if fine else Text(text, "red")) for name, text, fine in found], lines="none")
     for one in advice(cache):
         console().print(f"[bold]advice[/] {escape(one.do)}: {escape(one.why)}")
-    return 0 if ok else 1
+    return 0 if all(fine for _, _, fine in found) else 1
 
 
 def facts(cache: Path | None) -> list[tuple[str, str, bool]]:

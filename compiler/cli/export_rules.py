@@ -8,8 +8,8 @@ from typing import Literal
 
 import click
 
-from dslc.cli.fmt import replace
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 
 _FORMS = ("taso", "tensat", "flexflow")
 
@@ -66,7 +66,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
             )
             return 1
     found = [rule for each in exported.values() for rule in in_source_order(each)]
-    replace(out, written(form, found, out))
+    write_file(out, written(form, found, out))
     for each in wider:
         message = (
             f"warning: {each}: {form}'s format has no place for its types, and it is wrong for other kernels or groups"

@@ -25,14 +25,12 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
     was found so far.
     """
-    import json
-
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
+    from dslc.cli.tables import print_table
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import rare_collections
+    from dslc.reporting.records import record_text
 
     with rare_collections():
         egraph = read(file)
@@ -45,17 +43,17 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
         for name, found, seconds in rows:
             choice = {egraph.names[number]: one.key for number, one in sorted(problem.named(found).choice.items())}
             entries.append({"name": name, "cost": found.cost, "seconds": round(seconds, 6), "choice": choice})
-        click.echo(json.dumps({"extractors": entries}, indent=2))
+        click.echo(record_text("extract", {"extractors": entries}), nl=False)
         return 0
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in ("extractor", "cost", "classes", "seconds", ""):
-        table.add_column(column, justify="right" if column in {"cost", "classes", "seconds"} else "left")
-    for name, found, seconds in rows:
-        note = "optimal" if found.optimal else f"none is below {found.bound:.6g}" if found.bound > 0 else ""
-        table.add_row(name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
+    notes = ["optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows]
+    cells = [
+        (name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
+        for (name, found, seconds), note in zip(rows, notes, strict=True)
+    ]
     console = Console(highlight=False)
     console.print(f"{len(egraph):,} nodes in {len(egraph.rows):,} classes, {len(egraph.roots)} of them roots")
-    console.print(table)
+    columns = ("extractor", "cost", "classes", "seconds", "")
+    print_table(columns, cells, numbers=columns[1:4], lines="head", on=console)
     return 0
 
 

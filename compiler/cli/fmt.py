@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from dslc.errors import Diagnostic, DslcError, SourceText
+from dslc.store import write_file
 from dslc.syntax.parser import decode, read_source
 from dslc.syntax.printer import format_source
 
@@ -30,26 +29,6 @@ def rule_files(paths: Sequence[str]) -> Iterator[Path]:
             yield path
         else:
             raise DslcError([Diagnostic("E0902", f"no file or folder is named {name}", path=name)], exit_code=2)
-
-
-def replace(path: Path, data: str | bytes) -> None:
-    """Writes a file under a temporary name and renames it, so that a kill leaves the old or the new one.
-
-    Raises:
-        DslcError: E0903 where it cannot be written.
-    """
-    temporary = None
-    try:
-        target = path.resolve()
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data.encode("utf-8") if isinstance(data, str) else data)
-        os.chmod(temporary, target.stat().st_mode & 0o7777 if target.exists() else 0o644)
-        os.replace(temporary, target)
-    except OSError as failure:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
 
 
 def _diff(source: SourceText, text: str) -> str:
@@ -92,7 +71,7 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
         if check:
             click.echo(f"would format {path}", err=True)
         elif not diff:
-            replace(path, text)
+            write_file(path, text)
             click.echo(f"formatted {path}", err=True)
     if findings:
         raise DslcError(findings)

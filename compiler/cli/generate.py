@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dslc.cli.bars import Bar
 from dslc.cli.options import budget_option, rules_option
 
 if TYPE_CHECKING:
@@ -79,19 +78,20 @@ def command(
     )
     start = time.perf_counter()
     try:
-        with Interrupts() as interrupts, _Bar(quiet or not sys.stderr.isatty(), interrupts.look) as bar:
-            library = generate(settings, bar.told)
+        with Interrupts() as interrupts, Bar("", quiet, stays=True) as bar:
+            library = generate(settings, _told(bar, interrupts.look))
     except KeyboardInterrupt:
-        where = f" ({bar.stage})" if bar.stage else ""
+        where = f" ({bar.title})" if bar.title else ""
         message = f"interrupted after {time.perf_counter() - start:.1f} s{where}: {out} was not written."
         click.echo(f"{message} What is finished is kept, and the same command goes on from there.", err=True)
         return 130
     seconds = time.perf_counter() - start
     note = write(library, settings, out, seconds)
     if report is not None:
-        from dslc.generate.rulefile import write_file
+        from dslc.reporting.records import record_text
+        from dslc.store import write_file
 
-        write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
+        write_file(report, record_text("generate", {**library.stages.as_json(), "wall_seconds": round(seconds, 3)}), parents=True)
     counts = library.stages.counts
     count, steps = len(library.found), ", ".join(f"{n} {name}" for name, n in counts.items())
     click.echo(f"{count} rule{'s' * (count != 1)} in {out} ({steps}; {seconds:.1f} s)")
@@ -108,10 +108,11 @@ def write(library: Library, settings: Settings, out: Path, seconds: float) -> st
     """Writes the library file, and what was proved into the lock beside it; a note where that is not possible."""
     from dslc.generate.general.naming import named
     from dslc.generate.proofs import write_proofs
-    from dslc.generate.rulefile import header_of, library_text, write_file
+    from dslc.generate.rulefile import header_of, library_text
+    from dslc.store import write_file
 
     header = header_of(library.rules, library.families, settings, library.stages, seconds)
-    write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent))
+    write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent), parents=True)
     return write_proofs(out, named(library.found), library.verdicts)
 
 
@@ -125,35 +126,11 @@ def _bytes_of(text: str) -> int:
     raise click.BadParameter(f"{text!r} is no size; write 2GB or 512MB", param_hint="--memory")
 
 
-class _Bar:
-    """A bar with the stage and its counts; nothing where nobody looks."""
+def _told(bar: Bar, look: Callable[[], None]) -> Progress:
+    """Shows the stage and its counts on a bar; `look` is called whenever something is told."""
 
-    def __init__(self, silent: bool, look: Callable[[], None]) -> None:
-        """`look` is called whenever something is told."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def told(stage: str, done: int, total: int, text: str) -> None:
+        look()
+        bar.tell(done, total, text, stage)
 
-        self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn(),
-            console=Console(stderr=True), disable=silent,
-        )  # fmt: skip
-        self.stage, self._look = "", look
-        self._task = self._progress.add_task("", total=None, text="")
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    @property
-    def told(self) -> Progress:
-        def progress(stage: str, done: int, total: int, text: str) -> None:
-            self._look()
-            if stage != self.stage:
-                self.stage = stage
-                self._progress.reset(self._task, description=stage, total=total or None, text=text)
-            self._progress.update(self._task, completed=done, total=total or None, text=text)
-
-        return progress
+    return told

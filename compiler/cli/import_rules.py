@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dslc.cli.fmt import replace
+from dslc.cli.bars import Bar
 from dslc.cli.options import budget_option, form_option, timeout_option
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 
 if TYPE_CHECKING:
     from dslc.foreign.importing import Import, Outcome, Progress
@@ -31,9 +28,11 @@ class _Tuning:
 
     Attributes:
         listed: rules of one outcome that are listed one by one; all are in the file, and in the JSON report.
+        outcomes: outcomes whose counts stand beside the bar.
     """
 
     listed: int = 10
+    outcomes: int = 4
 
 
 _TUNING = _Tuning()
@@ -117,10 +116,10 @@ def command(
         raise DslcError([Diagnostic("E1001", "the file holds no rules", path=str(file), hint=hint)])
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
-    with _progress(quiet or output_format == "json") as bar:
+    with Bar("importing", quiet or output_format == "json") as bar:
         try:
             found = import_rules(
-                rules, form, out, workers, timeout, bar.told, guards, axes, origin=origin, cache=cache, budget=budget,
+                rules, form, out, workers, timeout, _told(bar), guards, axes, origin=origin, cache=cache, budget=budget,
                 library=name,
             )
         except KeyboardInterrupt:
@@ -129,10 +128,12 @@ def command(
             message = f"interrupted: {bar.done} of {len(rules)} rules are decided{kept}. {out} was not written."
             click.echo(message, err=True)
             return 130
-    replace(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
+    write_file(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
     if output_format == "json":
-        click.echo(json.dumps(as_json(found), indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("import-rules", as_json(found)), nl=False)
     else:
         click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
         _summary(found)
@@ -236,41 +237,10 @@ def _summary(found: Import) -> None:
             )
 
 
-class _Bar:
-    """How far it is: a bar where somebody looks, and the number for a message."""
+def _told(bar: Bar) -> Progress:
+    """Shows on a bar how many rules have the outcomes that are most frequent so far."""
 
-    def __init__(self, silent: bool) -> None:
-        self.done = 0
-        self._bar = None
-        if not silent:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def told(done: int, total: int, counts: Counter[Outcome]) -> None:
+        bar.tell(done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(_TUNING.outcomes)))
 
-            counts = TextColumn("{task.fields[counts]}")
-            columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), counts)
-            self._bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
-            self._task = self._bar.add_task("importing", total=None, counts="")
-            self._bar.start()
-
-    @property
-    def told(self) -> Progress:
-        def progress(done: int, total: int, counts: Counter[Outcome]) -> None:
-            self.done = done
-            if self._bar is not None:
-                text = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(4))
-                self._bar.update(self._task, completed=done, total=total, counts=text)
-
-        return progress
-
-    def stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[_Bar]:
-    bar = _Bar(quiet or not sys.stderr.isatty())
-    try:
-        yield bar
-    finally:
-        bar.stop()
+    return told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -59,7 +58,9 @@ def command(
             raise click.UsageError(f"`{option}` does not choose among {what}.")
     rows = _rows(what, Wanted(onnx, operator, status, sets, kinds), libraries)
     if output_format == "json":
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("list", [asdict(row) for row in rows]), nl=False)
         return
     _print(what, rows)
 
@@ -108,18 +109,10 @@ _NUMBERS = {"in rules", "tests", "operators", "rules", "lowerings"}
 
 
 def _print(what: str, rows: Sequence[Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from dslc.cli.tables import print_table
 
-    from dslc.cli.tables import console
-
-    table = Table(box=None, pad_edge=False)
-    for column in _COLUMNS[what]:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in _cells(what, row)))
     if rows:
-        console().print(table)
+        print_table(_COLUMNS[what], [_cells(what, row) for row in rows], numbers=_NUMBERS, lines="none")
     click.echo(f"{len(rows)} {what if len(rows) != 1 else _ONE[what]}", err=True)
 
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
     "derive": ("dslc.cli.derive", "Derive programs that an expression can be computed by."),
+    "mutants": ("dslc.cli.mutants", "List programs that are almost an operator or a region, and their corrections."),
     "diff": ("dslc.cli.diff", "Say where two programs differ, and prove that they differ nowhere else."),
     "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),
 }

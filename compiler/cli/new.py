@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dslc.cli.fmt import replace
 from dslc.errors import Diagnostic, DslcError
+from dslc.store import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 
@@ -82,6 +82,6 @@ def command(name: str, folder: Path | None) -> None:
     except OSError as failure:
         raise DslcError([Diagnostic("E0903", f"cannot make {root}: {failure.strerror}", path=str(root))]) from None
     for path, text in texts.items():
-        replace(path, text)
+        write_file(path, text)
         click.echo(f"wrote {path}")
     click.echo(f"next: dslc check {root / module} && dslc test {root / module}")

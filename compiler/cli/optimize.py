@@ -105,7 +105,9 @@ def command(
 
             save(result.model, target, folder=model.parent, external_data=external_data or None)
         if report_file is not None:
-            write_text(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
+            from dslc.store import write_file
+
+            write_file(report_file, report.to_html() if report_file.suffix.lower() in PAGES else report.to_json())
     if output_format == "json":
         report = replace(report, details=None)
         click.echo(report.to_json(), nl=False)
@@ -165,53 +167,40 @@ def writable(path: Path) -> None:
         raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
 
 
-def write_text(path: Path, text: str) -> None:
-    """A file that is complete or not there. Raises DslcError E0903."""
-    from dslc.errors import error
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(text, "utf-8")
-        os.replace(partial, path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise error("E0903", f"cannot write {path}: {problem.strerror}", path=str(path)) from None
-
-
 def show_budget(report: Report) -> None:
     """What the seconds of the budget became: by phase, and by who was asked about which candidate."""
     from rich.console import Console
-    from rich.table import Table
+
+    from dslc.cli.tables import print_table
 
     console = Console(highlight=False, soft_wrap=True)
     console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
-    if report.asked:
-        table = Table("generator", "asked about", "may gain", "gained", "turns", "seconds", "usual", "")
-        for one in report.asked:
+    rows = [
+        (
+            one.name, one.base, f"{one.promise:.1%}", f"{one.gained:.1%}", str(one.turns), f"{one.seconds:.1f}", f"{one.expected:.0f}",
             # what was never asked promised too little for a second
-            state = "done" if one.done else "not finished" if one.turns else "not asked"
-            table.add_row(
-                one.name, one.base, f"{one.promise:.1%}", f"{one.gained:.1%}", str(one.turns), f"{one.seconds:.1f}",
-                f"{one.expected:.0f}", state,
-            )  # fmt: skip
-        console.print(table)
+            "done" if one.done else "not finished" if one.turns else "not asked",
+        )
+        for one in report.asked
+    ]  # fmt: skip
+    if rows:
+        print_table(("generator", "asked about", "may gain", "gained", "turns", "seconds", "usual", ""), rows, on=console)
 
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:
     """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
     from rich.console import Console
-    from rich.table import Table
 
+    from dslc.cli.tables import print_table
     from dslc.cost.statistics import Interval
 
     console = Console(highlight=False, soft_wrap=True)
     if report.steps:
         # rules that are only applied have no prices
         priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
-        table = Table("rule", "count", *["gain (predicted)"] * priced, "status", "proved here by")
-        for step in report.steps:
-            table.add_row(step.rule, str(step.count), *[f"{step.gain_ms:z.4f} ms"] * priced, step.status, step.proof)
-        console.print(table)
+        columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proved here by")
+        rows = [(one.rule, str(one.count), *[f"{one.gain_ms:z.4f} ms"] * priced, one.status, one.proof) for one in report.steps]
+        print_table(columns, rows, on=console)
     if report.before is not None and report.after is not None and not report.kept_original:
         changes = (
             f"{name} {getattr(report.before, name):,} -> {getattr(report.after, name):,}"

@@ -12,9 +12,10 @@ import click
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write.")
 def command(report: Path, output: Path) -> None:
     """Make a page of what `dslc optimize --report REPORT.json` wrote: one file, which needs no network."""
-    from dslc.cli.optimize import apart, writable, write_text
+    from dslc.cli.optimize import apart, writable
     from dslc.errors import error
     from dslc.report import read
+    from dslc.store import write_file
 
     apart(output, [report])
     writable(output)
@@ -22,7 +23,7 @@ def command(report: Path, output: Path) -> None:
         found = read(report.read_text("utf-8"))
     except ValueError:
         raise error("E0914", "it is no report of `dslc optimize --report FILE.json`", path=str(report)) from None
-    write_text(output, found.to_html())
+    write_file(output, found.to_html())
     click.echo(f"written: {output}")
 
 

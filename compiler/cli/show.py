@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +42,9 @@ def command(
     types = {name: _dtype(text) for name, text in (_pair(item, "--dtype") for item in dtypes)}
     shown = operator_facts(operator, given_shapes, values, types, libraries)
     if output_format == "json":
-        click.echo(json.dumps(shown.facts, indent=2))
+        from dslc.reporting.records import record_text
+
+        click.echo(record_text("show", shown.facts), nl=False)
         return
     from rich.console import Console
 
@@ -188,22 +189,20 @@ def _instance(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _expression(console: Console, facts: dict[str, Any]) -> None:
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
+
+    from dslc.cli.tables import print_table
 
     console.print()
     console.print(f"  {escape(facts['equation'])}")
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for column in ("iterator", "extent", "kind", "in", "coefficients"):
-        table.add_column(column, justify="right" if column == "extent" else "left", overflow="fold")
+    rows = []
     for row in facts["iterators"]:
         where = ", ".join(
             f"{each['tensor']}.{each['dim']}" + ("" if each["coefficient"] == 1 else f" x {_coefficient(each)}")
             for each in row["coefficients"]
         )
-        table.add_row(*(escape(text) for text in (row["name"], row["extent"], row["kind"], row["in"], where)))
-    console.print(table)
+        rows.append((row["name"], row["extent"], row["kind"], row["in"], where))
+    print_table(("iterator", "extent", "kind", "in", "coefficients"), rows, numbers={"extent"}, lines="head", on=console)
     for name, box_ in facts["reads"].items():
         inside = "nothing" if box_ is None else " ".join(f"[{low}, {high}]" for low, high in box_) or "its one element"
         _line(console, "reads", f"{name}: {inside}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,29 @@ def console() -> Console:
     from rich.console import Console as _Console
 
     return _Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _TUNING.piped)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Collection[str] = (),
+    lines: Literal["all", "head", "none"] = "all", on: Console | None = None,
+) -> None:  # fmt: skip
+    """Prints a table; what stands in a cell is text, whatever brackets are in it.
+
+    Args:
+        columns: their titles; a table whose titles are all empty has no head.
+        numbers: titles of columns that are set to the right.
+        lines: around all cells, below the head only, or nowhere.
+        on: where it is printed; by default `console()`.
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    head = any(columns)
+    boxes = {"all": box.HEAVY_HEAD, "head": box.SIMPLE, "none": None}
+    table = Table(box=boxes[lines], pad_edge=lines == "all" or not head, show_edge=lines == "all", show_header=head)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold" if lines != "all" else "ellipsis")
+    for row in rows:
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+    (on or console()).print(table)

@@ -7,13 +7,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from dslc.cli.bars import Bar, counts_text
 from dslc.cli.options import form_option, timeout_option
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def command(
     outcome, began = Outcome(), time.perf_counter()
     with interrupts(signal.SIGTERM) as pressed:
         try:
-            with _progress(quiet or output_format in {"json", "markdown"}) as told:
-                verified(asked, outcome, told)
+            with Bar("proving", quiet or output_format in {"json", "markdown"}) as bar:
+                verified(asked, outcome, _told(bar))
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
             if not pressed() and not isinstance(problem, KeyboardInterrupt):
@@ -159,6 +159,7 @@ def verified(asked: Asked, out: Outcome, told: Progress | None) -> None:
 
 def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None:
     from dslc.diagnostics.render import render, wants_color
+    from dslc.reporting.records import record_text
 
     verdicts, findings, rules = out.verdicts, list(out.findings), out.rules
     for verdict in verdicts if out.interrupted else ():
@@ -169,7 +170,7 @@ def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
         if out.interrupted:
             outcome |= {"interrupted": True, "left": [name for name in out.chosen if name not in out.known]}
-        click.echo(json.dumps(outcome, indent=2))
+        click.echo(record_text("verify", outcome), nl=False)
         return
     if output_format == "markdown":
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules is not None else "")
@@ -406,43 +407,26 @@ def _library(rules: Rules, verdict: RuleVerdict) -> str:
 
 def _table(verdicts: Sequence[RuleVerdict]) -> None:
     """Every rule that is not simply proved, then per status and prover how many and how long."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from dslc.cli.tables import console
+    from dslc.cli.tables import print_table
     from dslc.prove.verdict import STATUSES
 
-    table = Table("rule", "status", "field ms", "exact ms", "axioms ms", "reason", title_justify="left")
+    rows = []
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
         times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
-        table.add_row(
-            verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), escape(reason)
-        )
-    console().print(table)
+        rows.append((verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact", "axioms")), reason))
+    print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Progress | None]:
-    """A bar on the terminal with the counts so far."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+def _told(bar: Bar) -> Progress:
+    """Shows on a bar how many rules have which status so far."""
     counts: Counter[str] = Counter()
-    columns = (TextColumn("proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[counts]}"))
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task("proving", counts="")
 
-        def told(done: int, total: int, verdict: RuleVerdict) -> None:
-            counts[verdict.status] += 1
-            text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-            bar.update(task, completed=done, total=total, counts=text)
+    def told(done: int, total: int, verdict: RuleVerdict) -> None:
+        counts[verdict.status] += 1
+        bar.tell(done, total, counts_text(counts))
 
-        shown: Callable[[int, int, RuleVerdict], None] = told
-        yield shown
+    return told

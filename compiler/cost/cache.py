@@ -14,20 +14,25 @@ import shutil
 import sqlite3
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dslc.folders import cache_folder, stand_in, unwritable
 
-SCHEMA = 1
+SCHEMA = 2
 NAME = "costs.sqlite3"
 TABLES = (
     "CREATE TABLE costs"
-    "(context TEXT, signature TEXT, seconds REAL, PRIMARY KEY (context, signature)) WITHOUT ROWID",
-    "CREATE TABLE verdicts(key TEXT PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID",
+    "(context TEXT, signature TEXT, seconds REAL, sum INTEGER, PRIMARY KEY (context, signature)) WITHOUT ROWID",
+    "CREATE TABLE verdicts(key TEXT PRIMARY KEY, verdict TEXT NOT NULL, sum INTEGER) WITHOUT ROWID",
 )
+#: what a file of the version before lacks
+_ADDED = ("ALTER TABLE costs ADD COLUMN sum INTEGER", "ALTER TABLE verdicts ADD COLUMN sum INTEGER")
+_COLUMNS = ["context", "signature", "seconds", "sum", "key", "verdict", "sum"]
 
 
 class CostCache:
@@ -52,23 +57,27 @@ class CostCache:
 
     def seconds(self, context: str, signature: str) -> float | None:
         """The measured time of a signature; infinity where it could not be run."""
-        row = self._get("SELECT seconds FROM costs WHERE context = ? AND signature = ?", (context, signature))
-        return None if row is None else float("inf") if row[0] is None else float(row[0])
+        row = self._get("SELECT seconds, sum FROM costs WHERE context = ? AND signature = ?", (context, signature))
+        if row is None or row[1] != _sum(context, signature, row[0]):
+            return None
+        return float("inf") if row[0] is None else float(row[0])
 
     def put_seconds(self, context: str, times: Mapping[str, float]) -> None:
-        rows = [(context, key, None if value == float("inf") else value) for key, value in times.items()]
-        self._put("INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", rows)
+        kept = [(key, None if value == float("inf") else float(value)) for key, value in times.items()]
+        rows = [(context, key, value, _sum(context, key, value)) for key, value in kept]
+        self._put("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", rows)
 
     def verdict(self, key: str) -> dict[str, Any] | None:
         """What was decided under that key."""
-        row = self._get("SELECT verdict FROM verdicts WHERE key = ?", (key,))
-        if row is None:
+        row = self._get("SELECT verdict, sum FROM verdicts WHERE key = ?", (key,))
+        if row is None or row[1] != _sum(key, row[0]):
             return None
         found: dict[str, Any] = json.loads(row[0])
         return found
 
     def put_verdict(self, key: str, verdict: Mapping[str, Any]) -> None:
-        self._put("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", [(key, json.dumps(verdict, sort_keys=True))])
+        text = json.dumps(verdict, sort_keys=True)
+        self._put("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", [(key, text, _sum(key, text))])
 
     def counts(self) -> tuple[int, int]:
         """How many costs and how many verdicts there are."""
@@ -142,6 +151,11 @@ class CostCache:
             return self._in_memory(second)
 
 
+def _sum(*parts: Any) -> int:
+    """A checksum of a row: the database itself has none, and a flipped bit would be another price."""
+    return zlib.crc32(repr(parts).encode())
+
+
 def _patiently(path: str) -> sqlite3.Connection:
     """`_connect`, tried again while another process makes the file: changing the journal mode does not wait by itself."""
     for _ in range(40):
@@ -157,6 +171,7 @@ def _patiently(path: str) -> sqlite3.Connection:
 def _connect(path: str) -> sqlite3.Connection:
     """A connection with the tables; raises `sqlite3.DatabaseError` for a corrupt file or another version's."""
     db = sqlite3.connect(path, timeout=30, check_same_thread=False)
+    db.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")  # damaged text is no error, but has another sum
     try:
         with db:
             db.execute("BEGIN")  # one state of the file: another process may be making its tables
@@ -165,8 +180,9 @@ def _connect(path: str) -> sqlite3.Connection:
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 if not _checked(db):
-                    for statement in TABLES:
+                    for statement in _ADDED if _columns(db) else TABLES:
                         db.execute(statement)
+                    _add_sums(db)
                     db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
@@ -176,12 +192,24 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
+def _add_sums(db: sqlite3.Connection) -> None:
+    """Gives each row that was written before there were any its checksum."""
+    for row in db.execute("SELECT context, signature, seconds FROM costs").fetchall():
+        db.execute("UPDATE costs SET sum = ? WHERE context = ? AND signature = ?", (_sum(*row), *row[:2]))
+    for row in db.execute("SELECT key, verdict FROM verdicts").fetchall():
+        db.execute("UPDATE verdicts SET sum = ? WHERE key = ?", (_sum(*row), row[0]))
+
+
+def _columns(db: sqlite3.Connection) -> list[str]:
+    return [row[1] for name in ("costs", "verdicts") for row in db.execute(f"PRAGMA table_info({name})")]
+
+
 def _checked(db: sqlite3.Connection) -> bool:
-    """Whether the tables are there; raises `sqlite3.DatabaseError` where others are, or those of another version."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, SCHEMA):
+    """Whether the tables are there; raises `sqlite3.DatabaseError` where others are, or those of a version that is not known."""
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version not in (0, 1, SCHEMA):
         raise sqlite3.DatabaseError(f"it has version {version}, not {SCHEMA}")
-    columns = [row[1] for name in ("costs", "verdicts") for row in db.execute(f"PRAGMA table_info({name})")]
-    if columns not in ([], ["context", "signature", "seconds", "key", "verdict"]):
+    columns = _columns(db)
+    if columns != [[], [name for name in _COLUMNS if name != "sum"], _COLUMNS][version]:
         raise sqlite3.DatabaseError("its tables are not those of a cost cache")
-    return bool(columns)
+    return version == SCHEMA

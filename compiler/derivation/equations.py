@@ -9,7 +9,6 @@ from operator import is_
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown
 from dslc.analysis.numeric import value as number_of
-from dslc.analysis.poly import Poly
 from dslc.derivation.pieces import Unfit
 from dslc.derivation.tables import unknowns_in
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num
@@ -27,16 +26,6 @@ class _Tuning:
 
 
 _TUNING = _Tuning()
-
-
-def scalar_of(poly: Poly) -> Scalar:
-    total: Scalar = num(0)
-    for atoms, count in poly.terms:
-        part: Scalar = num(count)
-        for atom in atoms:
-            part = apply("*", part, atom)
-        total = apply("+", total, part)
-    return total
 
 
 def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
@@ -122,4 +111,4 @@ def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Sc
     return True
 
 
-__all__ = ["integer", "is_natural", "put", "scalar_of", "solved_least", "solved_linear", "unknowns"]
+__all__ = ["integer", "is_natural", "put", "solved_least", "solved_linear", "unknowns"]

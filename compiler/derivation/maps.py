@@ -207,3 +207,23 @@ def merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map
         iters, (*iters[:k], value, *iters[k + 2 :]), back, (*back[:k], *parts, *back[k + 1 :]),
         Box((*box.low[:k], num(0), *box.low[k + 2 :]), (*box.extents[:k], apply("*", box.extents[k], size), *box.extents[k + 2 :])),
     )  # fmt: skip
+
+
+def flattened(iters: tuple[Iter, ...], box: Box, operands: Operands) -> Map | None:
+    """`(a, b, c) → (a * size(b) + b) * size(c) + c`: any number of iterators as one; None where a box does not begin at 0."""
+    if not iters or not all(isinstance(low, Num) and low.value == 0 for low in box.low):
+        return None
+    (place,) = operands.fresh()
+    value: Scalar = num(0)
+    whole: Scalar = num(1)
+    back: list[Scalar] = []
+    for k, (it, size) in enumerate(zip(iters, box.extents, strict=True)):
+        value = apply("+", apply("*", value, size), it)
+        whole = apply("*", whole, size)
+        inner: Scalar = num(1)
+        for each in box.extents[k + 1 :]:
+            inner = apply("*", inner, each)
+        own = apply("//", place, inner)
+        # the outermost needs no remainder
+        back.append(own if k == 0 else apply("%", own, size))
+    return Map(iters, (value,), (place,), tuple(back), Box((num(0),), (whole,)))

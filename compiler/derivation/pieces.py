@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
@@ -230,14 +231,15 @@ class Operands:
         within: dict[Scalar, tuple[int, int]] = {
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
         }
-        numbered = narrowed(substitute(body, values, 0, on_read), within)
-        numbered = _without_others(numbered, [self.values[k].type.shape for k in order], within)
+        # what is decided by where iterators are need not be read
+        numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
+        numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
 
-def _without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
     """Reads that are known to stay inside need no value outside."""
     if all(node.other is None for node in each_of(Read, body)):
         return body
@@ -348,13 +350,15 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
 
     Under a guard too: `A[(i - r) // 2] if (i - r) % 2 == 0` → `A[0] if i - r == 0` where both are less than 2.
     """
-    if not any(isinstance(node, Apply) and node.name in {"//", "%"} for node in walk(body)):
+    if not any(isinstance(node, Apply) and node.name in {"//", "%", "select"} for node in walk(body)):
         return body
     ranges = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name == "select":
             made = _guarded(node, ranges)
+            if isinstance(made, Apply) and made.name == "select" and (held := decided(made.args[0], ranges)) is not None:
+                made = made.args[1] if held else made.args[2]
             return None if made is node else narrowed(made, within)
         if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
             return None
@@ -368,6 +372,52 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         return num(0) if node.name == "//" else narrowed(value, within)
 
     return rebuild(body, leaf)
+
+
+def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool | None:
+    """Whether a condition on positions holds wherever iterators are; None where it does at some of them, or is not known to."""
+    if not isinstance(condition, Apply) or condition.reads:
+        return None
+    if condition.name in {"and", "or"}:
+        least = condition.name == "or"
+        parts = [decided(arg, ranges) for arg in condition.args]
+        return least if least in parts else None if None in parts else not least
+    if condition.name not in {"<", "<=", "=="}:
+        return None
+    try:
+        (low, high), (first, last) = (interval(arg, ranges) for arg in condition.args)
+    except Unknown:
+        return None
+    if condition.name == "==":
+        return False if high < first or last < low else True if low == high == first == last else None
+    if condition.name == "<":
+        return True if high < first else False if low >= last else None
+    return True if high <= first else False if low > last else None
+
+
+def reduced(body: Scalar) -> Scalar:
+    """Quotients without common factors: `6 * i // 12` → `i // 2`."""
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not (isinstance(node, Apply) and node.name == "//" and isinstance(node.args[1], Num)):
+            return None
+        whole, divisor = node.args[0], int(node.args[1].value)
+        parts = whole.args if isinstance(whole, Apply) and whole.name == "+" else (whole,)
+        numbers = [_factor(part) for part in parts]
+        common = gcd(divisor, *numbers)
+        if common <= 1 or divisor <= 0:
+            return None
+        less = [apply("*", num(Fraction(1, common)), part) for part in parts]
+        return apply("//", apply("+", *less), num(divisor // common))
+
+    return rebuild(body, leaf)
+
+
+def _factor(part: Scalar) -> int:
+    """The whole number that stands before a part of a sum."""
+    if isinstance(part, Apply) and part.name == "*":
+        part = next((arg for arg in part.args if isinstance(arg, Num)), num(1))
+    return int(part.value) if isinstance(part, Num) and isinstance(part.value, int) else 1
 
 
 def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:

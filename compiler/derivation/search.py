@@ -15,6 +15,7 @@ from math import inf
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.deadline import FOREVER, Deadline
+from dslc.derivation.layouts import carried
 from dslc.derivation.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derivation.pieces import Operands, Views, view_of
 from dslc.derivation.programs import Price, Program, estimated, intensity, operations, unlike
@@ -361,6 +362,8 @@ class Search:
         if sum(isinstance(node, Call) for node in nodes) > 1:
             # between two calls the changes of layout may go
             value = self.steps.normal(value)
+            other = self.steps.normal(carried(value))
+            value = other if self._price(other) < self._price(value) else value
             nodes = topological([value.node])
         seconds = self._price(value)
         calls = sorted((node.op, node.head.code, k, node) for k, node in enumerate(nodes) if isinstance(node, Call))

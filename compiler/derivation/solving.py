@@ -15,8 +15,8 @@ from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
-from dslc.analysis.poly import Poly
-from dslc.derivation.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
+from dslc.analysis.poly import Poly, scalar_of
+from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
 from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
 from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim

@@ -10,18 +10,18 @@ from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.building import Right
 from dslc.derivation.matching import Left
-from dslc.derivation.pieces import Operands, Unfit, Views, sum_ranges
+from dslc.derivation.pieces import Operands, Unfit, Views, reduced, sum_ranges, without_others
 from dslc.derivation.tables import TOTAL, around
-from dslc.derivation.unknowns import Unknowns
+from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, traversal
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.walk import walk_expr
+from dslc.semantics.ways import Way, way_of
 from dslc.syntax import tree as t
 
 
@@ -74,6 +74,8 @@ def rewritten(
     operands = Operands(views={} if views is None else views)
     if any(len(value.type.shape) > TUNING.iterators for value in values):
         return
+    if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
+        return
     count = 0
     for match in Left(rule, left, operands).match(values):
         for found in Unknowns(rule, operands).every(match):
@@ -105,10 +107,10 @@ class Steps:
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        every = directions(self.rules)
-        self._directions = [each for each in every if len(each[2]) == 1 and each[2][0].name is None]
-        #: rules between expressions have formulas with names
-        self._joint = [each for each in every if len(each[2]) == 2]
+        every = [(way_of(left, right), step, syntax, left, right) for step, syntax, left, right in directions(self.rules)]
+        self._alone = [each[1:] for each in every if each[0] is Way.ALONE]
+        #: rules between two expressions, and whether the second one reads the first
+        self._joint = [(each[0] is Way.LINKED, *each[1:]) for each in every if each[0] in {Way.BESIDE, Way.LINKED}]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
@@ -137,8 +139,7 @@ class Steps:
             node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
         ]
         below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
-        for step, rule, left, right in self._joint:
-            linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
+        for linked, step, rule, left, right in self._joint:
             # of two that do not need each other the order is no matter
             for first, second in (permutations if linked else combinations)(scopes, 2):
                 if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
@@ -160,7 +161,7 @@ class Steps:
         node = value.node
         if not isinstance(node, ScopeNode):
             return
-        for step, rule, left, right in self._directions:
+        for step, rule, left, right in self._alone:
             for results in rewritten(rule, left, right, (value,), self.views):
                 self.applications += 1
                 if self.until.over:
@@ -192,6 +193,10 @@ def _apart(value: Value) -> Value:
     scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
+    at: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
+    body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
     inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
         return inner
@@ -233,8 +238,11 @@ def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
     total, outer = around(scope.body)
     if total is None or outer is None or not total.reads:
         return scope_value(scope, args)
-    summed = scope_value(Scope(scope.extents, total, scope.dtype), args)
-    body = rebuild_scalar(outer, lambda node: read(len(args), scope.iters) if node is TOTAL else None)
+    # what is the same along an axis is summed once
+    kept = [(it, extent) for it, extent in zip(scope.iters, scope.extents, strict=True) if it in total.free]
+    own: dict[Iter, Scalar] = {it: traversal(k) for k, (it, _) in enumerate(kept)}
+    summed = scope_value(Scope(tuple(extent for _, extent in kept), substitute(total, own), scope.dtype), args)
+    body = rebuild_scalar(outer, lambda node: read(len(args), tuple(it for it, _ in kept)) if node is TOTAL else None)
     return renumber(scope_value(Scope(scope.extents, body, scope.dtype), (*args, summed)))
 
 
@@ -296,17 +304,19 @@ def _read_through(value: Value) -> Value:
             if ranges is None:
                 ranges = _ranges(scope)
             # the value outside is that of the outer read only where the inner scope is not left
-            if not in_bounds(each.index, args[each.operand].type.shape, ranges):
+            if not in_bounds(each.index, args[each.operand].type.shape, ranges) and not _leaves_with(below, each.index):
                 return read(each.operand, index, other)
         inner = below.scope.body
         at = positions(below.scope, index)
         changed = True
 
+        outside = other
+
         def of_inner(part: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
             source = below.args[part.operand]
             if source not in args:
                 args.append(source)
-            return read(args.index(source), index, other)
+            return read(args.index(source), index, outside if other is None else other)
 
         return substitute(inner, at, depth, of_inner)
 
@@ -315,6 +325,26 @@ def _read_through(value: Value) -> Value:
         return value
     made = scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args))
     return _read_through(made)
+
+
+def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
+    """Whether an index is outside of a scope just where what that looks up is left: `[h, w] A[h // 2, w]` of twice as many rows."""
+    scope, body = node.scope, node.scope.body
+    if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
+        return False
+    sizes = dict(zip(scope.iters, scope.extents, strict=True))
+    read_at: set[Iter] = set()
+    for at, size in zip(body.index, node.args[body.operand].type.shape, strict=True):
+        factor: Scalar = num(1)
+        if isinstance(at, Apply) and at.name == "//" and isinstance(at.args[1], Num):
+            at, factor = at.args
+        if at is num(0) and size == 1:
+            continue
+        if not isinstance(at, Iter) or at in read_at or as_scalar(sizes[at]) != apply("*", as_scalar(size), factor):
+            return False
+        read_at.add(at)
+    # along what is not looked up nothing may be left
+    return all(it in read_at or (sizes[it] == 1 and at is num(0)) for it, at in zip(scope.iters, index, strict=True))
 
 
 def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:

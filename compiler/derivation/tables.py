@@ -182,7 +182,7 @@ def _renamed(node: Scalar) -> Scalar | None:
 
 
 def unknowns_in(node: Scalar) -> list[Sym]:
-    if isinstance(node, Num):
+    if isinstance(node, Num | Iter):
         return []
     return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.counts import known_flops
-from dslc.derivation.equations import put, scalar_of, solved_linear
+from dslc.analysis.poly import scalar_of
+from dslc.derivation.equations import put, solved_linear
 from dslc.derivation.pieces import Operands, View, Views, view_of
 from dslc.derivation.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
 from dslc.derivation.tables import Pattern, around, patterns_of

@@ -6,15 +6,16 @@ modulus in the expression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derivation.maps import by_reads, changed, image, merged, split, together
+from dslc.derivation.maps import by_reads, changed, flattened, image, merged, split, together
 from dslc.derivation.matching import Found
 from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
-from dslc.derivation.zeros import nonzero_box, only_positions, read_at, total
+from dslc.derivation.quotients import groupings, lookups
+from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
@@ -32,6 +33,20 @@ class _Tuning:
 
 
 _TUNING = _Tuning()
+
+
+#: generators that find nothing in an expression without one of these functions
+NEEDED: Mapping[str, frozenset[str]] = {"groupings": frozenset({"//"}), "guarded": frozenset({"select"})}
+
+
+def may_apply(rule: t.Derivation, body: Scalar) -> bool:
+    """Whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
+    domains = [one.domain for one in rule.statements if isinstance(one, t.Search)]
+    wanted = [NEEDED.get(domain.function) for domain in domains if isinstance(domain, t.Call)]
+    if not any(wanted):
+        return True
+    known = {node.name for node in walk(body) if isinstance(node, Apply)}
+    return all(names is None or not names.isdisjoint(known) for names in wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,7 @@ class Unknowns:
             yield found
             return
         first, *rest = searches
-        for value in self._generated(first.domain, found):
+        for value in self._generated(first, found):
             if isinstance(value, Map):
                 each = found.put("maps", first.name, value)
                 declared = self._declared(first.name)
@@ -87,7 +102,8 @@ class Unknowns:
 
     # ---- generators ----------------------------------------------------------------------------------------
 
-    def _generated(self, node: t.Expr, found: Found) -> Iterator[Any]:
+    def _generated(self, wanted: t.Search, found: Found) -> Iterator[Any]:
+        node = wanted.domain
         if not isinstance(node, t.Call):
             return
         name = node.function
@@ -105,6 +121,18 @@ class Unknowns:
             yield from self._positions(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
         elif name == "rounded_up":
             yield from self._rounded(self._index_of(node.args[0], found), found, self._factors(node, "to", found))
+        elif name == "guarded" and len(node.args) == 2:
+            yield from self._guarded(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
+        elif name == "flattenings":
+            flat = flattened(*self._index_of(node.args[0], found), self.operands)
+            if flat is not None:
+                yield flat
+        elif name == "groupings" and len(node.args) == 2:
+            yield from self._grouped(wanted.name, found.terms[_id(node.args[0])], self._index_of(node.args[1], found)[0], found)
+        elif name == "sections":
+            whole = found.maps[_id(node.args[0])]
+            if whole.back is not None:
+                yield Map(whole.back_params, whole.back)
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
@@ -143,6 +171,9 @@ class Unknowns:
         reads = [(k, each) for term in found.terms.values() for k, each in by_reads(term, iters, box, self.operands)]
         yield from (each for _, each in reads)
         yield from together(iters, reads, self.operands)
+        fewer = [*lookups([*found.terms.values()], iters, box, self.operands)]
+        yield from (each for _, each in fewer)
+        yield from together(iters, fewer, self.operands)
         indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
         splits: dict[int, list[tuple[int, Map]]] = {}
         # by the number that each iterator stands beside: a stride for rows, another one for columns
@@ -212,10 +243,47 @@ class Unknowns:
         left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
         yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
+    def _grouped(self, name: str, term: Term, index: tuple[Iter, ...], found: Found) -> Iterator[Map]:
+        declared = self._declared(name)
+        if declared is None:
+            return
+        # of what the map is declared for all but the index itself
+        sets = [each for each in _names(declared.domain) if found.sets.get(each) is not None]
+        owners = {self._set_of(own): found.indexes[own] for own in found.indexes}
+        outer = tuple(it for each in sets for it in owners.get(each, ()) if it not in index)
+        try:
+            whole = groupings(term, index, outer, self._ranges(found), self.operands)
+        except Unfit:
+            return
+        if whole is not None:
+            yield whole
+
+    def _set_of(self, index: str) -> str:
+        """The set that an index is declared with."""
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if binder.name == index and isinstance(binder.range, t.Name):
+                        return binder.range.id
+        raise Unfit("an index without a set")
+
     def _halves(self, box: Box) -> Iterator[Box]:
         for k, extent in enumerate(box.extents):
             if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
                 yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
+
+    def _guarded(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: Found) -> Iterator[Box]:
+        """The first parts of a box that end where a guard of the term changes: of what is put together its first piece.
+
+        Where nothing is summed there are none, as a choice between parts is what the rule would make again.
+        """
+        iters, box = index
+        if not any(own for own in found.indexes.values() if own is not iters):
+            return
+        for k, cut in sorted(cuts(term.body, iters)):
+            low, extent = box.low[k], box.extents[k]
+            if isinstance(low, Num) and isinstance(extent, Num) and 0 < cut - low.value < extent.value:
+                yield replace(box, extents=(*box.extents[:k], num(cut - low.value), *box.extents[k + 1 :]))
 
     # ---- conditions ----------------------------------------------------------------------------------------
 
@@ -251,6 +319,9 @@ class Unknowns:
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        if node.function == "unlike" and len(node.args) == 2:
+            first, second = (self._set(arg, found) for arg in node.args)
+            return len(first.low) != len(second.low) or first.extents[1:] != second.extents[1:]
         raise Unfit("a predicate that is not known")
 
     def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:
@@ -329,12 +400,10 @@ class Unknowns:
 
     def _own_set(self, name: str, found: Found) -> Box:
         """What an index runs through on the left side."""
-        for declared in self.rule.declarations:
-            if isinstance(declared, t.IndexDecl):
-                for binder in declared.binders:
-                    if binder.name == name and isinstance(binder.range, t.Name) and binder.range.id in found.sets:
-                        return found.sets[binder.range.id]
-        raise Unfit("an index without a set")
+        own = self._set_of(name)
+        if own not in found.sets:
+            raise Unfit("an index without a set")
+        return found.sets[own]
 
 
 def _id(node: t.Expr | None) -> str:

@@ -135,6 +135,19 @@ def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | No
     return None
 
 
+def cuts(body: Scalar, iters: tuple[Iter, ...]) -> set[tuple[int, int]]:
+    """Where choices of a term change along one iterator: its place, and the first position of the next piece."""
+    found: set[tuple[int, int]] = set()
+    for node in walk(body):
+        if not (isinstance(node, Apply) and node.name == "select"):
+            continue
+        for condition in walk(node.args[0]):
+            bound = _bound(condition, iters)
+            if bound is not None:
+                found |= {(bound[0], at.value) for at in bound[1:] if isinstance(at, Num) and isinstance(at.value, int)}
+    return found
+
+
 def _factors_of(body: Scalar) -> list[Scalar]:
     if isinstance(body, Reduce) and body.kind == "sum":
         return _factors_of(body.body)
@@ -154,4 +167,4 @@ def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) 
     return True
 
 
-__all__ = ["nonzero_box", "only_positions", "read_at", "total"]
+__all__ = ["cuts", "nonzero_box", "only_positions", "read_at", "total"]

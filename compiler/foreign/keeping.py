@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,10 @@ from dslc.foreign.define import definition, operators
 from dslc.foreign.outcome import LIVE, Imported
 from dslc.foreign.translate import Translation
 from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, Lock, ProofCache, keep_json, read_lock, write_lock
+from dslc.prove.known.lock import LOCK, Lock, ProofCache, read_lock, write_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
+from dslc.store import Store
 
 _NAME = "rule"
 
@@ -49,15 +49,12 @@ class Kept:
         """The guards that were found for a wrong rule."""
         if self._folder is None:
             return None
-        try:
-            found = json.loads((self._folder / "guards" / f"{digest}.json").read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
+        found = Store(self._folder / "guards").get_json(digest)
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
         if self._folder is not None:
-            keep_json(self._folder / "guards" / f"{digest}.json", list(guards))
+            Store(self._folder / "guards").put_json(digest, list(guards))
 
 
 def write_proofs(path: Path, imported: Sequence[Imported]) -> str:

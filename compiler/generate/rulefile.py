@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -163,14 +162,3 @@ def header_of(
         )
     lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB in the largest process.")
     return lines
-
-
-def write_file(path: Path, text: str) -> None:
-    """Written to a temporary name, then renamed: a file is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

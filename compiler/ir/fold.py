@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from dslc.ir.polynomials import Polynomial
 from dslc.ir.scalar import Apply, Num, Number, Scalar, Sym, num, raw_apply
 
 
@@ -335,51 +336,29 @@ def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
 
 
 def _quotient_of_sums(a: Scalar, b: Scalar) -> Scalar | None:
-    """The division of polynomials, highest terms first; None where something is left."""
-    rest, divisor = _monomials(a), _monomials(b)
-    if rest is None or divisor is None:
-        return None
-    head = min(divisor, key=_height)
-    quotient = []
-    while rest:
-        top = min(rest, key=_height)
-        factors = list(top)
-        for factor in head:
-            if factor not in factors:
-                return None
-            factors.remove(factor)
-        times, left = divmod(rest[top], divisor[head])
-        if left:
-            return None
-        quotient.append(_product((num(times), *factors)))
-        for monomial, coefficient in divisor.items():
-            product = tuple(sorted((*monomial, *factors), key=_total_order))
-            rest[product] = rest.get(product, 0) - times * coefficient
-            if not rest[product]:
-                del rest[product]
-    return _sum(tuple(quotient))
+    """The division of polynomials; None where something is left."""
+    top, by = _polynomial(a), _polynomial(b)
+    found = None if top is None or by is None else top.quotient(by)
+    return None if found is None else _sum(tuple(_product((num(times), *factors)) for factors, times in found.terms))
 
 
-def _monomials(node: Scalar) -> dict[tuple[Scalar, ...], int] | None:
-    """The coefficients of a polynomial by their factors; None where one is no integer."""
+def _polynomial(node: Scalar) -> _Sum | None:
+    """A sum of products; None where a coefficient is no integer."""
     found: dict[tuple[Scalar, ...], int] = {}
     for part in node.args if isinstance(node, Apply) and node.name == "+" else (node,):
         coefficient, factors = _factors(part)
         if not isinstance(coefficient, int):
             return None
-        if coefficient:
-            found[tuple(sorted(factors, key=_total_order))] = coefficient
-    return found
+        found[tuple(sorted(factors, key=_Sum.key))] = coefficient
+    return _Sum.of_terms(found)
 
 
-def _total_order(node: Scalar) -> tuple[str, int]:
+class _Sum(Polynomial[Scalar]):
     """By text, and different nodes of one text apart: a quotient does not depend on which of them comes first."""
-    return _order(node), id(node)
 
-
-def _height(monomial: tuple[Scalar, ...]) -> tuple[int, list[tuple[str, int]]]:
-    """The graded lexicographic order: products keep it, so that a division ends."""
-    return -len(monomial), [_total_order(factor) for factor in monomial]
+    @staticmethod
+    def key(node: Scalar) -> tuple[str, int]:
+        return _order(node), id(node)
 
 
 def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:

@@ -391,5 +391,24 @@ def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) 
     return rebuild(root, lambda node: table_.get(node))
 
 
+def replaced(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    """The expression with another node in the place of one."""
+    return rebuild(root, lambda node: new if node is old else None)
+
+
+def rewrite(root: Scalar, after: Callable[[Scalar], Scalar], cache: dict[Scalar, Scalar] | None = None) -> Scalar:
+    """Replaces nodes bottom-up: each is rebuilt from what its children became, and is what `after` makes of that."""
+    return _rewritten(root, after, {} if cache is None else cache)
+
+
+def _rewritten(node: Scalar, after: Callable[[Scalar], Scalar], memo: dict[Scalar, Scalar]) -> Scalar:
+    found = memo.get(node)
+    if found is None:
+        children = node.children
+        new = _with_children(node, [_rewritten(child, after, memo) for child in children]) if children else node
+        found = memo[node] = after(new)
+    return found
+
+
 # the two need each other: the constructors of this module are what the smart ones are made of
 import dslc.ir.fold as fold  # noqa: E402

@@ -6,7 +6,7 @@ is put into it. Where the positions of D are many, each box of them is an operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
@@ -18,10 +18,12 @@ from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, t
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
+from dslc.mutate.boxed import part, whole
+from dslc.mutate.fused import fused
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
-from dslc.prove.strided import Box, mask_of
+from dslc.prove.strided import Box, mask_of, strided_boxes
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -64,6 +66,14 @@ class Corrected:
     def share(self) -> float:
         return sum(box.count for box in self.boxes) / max(1, prod(shape_of(self.old)))
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether the mutant's own operator computes the pieces."""
+        calls = {node for node in topological([self.mutant.node]) if isinstance(node, Call)}
+        return bool(self.pieces) and all(
+            node in calls for piece in self.pieces for node in topological([piece.node]) if isinstance(node, Call)
+        )
+
     def value(self, rules: Rules) -> Value:
         """The corrected program."""
         return corrected(rules, self.old, self.mutant, self.boxes, self.pieces, self.own)
@@ -72,6 +82,10 @@ class Corrected:
         """Whether a fact is this correction, and proved by inclusion: what differs lies inside of the boxes."""
         if replace(fact.old.outputs, {self.old: self.value(rules)}) != fact.new.outputs:
             return False
+        return self.is_proved(rules)
+
+    def is_proved(self, rules: Rules) -> bool:
+        """Whether what differs lies inside of the boxes, and what is taken there is equal to the region."""
         if not _covers(rules, self.old, self.mutant, self.boxes):
             return False
         if self.own is not None:
@@ -156,11 +170,16 @@ def corrected(
     args: list[Value] = [mutant, *pieces] if pieces else [mutant, own if own is not None else whole(rules, old)]
     body: Scalar = read(0, at)
     if pieces:
-        for k, box in enumerate(boxes):
-            index = tuple(
-                apply("//", apply("-", it, num(start)), num(step)) for it, start, step in zip(at, box.start, box.step, strict=True)
-            )
-            body = apply("select", _inside(at, box, shape), read(k + 1, index), body)
+        # what is not corrected asks as little as possible: the boxes that these make together come first
+        for outer, numbers in _outer(boxes, shape):
+            own: Scalar | None = None
+            for k in numbers:
+                places = zip(at, boxes[k].start, boxes[k].step, strict=True)
+                index = tuple(apply("//", apply("-", it, num(start)), num(step)) for it, start, step in places)
+                piece: Scalar = read(k + 1, index)
+                own = piece if own is None else apply("select", _inside(at, boxes[k], shape), piece, own)
+            assert own is not None
+            body = apply("select", _inside(at, outer, shape), own, body)
     else:
         guard: Scalar = num(False)
         for box in boxes:
@@ -169,17 +188,6 @@ def corrected(
     made = scope_value(Scope(shape, body, old.type.dtype), tuple(args))
     # what lays out the mutant's result, and the region's own expression, are parts of the one scope
     return _inlined(made, [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))])
-
-
-def whole(rules: Rules, old: Value) -> Value:
-    """A region as one expression, so that a guard computes what it asks for and nothing else."""
-    (value,) = expand(rules, (old,))
-    while isinstance(value.node, ScopeNode):
-        below = [arg for arg in value.node.args if isinstance(arg.node, ScopeNode)]
-        if not below:
-            break
-        value = inline(value, value.node.args.index(below[0]))
-    return value
 
 
 def _looks_up(value: Value) -> bool:
@@ -193,6 +201,25 @@ def _inlined(value: Value, which: Iterable[Value]) -> Value:
     return value
 
 
+def _outer(boxes: Sequence[Box], shape: Sequence[int]) -> Iterator[tuple[Box, list[int]]]:
+    """Few boxes that are the same positions, each with the numbers of those that it consists of."""
+    outer = strided_boxes(mask_of(boxes, shape))
+    parts = [[k for k, box in enumerate(boxes) if _within(box, each)] for each in outer]
+    if sorted(k for own in parts for k in own) == list(range(len(boxes))):
+        yield from zip(outer, parts, strict=True)
+    else:
+        yield from ((box, [k]) for k, box in enumerate(boxes))
+
+
+def _within(box: Box, outer: Box) -> bool:
+    """Whether all positions of a box are in another one."""
+    axes = zip(box.start, box.stop, box.step, outer.start, outer.stop, outer.step, strict=True)
+    return all(
+        start >= first and stop <= last and (start - first) % by == 0 and (step % by == 0 or stop - start == 1)
+        for start, stop, step, first, last, by in axes
+    )
+
+
 def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
     """Whether a position is in a box; what an axis does not ask is left out."""
     held: Scalar = num(True)
@@ -200,21 +227,14 @@ def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
         if stop - start == 1 < size:
             held = apply("and", held, apply("==", it, num(start)))
             continue
-        if start > 0:
+        if start >= step:
+            # what is that far from it and before it is no position
             held = apply("and", held, apply("<=", num(start), it))
         if stop + step - 1 < size:
             held = apply("and", held, apply("<", it, num(stop)))
         if step > 1:
             held = apply("and", held, apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0)))
     return held
-
-
-def part(region: Value, box: Box) -> Value:
-    """A box of an expression's result by itself: `{[j] f(start + j * step)}`."""
-    places = enumerate(zip(box.start, box.step, strict=True))
-    index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
-    made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
-    return inline(made, 0) if isinstance(region.node, ScopeNode) else made
 
 
 def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ...] | None:
@@ -254,6 +274,10 @@ def corrections(
     pieces = pieces_of(rules, old, found.boxes)
     if pieces is not None:
         made.append(Corrected(old, mutant, found.boxes, pieces))
+    together = fused(rules, old, whole(rules, old), mutant, found.boxes)
+    if together is not None:
+        one = Corrected(old, together.mutant, together.boxes, together.pieces)
+        made += [one] if one.is_proved(rules) else []
     return made
 
 

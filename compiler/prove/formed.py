@@ -147,7 +147,7 @@ class _Formed:
 
     def _term(self, signature: t.Signature) -> Term:
         params: list[tuple[Iter, ...] | Iter | int] = []
-        places: list[tuple[Iter, Scalar]] = []
+        places: list[tuple[Scalar, Scalar]] = []
         elements: list[Scalar] = []
         tensors = self._taken(signature)
         for k, name in enumerate(signature.params):
@@ -164,7 +164,39 @@ class _Formed:
                 (element,) = self.operands.fresh()
                 params.append(element)
                 elements.append(element)
-        return Term(tuple(params), self._body(places, elements))
+        for name in self._looked_for("groupings", signature.name):
+            own = [vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name]
+            places = self._halved(places, own)
+        body = self._body(places, elements)
+        for name in self._looked_for("guarded", signature.name):
+            # what is looked for is where the term changes along an index
+            vectors = [vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name]
+            along = [place for place in places if any(isinstance(vector, tuple) and place[0] in vector for vector in vectors)]
+            it, extent = self.drawn.choice(along)
+            if isinstance(extent, Num):
+                cut = self.drawn.randrange(1, int(extent.value))
+                body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
+        return Term(tuple(params), body)
+
+    def _halved(
+        self, places: Sequence[tuple[Scalar, Scalar]], vectors: Sequence[tuple[Iter, ...] | Iter | int]
+    ) -> list[tuple[Scalar, Scalar]]:
+        """Some of the places known by a quotient alone: `(p + r) // 2` for r."""
+        own = {it for vector in vectors if isinstance(vector, tuple) for it in vector}
+        beside = [place for place in places if place[0] not in own]
+        made: list[tuple[Scalar, Scalar]] = list(beside)
+        for it, extent in places:
+            if it in own:
+                other, more = self.drawn.choice([*beside, (num(0), num(1))])
+                whole = apply("//", apply("+", it, other), num(2))
+                made.append((whole, apply("+", apply("//", apply("+", extent, more), num(2)), num(1))))
+        return made
+
+    def _looked_for(self, generator: str, term: str) -> list[str]:
+        """The sets along which the rule looks for something of a term."""
+        calls = [one.domain for one in self.rule.statements if isinstance(one, t.Search) and isinstance(one.domain, t.Call)]
+        named = [[arg.id for arg in call.args if isinstance(arg, t.Name)] for call in calls if call.function == generator]
+        return [names[1] for names in named if len(names) == 2 and names[0] == term]
 
     def _taken(self, signature: t.Signature) -> set[int]:
         """Which parameters of a term are whole tensors."""
@@ -174,7 +206,7 @@ class _Formed:
             for k, arg in enumerate(node.args) if isinstance(arg, t.Name) and arg.id in self._declared_tensors()
         }  # fmt: skip
 
-    def _body(self, places: Sequence[tuple[Iter, Scalar]], elements: Sequence[Scalar]) -> Scalar:
+    def _body(self, places: Sequence[tuple[Scalar, Scalar]], elements: Sequence[Scalar]) -> Scalar:
         """A product of the elements and of one read or two at the places, of which some stand together; or a sum of these."""
         parts = list(elements)
         for _ in range(self.drawn.randint(0 if elements else 1, 2)):
@@ -184,7 +216,7 @@ class _Formed:
         whole = parts[0] if len(parts) == 1 else apply(self.drawn.choice("**+"), *parts)
         return apply("+", whole, num(1)) if self.drawn.random() < 0.1 else whole
 
-    def _read(self, places: list[tuple[Iter, Scalar]]) -> Scalar:
+    def _read(self, places: list[tuple[Scalar, Scalar]]) -> Scalar:
         index: list[Scalar] = []
         sizes: list[Scalar] = []
         beside = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from dslc.ir.graph import ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, iterator, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, iterator, num, replaced, walk
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.semantics.lists import compare
 
@@ -243,12 +243,8 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
         if choice is None:
             out.append(one)
         else:
-            todo += [_replaced(one, choice, part) for part in choice.args[1:]]
+            todo += [replaced(one, choice, part) for part in choice.args[1:]]
     return out
-
-
-def _replaced(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
-    return rebuild(root, lambda node: new if node is old else None)
 
 
 def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> Iterator[Mapping[Iter, Scalar]]:

@@ -26,11 +26,13 @@ class _Tuning:
     Attributes:
         part: share of the time for timing that is kept for this.
         clearly: ratio below which something counts as slower though a busy machine leaves it open.
+        hardly: part of the winner's ratio that is hardly less: timing cannot tell them apart in what is left of a budget.
         others: other results that are looked at.
     """
 
     part: float = 0.25
     clearly: float = 0.9
+    hardly: float = 0.93
     others: int = 3
 
 
@@ -57,7 +59,7 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     run.phase("timing", "timing without the library")
     bare, reason = _bare(explored, contender, 0.5, cache, run)
     if bare and not any(map(slower, bare)):
-        return replace(found, alone=bare)
+        return _stronger(explored, replace(found, alone=bare), others or (), cache, run)
     if not bare and not derived(task.rules, contender.candidate.end, task.imported.context):
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
@@ -69,6 +71,23 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
             return better
     text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
     return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+
+
+def _stronger(explored: Explored, found: Finished, others: Known, cache: CostCache, run: Run) -> Finished:
+    """What was found, or another one that is hardly slower with its library, and not slower than the original without, where it is."""
+    own = _least(found.alone)
+    for other, verdicts in others:
+        if own >= 1:
+            break
+        if verdicts and other is not found.contender and _least(verdicts) >= TUNING.hardly * _least(found.verdicts):
+            better = _both(explored, other, verdicts, cache, run)
+            if better is not None and _least(better.alone) > own:
+                found, own = better, _least(better.alone)
+    return found
+
+
+def _least(verdicts: Sequence[Verdict]) -> float:
+    return min((one.ratio.ratio for one in verdicts), default=1.0)
 
 
 def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:

@@ -365,13 +365,17 @@ class Derivations:
             return None
         whole = fact_of_kernel(fact.old).new
         node = whole.outputs[0].node
-        subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), Form(fact.rule, fact.new))
+        subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), self._form_of(fact))
         found = self._trials.tried([subject]).get(fact.old)
         if isinstance(found, Dropped) and found.why is Why.LATE:
             raise TimeUp
         if not isinstance(found, Tried) or not isinstance(node, Kernel):
             return None
         return Rival(fact, whole, (found,), found.nodes, found.kernel, whole=True)
+
+    def _form_of(self, fact: Fact) -> Form:
+        """The form of the one kernel that computes a program."""
+        return Form(fact.rule, fact.new)
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from dslc.egraph.extract import EGraphTable, Problem
 from dslc.egraph.extract.file import written
-from dslc.errors import error
 from dslc.search.strategy import Grown
+from dslc.store import write_file
 
 
 def dumped(path: Path, grown: Sequence[Grown]) -> bool:
@@ -22,13 +21,7 @@ def dumped(path: Path, grown: Sequence[Grown]) -> bool:
     problems = [Problem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots]) for egraph, price in grown]
     if not problems:
         return False
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(json.dumps(written(*problems)), "utf-8")
-        os.replace(partial, path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise error("E0903", f"cannot write {path}: {problem.strerror}", path=str(path)) from None
+    write_file(path, json.dumps(written(*problems)))
     return True
 
 

@@ -18,11 +18,12 @@ from dslc.derivation.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import fold_of
+from dslc.fuse.trials import Form
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.match.forms import has_form
+from dslc.match.forms import forms, has_form
 from dslc.mutate.correct import TUNING as CORRECT_TUNING
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
@@ -31,11 +32,13 @@ from dslc.mutate.partial import Site as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
+from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations
 from dslc.search.looking import Dearer, Place, Rival, Site
+from dslc.search.validate import validate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -66,7 +69,7 @@ class _Tuning:
     corrected: int = 6
     guarded: float = 8.0
     operators: int = 4
-    tilings: int = 4
+    tilings: int = 6
     regions: int = 6
     formed: float = 0.4
     saved: float = 5e-5
@@ -242,7 +245,7 @@ class Mutants(Derivations):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
             # what touches at seams is wrong there, what overlaps is not
-            cut = overlapping(self.rules, region) if self.tilings else ()
+            cut = (*sheets(self.rules, region), *overlapping(self.rules, region)) if self.tilings else ()
             tiles = [(_estimate(self.rules, value), value) for value in cut]
             for price, value in sorted(tiles, key=lambda each: each[0])[: self.tilings]:
                 self._regions[value] = region
@@ -272,10 +275,11 @@ class Mutants(Derivations):
                 self._note(each, old, limit, own, (plain, price))
             for one in ways:
                 value = one.value(self.rules)
-                # a guard computes its branch where it holds
-                instead = whole(self.rules, old) if one.own is None else one.own
-                again = sum(map(self._calls, one.pieces)) if one.pieces else self._guard(instead, one)
-                worth[value] = plain + again
+                if one.pieces:
+                    worth[value] = self._calls(value) + self._scopes(value)
+                else:
+                    # a guard computes its branch where it holds
+                    worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
             if len(kept) >= TUNING.corrected:
@@ -335,6 +339,23 @@ class Mutants(Derivations):
 
     def _scopes(self, value: Value) -> float:
         return self._generated([value])
+
+    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+        """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""
+        fact = self._fact(derived, program, place)
+        if fact is not None and has_form(self.rules, fact.new, self.strict):
+            if validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
+                return []
+            one = self._as_one(fact)
+            if one is not None and one.ratio >= self.margin:
+                return [one]
+        return Derivations._tried(self, derived, program, place)
+
+    def _form_of(self, fact: Fact) -> Form:
+        """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""
+        for name, program in forms(self.rules, fact.new, self.strict):
+            return Form(f"{name} of {fact.rule}", program)
+        return Form(fact.rule, fact.new)
 
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]

@@ -104,7 +104,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
     One that its clock cut short, on a busy machine say, is gone on from: its prices are known, so that its steps take little time.
     """
     earlier = None if settings.steps is not None else cache.verdict(key)
-    if earlier is None:
+    if earlier is None or not earlier["steps"]:  # nobody had anything to search
         return Journal()
     steps: dict[str, list[int]] = earlier["steps"]
     first = next(iter(steps.values()))[0]

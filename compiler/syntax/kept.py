@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dslc.errors import SourceText
 from dslc.folders import cache_folder
-from dslc.syntax import store
+from dslc.store import Store
 from dslc.syntax import tree as t
 from dslc.syntax.packed import pack, text_key, unpack
 from dslc.syntax.parser import parse
@@ -39,10 +39,10 @@ def parse_kept(source: SourceText) -> t.File:
     found = shipped_tree(source)
     if found is not None:
         return found
-    place = cache_folder() / "parsed" / f"{text_key(source)}.pickle"
-    data = store.read(place)
-    found = unpack(data, source) if isinstance(data, bytes) else None
+    store, key = Store(cache_folder() / "parsed", _TUNING.most), text_key(source)
+    data = store.get(key)
+    found = None if data is None else unpack(data, source)
     if found is None:
         found = parse(source)
-        store.write(place, pack(found), _TUNING.most)
+        store.put(key, pack(found))
     return found

@@ -19,7 +19,8 @@ from lark import Lark, Token, UnexpectedInput
 
 from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span, instead
 from dslc.folders import cache_folder
-from dslc.syntax import scan, store
+from dslc.store import Store
+from dslc.syntax import scan
 from dslc.syntax import tree as t
 from dslc.syntax.build import Builder
 from dslc.syntax.expected import explain
@@ -60,14 +61,14 @@ def grammar(strict: bool = False) -> Lark:
     """
     if strict:
         return _built(_text(), strict=True)
-    place = cache_folder() / "grammar" / f"{table_key()}.pickle"
-    for ready in (lambda: shipped().read(table_key()), lambda: store.read(place)):
-        found = ready()
-        if isinstance(found, bytes):
-            with contextlib.suppress(Exception):  # damaged tables may raise anything
+    store, key = Store(cache_folder() / "grammar", TUNING.most_tables), table_key()
+    for ready in (shipped().read, store.get):
+        found = ready(key)
+        if found is not None:
+            with contextlib.suppress(Exception):  # tables of another parser generator may raise anything
                 return Lark.load(io.BytesIO(found))
     made = tables()
-    store.write(place, made, TUNING.most_tables)
+    store.put(key, made)
     return Lark.load(io.BytesIO(made))
 
 

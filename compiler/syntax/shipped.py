@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from dslc.errors import SourceText
+from dslc.store import sealed, unsealed, write_file
 from dslc.syntax import tree as t
 from dslc.syntax.packed import pack, text_key, unpack
 
@@ -40,7 +40,7 @@ class Shipped:
                 found = file.read(length)
         except OSError:
             return None
-        return found if len(found) == length else None
+        return unsealed(found)
 
 
 @functools.cache
@@ -71,12 +71,11 @@ def make(place: Path) -> int:
         source = read_source(path)
         parts[text_key(source)] = pack(parse(source))
     listed, start = {}, 0
-    for key, data in parts.items():
+    entries = [sealed(data) for data in parts.values()]
+    for key, data in zip(parts, entries, strict=True):
         listed[key] = (start, len(data))
         start += len(data)
-    partial = place.with_name(f".{place.name}.{os.getpid()}")
-    partial.write_bytes(b"".join([json.dumps(listed).encode() + b"\n", *parts.values()]))
-    partial.replace(place)
+    write_file(place, b"".join([json.dumps(listed).encode() + b"\n", *entries]))
     return len(parts) - 1
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.fake_device import FakeDevice
 from dslc.codegen.cuda.text import Place
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import Code, Tensor
 from dslc.cuda.recording import FUNCTIONS
 from dslc.semantics.library import standard

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from onnx import parser
 
+from benchmarks.fake_device import FakeDevice
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
@@ -14,7 +15,6 @@ from dslc.cost.model import CostModel
 from dslc.cuda.code import generable
 from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import device_named
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.runner import Runner
 from dslc.cuda.target import target
 from dslc.ir.dtype import DType, TensorType

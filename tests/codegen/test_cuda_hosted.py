@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dslc
+from benchmarks.fake_device import FakeDevice
 from dslc.cuda import CudaFailure, Reason, Session
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.plan import HostStep, plan_of, text_of
 from dslc.cuda.planning import Wants
 from dslc.ir.graph import Graph

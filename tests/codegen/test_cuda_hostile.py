@@ -13,12 +13,12 @@ import onnx
 import pytest
 
 import dslc
+from benchmarks.fake_device import FakeDevice
 from dslc.cli.main import run as cli
 from dslc.codegen.cuda import compiled, nvrtc
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.code import texts
 from dslc.cuda.devices import device_named
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import Code
 from dslc.cuda.launchers import _compiled
 from dslc.cuda.plan import BadPlan, Plan, plan_of, text_of

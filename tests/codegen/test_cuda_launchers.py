@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.fake_device import FakeDevice
 from dslc.cuda import CudaFailure, Reason, Session, launchers
 from dslc.cuda.code import generable, texts
 from dslc.cuda.devices import device_named
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launchers import CudaCore, PyCuda, launcher, reason_of
 from dslc.cuda.planning import planned
 from dslc.cuda.runner import Runner

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.fake_device import FakeDevice
 from dslc.codegen.cuda.choose import seconds
 from dslc.cuda.code import generable, hardware, priced, texts
 from dslc.cuda.devices import DEVICES, device_named
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
 from dslc.cuda.matching import found
 from dslc.cuda.patterns import pattern_of

@@ -14,11 +14,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dslc
+from benchmarks.fake_device import FakeDevice
 from dslc.codegen.cuda import shim
 from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.code import texts
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import Code, Tensor
 from dslc.cuda.launchers import Loaded
 from dslc.cuda.plan import plan_of

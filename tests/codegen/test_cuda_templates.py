@@ -10,6 +10,7 @@ import onnx.parser
 import pytest
 
 import dslc
+from benchmarks.fake_device import FakeDevice
 from dslc.cli.main import run as cli
 from dslc.codegen.cuda import compiled
 from dslc.codegen.cuda.choose import seconds
@@ -18,7 +19,6 @@ from dslc.codegen.cuda.shim import build
 from dslc.cuda import Session
 from dslc.cuda.code import hardware, texts
 from dslc.cuda.devices import device_named
-from dslc.cuda.fake import FakeDevice
 from dslc.cuda.plan import plan_of
 from dslc.cuda.written import CudaTemplates, shrunk, templates_of
 from dslc.ir.constants import NUMPY

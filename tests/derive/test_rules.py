@@ -17,6 +17,7 @@ from dslc.semantics.apply import apply as call
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
+from dslc.semantics.ways import Way, way_of
 
 PLACES = [iterator(f"i{k}") for k in range(6)]
 SUMMED = [iterator(f"r{k}") for k in range(4)]
@@ -69,7 +70,7 @@ def convolution(rules: Rules) -> Value:
 
 ONE = [
     "summation_splitting", "variable_substitution", "traversal_merging", "boundary_relaxing", "boundary_tightening",
-    "expression_splitting", "summation_substitution", "summation_relaxing",
+    "summation_substitution", "summation_relaxing",
 ]  # fmt: skip
 
 
@@ -88,6 +89,32 @@ def test_a_rule_keeps_what_an_expression_computes(rules: Rules, name: str) -> No
             assert_equal([value], [new])
             count += 1
     assert count > 0
+
+
+def joined_product(rules: Rules) -> Value:
+    """A product of a matrix that is put together of two, of six rows and of three, in one expression."""
+    joined = expression(rules, "std.concat", [tensor("A", 6, 4), tensor("B", 3, 4)], axis=0)
+    start = Steps(list(rules.derivations.values())).start(expression(rules, "std.matmul", [joined, tensor("C", 4, 5)]))
+    (whole,) = steps(rules, start, "product_merging")
+    return whole
+
+
+def test_expression_splitting_parts_what_was_put_together(rules: Rules) -> None:
+    """`[i] sum[r] (A[i, r] if i < 6 else B[i - 6, r]) * C[r]` → a product of six rows of A, and one of three of B."""
+    value = joined_product(rules)
+    (new,) = steps(rules, value, "expression_splitting")
+    assert_equal([value], [new])
+    products = [node for node in topological([new.node]) if isinstance(node, ScopeNode) and node.scope.body.binds]
+    assert sorted((node.values[0].type.shape, len(node.args)) for node in products) == [((3, 5), 2), ((6, 5), 2)]
+
+
+def test_expression_splitting_leaves_what_has_no_pieces(rules: Rules) -> None:
+    assert not list(steps(rules, convolution(rules), "expression_splitting"))
+
+
+def test_every_rule_of_einnet_is_one_that_the_search_applies(rules: Rules) -> None:
+    for rule in rules.derivations.values():
+        assert isinstance(way_of(rule.syntax.left, rule.syntax.right), Way), rule.name
 
 
 def test_summation_splitting_materializes_part_of_a_sum(rules: Rules) -> None:

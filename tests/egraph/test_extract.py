@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from egraphs import true_cost
 
+from benchmarks.printed import printed_of
 from dslc.cli.main import run
 from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, Choice, Extraction, Problem
 from dslc.egraph.extract.file import EGraphFile, read, written
-from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError

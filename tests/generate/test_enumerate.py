@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.counted_graphs import count_graphs, second_hash
 from dslc.generate.enumeration.evaluate import Chunk, State, evaluate_chunk
-from dslc.generate.enumeration.fingerprint import first_hash, second_hash
-from dslc.generate.enumeration.graphs import count_graphs
+from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
-from dslc.generate.enumeration.resume import Store, digest
+from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.enumeration.workers import forked, serial
 from dslc.generate.terms.inputs import Family, Sizes, families
 from dslc.generate.terms.menu import InPlay, items
@@ -402,7 +402,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
 
     folder = tmp_path / digest(rules.digest, small, 0)
     with pytest.raises(KeyboardInterrupt):
-        enumerate_family(rules, ("taso",), small, 3, mapper=broken, store=Store(folder, seconds=0))
+        enumerate_family(rules, ("taso",), small, 3, mapper=broken, store=Blocks(folder, seconds=0))
     count = 0
 
     def counted(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
@@ -414,7 +414,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     assert not list(folder.glob("*.part"))
     # a block that was not written whole is as good as none
     (folder / "level-3-00012.npz").write_bytes(b"cut off")
-    resumed = enumerate_family(rules, ("taso",), small, 3, mapper=counted, store=Store(folder))
+    resumed = enumerate_family(rules, ("taso",), small, 3, mapper=counted, store=Blocks(folder))
     assert [str(e) for e in resumed.equations()] == [str(e) for e in whole.equations()]
     chunks = 0
 

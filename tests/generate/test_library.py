@@ -15,7 +15,7 @@ from dslc.generate.general.join import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, definition, generalise
 from dslc.generate.library import Library, generate
 from dslc.generate.pruning.renamed import key
-from dslc.generate.rulefile import library_text, write_file
+from dslc.generate.rulefile import library_text
 from dslc.generate.settings import Settings
 from dslc.generate.terms.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType
@@ -26,6 +26,7 @@ from dslc.prove.known.lock import LOCK, read_lock
 from dslc.prove.run.verify import verify_rule
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many
+from dslc.store import write_file
 from tests.caches import apart
 
 A, B, C, D, E = matrices()

@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 from onnx import ModelProto
 
-from dslc.onnx import backend
+from benchmarks import backend
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard

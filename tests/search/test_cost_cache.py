@@ -75,6 +75,36 @@ def test_a_file_cut_off_while_it_is_in_use_costs_the_measurements_and_nothing_el
         assert other.seconds("m", "b") == 2.0
 
 
+def test_a_row_that_changed_by_itself_counts_as_not_there(tmp_path: Path) -> None:
+    """The database has no checksums of its own: a flipped bit would be another price, or text that nobody can read."""
+    with CostCache(tmp_path) as cache:
+        cache.put_seconds("m", {"a": 1.0, "b": 2.0})
+        cache.put_verdict("k", {"kept": "yes"})
+        cache.put_verdict("l", {"kept": "yes"})
+        with cache._db as db:
+            db.execute("UPDATE costs SET seconds = 3.0 WHERE signature = 'a'")
+            db.execute("UPDATE verdicts SET verdict = CAST(x'7BFF7D' AS TEXT) WHERE key = 'k'")
+        assert (cache.seconds("m", "a"), cache.seconds("m", "b")) == (None, 2.0)
+        assert (cache.verdict("k"), cache.verdict("l")) == (None, {"kept": "yes"})
+        cache.put_seconds("m", {"a": 1.0})
+        assert cache.seconds("m", "a") == 1.0
+
+
+def test_a_file_without_checksums_gets_them(tmp_path: Path) -> None:
+    """What an earlier version measured is not measured again."""
+    with CostCache(tmp_path) as cache:
+        cache.put_seconds("m", {"a": 1.0, "b": INF})
+        cache.put_verdict("k", {"kept": True})
+        with cache._db as db:
+            for statement in ("ALTER TABLE costs DROP COLUMN sum", "ALTER TABLE verdicts DROP COLUMN sum", "PRAGMA user_version = 1"):
+                db.execute(statement)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with CostCache(tmp_path) as cache:
+                assert (cache.seconds("m", "a"), cache.seconds("m", "b"), cache.verdict("k")) == (1.0, INF, {"kept": True})
+
+
 def test_a_folder_for_temporary_files_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One warning for each run, and what one run measures the next one finds."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -135,7 +165,7 @@ def test_a_kill_while_writing_loses_nothing_that_was_kept(tmp_path: Path) -> Non
     program = (
         "import os, sys; from dslc.cost.cache import CostCache\n"
         "cache = CostCache(sys.argv[1]); cache.put_seconds('m', {'kept': 1.0})\n"
-        "cache._db.execute('BEGIN'); cache._db.execute(\"INSERT INTO costs VALUES ('m', 'half', 2.0)\")\n"
+        "cache._db.execute('BEGIN'); cache._db.execute(\"INSERT INTO costs VALUES ('m', 'half', 2.0, 0)\")\n"
         "os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == -9

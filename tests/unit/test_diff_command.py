@@ -35,7 +35,7 @@ def test_the_numbers_for_programs_and_a_drawing(tmp_path: Path, capsys: pytest.C
     drawing = ElementTree.fromstring(file.read_text())
     assert len(drawing.findall("{*}rect")) > 4 and drawing.findtext("{*}text") == "Y[0, 0, :, :], 11x13"
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["share", "boxes", "proved", "agree", "seconds"] and found["proved"] and found["agree"]
+    assert list(found) == ["format", "share", "boxes", "proved", "agree", "seconds"] and found["proved"] and found["agree"]
     assert found["share"] == 132 / 429 and found["boxes"][0] == {"start": [0, 0, 0, 10], "stop": [1, 3, 8, 13], "step": [1, 1, 1, 2]}
 
 

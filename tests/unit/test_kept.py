@@ -9,6 +9,7 @@ import pytest
 
 from dslc import rules
 from dslc.errors import DslcError, SourceText
+from dslc.store import sealed
 from dslc.syntax import kept, packed, parser, shipped
 from dslc.syntax.parser import grammar, parse, read_source
 from dslc.syntax.shipped import Shipped
@@ -33,11 +34,11 @@ def test_a_kept_tree_equals_the_parsed_one(cache: Path, monkeypatch: pytest.Monk
     assert again.items[0].span.text.startswith("operator twice")
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", b"\x80\x05N."])
+@pytest.mark.parametrize("damage", [b"", b"garbage", sealed(b"\x80\x05N.")])
 def test_a_damaged_cache_is_read_past(cache: Path, damage: bytes) -> None:
     source = SourceText("a.rules", TEXT)
     kept.parse_kept(source)
-    (place,) = cache.glob("*.pickle")
+    (place,) = cache.iterdir()
     place.write_bytes(damage)
     assert kept.parse_kept(source) == parse(source)
 
@@ -55,21 +56,21 @@ def test_a_folder_that_others_may_write_to_is_not_read(cache: Path, monkeypatch:
 def test_wrong_files_are_not_kept(cache: Path) -> None:
     with pytest.raises(DslcError):
         kept.parse_kept(SourceText("a.rules", "dslc 1\noperator {"))
-    assert not list(cache.glob("*.pickle"))
+    assert not cache.exists()
 
 
 def test_kept_tables_of_the_grammar_parse_and_explain_alike(cache: Path, tmp_path: Path) -> None:
     try:
         answers = []
-        for damage in (None, None, b"garbage", pickle.dumps(b"garbage")):
-            for place in tmp_path.glob("grammar/*.pickle") if damage else ():
+        for damage in (None, None, b"garbage", sealed(pickle.dumps(b"garbage"))):
+            for place in (tmp_path / "grammar").iterdir() if damage else ():
                 place.write_bytes(damage or b"")
             grammar.cache_clear()
             with pytest.raises(DslcError) as broken:
                 parse(SourceText("b.rules", f"dslc 1\noperator {{{' ' * len(answers)}"))
             findings = [(each.code, each.message, each.hint) for each in broken.value.diagnostics]
             answers.append((parse(SourceText(f"{len(answers)}.rules", TEXT)).items[0].span.text, findings))
-            assert len(list(tmp_path.glob("grammar/*.pickle"))) == 1
+            assert len(list((tmp_path / "grammar").iterdir())) == 1
         assert answers == answers[:1] * 4
     finally:
         grammar.cache_clear()
@@ -115,13 +116,13 @@ def test_an_installation_reads_its_own_libraries_without_parsing(
     whole = parse(std)
     monkeypatch.setattr(kept, "parse", lambda _: pytest.fail("parsed again"))
     assert kept.parse_kept(std) == whole
-    assert not list(tmp_path.rglob("*.pickle"))
+    assert not list(tmp_path.glob("parsed/*"))
     # what was edited since is another text
     monkeypatch.undo()
     monkeypatch.setenv("DSLC_CACHE", str(tmp_path))
     edited = SourceText(std.path, std.text.replace("operator ", "operator  ", 1))
     assert kept.parse_kept(edited).items[0].span.source.text == edited.text
-    assert len(list(tmp_path.rglob("*.pickle"))) == 1
+    assert len(list(tmp_path.glob("parsed/*"))) == 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage\n", b"[1]\n", b'{"a": 1}\n', b'{"a": [0, 5]}\nabc'])

@@ -82,14 +82,14 @@ def test_the_build_needs_nothing_but_what_it_declares(tmp_path: Path) -> None:
     package = tmp_path / "dslc"
     for part in ("syntax", "grammar", "rules"):
         shutil.copytree(Path(str(resources.files(f"dslc.{part}"))), package / part)
-    for module in ("version", "folders", "errors"):
+    for module in ("version", "folders", "errors", "store"):
         shutil.copy(Path(dslc.__file__).with_name(f"{module}.py"), package)
     (package / "__init__.py").touch()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "DSLC_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-c", code, str(tmp_path / "shipped.bin")]
     made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 0 and int(made.stdout) > 30, made.stderr
-    assert {f'"compiler/{m}.py"' in (ROOT / "setup.py").read_text("utf-8") for m in ("version", "folders", "errors")} == {True}
+    assert {f'"compiler/{m}.py"' in (ROOT / "setup.py").read_text("utf-8") for m in ("version", "folders", "errors", "store")} == {True}
 
 
 def test_quick_start_is_two_lines_and_the_gate_runs_the_second() -> None:

@@ -18,7 +18,7 @@ from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.generate.enumeration.cluster import mapper_for, needs_cluster
 from dslc.generate.enumeration.levels import enumerate_family
-from dslc.generate.enumeration.resume import Store, digest
+from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.interrupts import Interrupts
 from dslc.generate.settings import Settings
 from dslc.generate.terms.inputs import Family
@@ -68,7 +68,7 @@ def enumerated(rules: Rules, settings: Settings, family: Family, told: Told) -> 
     """One family's enumeration in this process, and what evaluates for it."""
     store = None
     if settings.resume is not None:
-        store = Store(settings.resume / digest(rules.digest, family, settings.seed))
+        store = Blocks(settings.resume / digest(rules.digest, family, settings.seed))
     with mapper_for(settings) as mapper:
         found = enumerate_family(
             rules,

@@ -72,10 +72,3 @@ def mix(x: Array) -> Array:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(x ^ (x >> np.uint64(31)))
-
-
-def second_hash(hashes: Array) -> Array:
-    """A hash of sets: [..., outputs] to [...], the same for every order of the outputs; 0 stands for no output."""
-    mixed = np.where(hashes == 0, np.uint64(0), mix(hashes))
-    with np.errstate(over="ignore"):
-        return mix(mixed.sum(axis=-1, dtype=np.uint64))

@@ -21,7 +21,7 @@ from dslc.generate.enumeration.equations import FloatTest
 from dslc.generate.enumeration.evaluate import State
 from dslc.generate.enumeration.fingerprint import first_hash, mix
 from dslc.generate.enumeration.plan import Planner
-from dslc.generate.enumeration.resume import Store
+from dslc.generate.enumeration.resume import Blocks
 from dslc.generate.enumeration.rewriting import Applications, Found
 from dslc.generate.enumeration.settle import TUNING as SETTLE_TUNING
 from dslc.generate.enumeration.settle import Below, Known, Open, Part, further, grouped, part_of, settled, together
@@ -96,7 +96,7 @@ def _cut_key(hashes: Array, types: Array) -> Array:
 def enumerate_family(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0,
     varied: int = INPUTS_TUNING.varied, constants: int = INPUTS_TUNING.constants, mapper: Mapper = serial,
-    store: Store | None = None, progress: Progress | None = None,
+    store: Blocks | None = None, progress: Progress | None = None,
 ) -> Enumeration:  # fmt: skip
     """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.
 
@@ -127,7 +127,7 @@ def all_terms(
 class _Run:
     def __init__(
         self, rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int, varied: int, constants: int,
-        mapper: Mapper, store: Store | None, progress: Progress | None,
+        mapper: Mapper, store: Blocks | None, progress: Progress | None,
     ) -> None:  # fmt: skip
         self.family, self.operators, self.mapper, self.store, self.progress = family, operators, mapper, store, progress
         self.varied, self.constants = varied, constants

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import io
 import time
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
 from dslc.generate.terms.inputs import Family
 from dslc.interpret.domain import Array
+from dslc.store import Store
 from dslc.version import __version__
 
 
@@ -25,9 +24,11 @@ class _Tuning:
 
     Attributes:
         seconds: seconds since the last block after which one is written.
+        largest: bytes of all blocks of an enumeration.
     """
 
     seconds: float = 10.0
+    largest: int = 1 << 34
 
 
 _TUNING = _Tuning()
@@ -62,27 +63,23 @@ def digest(
     return hashlib.sha256("\n".join(map(str, shown)).encode()).hexdigest()[:24]
 
 
-class Store:
-    """Blocks of a level, in order: `level-4-00002.npz`. Each is written under another name first, so that every block is whole."""
+class Blocks:
+    """Blocks of a level, in order: `level-4-00002.npz`."""
 
     def __init__(self, folder: Path, seconds: float = _TUNING.seconds) -> None:
-        self._folder = folder
+        self._store = Store(folder, largest=_TUNING.largest)
         self._seconds = seconds
         self._last = time.monotonic()
         #: the number of the next block of each level
         self._next: dict[int, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
 
     def parts(self, level: int, sizes: Sequence[int]) -> list[Array]:
         """The finished results of a level, in order; a block that cannot be read, or is of other sizes than expected, ends them."""
         out: list[Array] = []
         number = 0
-        while (path := self._path(level, number)).is_file():
-            try:
-                with np.load(path) as saved:
-                    block = [saved[f"arr_{k}"] for k in range(len(saved.files))]
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-                block = []
+        while (kept := self._store.get(self._key(level, number))) is not None:
+            with np.load(io.BytesIO(kept)) as saved:
+                block = [saved[f"arr_{k}"] for k in range(len(saved.files))]
             if not block or [array.size for array in block] != list(sizes[len(out) : len(out) + len(block)]):
                 break
             out += block
@@ -96,15 +93,11 @@ class Store:
     def add(self, level: int, arrays: Sequence[Array]) -> None:
         """One more block."""
         number = self._next.get(level, 0)
-        handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, *arrays)
-            Path(name).replace(self._path(level, number))
-        finally:
-            Path(name).unlink(missing_ok=True)
+        file = io.BytesIO()
+        np.savez(file, *arrays)
+        self._store.put(self._key(level, number), file.getvalue())
         self._next[level] = number + 1
         self._last = time.monotonic()
 
-    def _path(self, level: int, number: int) -> Path:
-        return self._folder / f"level-{level}-{number:05d}.npz"
+    def _key(self, level: int, number: int) -> str:
+        return f"level-{level}-{number:05d}.npz"

@@ -177,18 +177,6 @@ def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cove
     return "; ".join(dict.fromkeys(reasons)), vacant
 
 
-def covers(rules: Rules, sub: SubstitutionDef, types: Types | None = None) -> Iterator[Cover]:
-    """The covers of all levels that there are, the most general one first."""
-    types = _chosen(rules, sub, types)
-    for level in LEVELS if unknown_operators(sub) is not None else ():
-        try:
-            yield _at_level(rules, sub, level, types)
-        except Undecided:
-            continue
-        except TooMany:
-            return
-
-
 def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cover:
     reasons: dict[str, str | None] = {}
     for most in (None, 2, 1):

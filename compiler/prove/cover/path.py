@@ -19,7 +19,7 @@ from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.ir.dtype import DType
 from dslc.ir.fold import is_index
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, replaced, walk
 from dslc.semantics.env import Mismatch
 
 _T = TypeVar("_T")
@@ -132,13 +132,9 @@ class Path:
         if found is None:
             found = scalar
             for _, name, value in self.solved:
-                found = _put(found, name, value)
+                found = replaced(found, name, value)
             self._values[scalar] = found
         return found
-
-
-def _put(scalar: Scalar, name: Sym, value: Scalar) -> Scalar:
-    return rebuild(scalar, lambda node: value if node is name else None)
 
 
 class Assumed:

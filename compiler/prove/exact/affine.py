@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dslc.analysis.isl import Frame
-from dslc.analysis.poly import Monomial, NotIntegral, Poly, atom, polynomial
+from dslc.analysis.poly import Monomial, NotIntegral, Poly, polynomial
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
-from dslc.prove.exact.coefficient import polynomial_of
 from dslc.prove.exact.terms import Unsolved
 
 _COMPARISONS = {"<": 1, "<=": 0, ">": 1, ">=": 0, "==": 0, "!=": 0}
@@ -176,7 +175,7 @@ def digits(index: Scalar, order: Sequence[Monomial]) -> list[Poly]:
         else:  # a size belongs to the largest stride that divides it
             stride, rest = next((s, r) for s in order if (r := _without(monomial, s)) is not None)
         parts[stride][rest] = parts[stride].get(rest, 0) + coefficient
-    return [polynomial_of(parts[stride]) for stride in order]
+    return [Poly.of_terms(parts[stride]) for stride in order]
 
 
 def _without(monomial: Monomial, stride: Monomial) -> Monomial | None:
@@ -190,11 +189,3 @@ def _without(monomial: Monomial, stride: Monomial) -> Monomial | None:
 
 def largest_first(found: set[Monomial]) -> tuple[Monomial, ...]:
     return tuple(sorted(found, key=lambda monomial: (-len(monomial), [str(factor) for factor in monomial])))
-
-
-def unknown(monomial: Monomial) -> Poly:
-    """The polynomial that a parameter stands for."""
-    total = Poly((((), 1),))
-    for factor in monomial:
-        total = total * atom(factor)
-    return total

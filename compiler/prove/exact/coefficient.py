@@ -101,9 +101,9 @@ def _cancelled(top: Poly, bottom: Poly) -> Ratio:
     if bottom.terms[0][1] < 0:
         divisor = -divisor
     top, bottom = _divided(top, shared, divisor), _divided(bottom, shared, divisor)
-    if not bottom.is_constant and (whole := quotient_of(top, bottom)) is not None:
+    if not bottom.is_constant and (whole := top.quotient(bottom)) is not None:
         return Ratio(whole, _ONE)
-    if not top.is_constant and len(top.terms) > 1 and (whole := quotient_of(bottom, top)) is not None:
+    if not top.is_constant and len(top.terms) > 1 and (whole := bottom.quotient(top)) is not None:
         return _cancelled(_ONE, whole)
     return Ratio(top, bottom)
 
@@ -128,41 +128,7 @@ def _divided(poly: Poly, shared: list[Scalar], divisor: int) -> Poly:
         for factor in shared:
             rest.remove(factor)
         terms[tuple(rest)] = coefficient // divisor
-    return polynomial_of(terms)
-
-
-def polynomial_of(terms: dict[Monomial, int]) -> Poly:
-    total = as_poly(0)
-    for monomial, coefficient in terms.items():
-        part = as_poly(coefficient)
-        for factor in monomial:
-            part = part * atom(factor)
-        total = total + part
-    return total
-
-
-def _leading(poly: Poly) -> tuple[Monomial, int]:
-    return max(poly.terms, key=lambda item: (len(item[0]), [str(factor) for factor in item[0]]))
-
-
-def quotient_of(top: Poly, bottom: Poly) -> Poly | None:
-    """`top / bottom` where that is a polynomial with integer coefficients (division by leading terms)."""
-    lead, by = _leading(bottom)
-    total = as_poly(0)
-    for _ in range(32):
-        if not top.terms:
-            return total
-        monomial, coefficient = _leading(top)
-        rest = list(monomial)
-        for factor in lead:
-            if factor not in rest:
-                return None
-            rest.remove(factor)
-        if coefficient % by:
-            return None
-        part = polynomial_of({tuple(rest): coefficient // by})
-        total, top = total + part, top - part * bottom
-    return None
+    return Poly.of_terms(terms)
 
 
 _ONE = as_poly(1)

@@ -9,12 +9,10 @@ from itertools import product
 from typing import Any
 
 from dslc.analysis.numeric import Unknown, value
-from dslc.analysis.poly import Poly
+from dslc.analysis.poly import Poly, monomial_of, scalar_of
 from dslc.ir.graph import Input
 from dslc.ir.scalar import Scalar, Sym, apply, num
-from dslc.prove.exact.affine import unknown
 from dslc.prove.exact.answers import Differs
-from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.question import Question, comparison
 from dslc.prove.exact.terms import Term
 
@@ -70,7 +68,7 @@ def _candidates(question: Question, map: Any, bound: int) -> Iterator[Any]:
         where = question.frame.universe(0)
         for monomial in question.monomials:
             fixed = num(value(apply("*", num(1), *monomial), at))
-            is_fixed = comparison("==", as_scalar_of(unknown(monomial)), fixed)
+            is_fixed = comparison("==", scalar_of(monomial_of(monomial)), fixed)
             where = where.intersect(question.affine.condition(is_fixed, ()))
         yield map.intersect_params(where.params())
 

@@ -13,13 +13,12 @@ from functools import cache
 from typing import Any
 
 from dslc.analysis.isl import coalesced
-from dslc.analysis.poly import Poly, atom
+from dslc.analysis.poly import Poly, atom, scalar_of
 from dslc.ir.dtype import DType
 from dslc.ir.fold import least
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Sym, Table, apply, raw_apply, walk
 from dslc.prove.exact.affine import NotAffine, about_positions
 from dslc.prove.exact.coefficient import NotRational, from_poly, from_sizes, is_positive
-from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.evaluate import Evaluator, Place, about_sizes
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.terms import Atom, Sum
@@ -208,7 +207,7 @@ class Defined:
         else:
             parts = [poly if poly.terms and poly.terms[0][1] > 0 else poly * -1]
         for part in parts:
-            if any((least(as_scalar_of(part * sign)) or 0) > 0 for sign in (1, -1)):
+            if any((least(scalar_of(part * sign)) or 0) > 0 for sign in (1, -1)):
                 continue
             where = domain
             if _zeros_are_integers(part):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dslc.analysis.conditions import Case, cases
-from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, rebuild, sym, walk
+from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial, scalar_of
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, replaced, sym, walk
 
 
 def conjuncts(conditions: Sequence[Scalar]) -> list[Scalar]:
@@ -57,10 +57,6 @@ def _with_quotient(condition: Scalar) -> Scalar:
     return condition
 
 
-def replaced(root: Scalar, size: Scalar, value: Scalar) -> Scalar:
-    return rebuild(root, lambda node: value if node is size else None)
-
-
 def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:
     if not (isinstance(condition, Apply) and condition.name == "=="):
         return None
@@ -73,14 +69,8 @@ def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:
         rest = Poly(tuple(term for term in difference.terms if term[0] != (size,)))
         if not any(part is size for factor in rest.atoms for part in walk(factor)):
             assert isinstance(size, Sym)
-            return size, as_scalar_of(rest * -coefficient)
+            return size, scalar_of(rest * -coefficient)
     return None
-
-
-def as_scalar_of(poly: Poly) -> Scalar:
-    """The expression that a polynomial stands for."""
-    terms = [apply("*", num(coefficient), *monomial) for monomial, coefficient in poly.terms]
-    return apply("+", *terms) if terms else num(0)
 
 
 def facts(conditions: Sequence[Scalar]) -> Case:
@@ -109,7 +99,7 @@ def named(extents: Iterable[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]
             rest = Poly(tuple(term for term in poly.terms if term[0] != (factor,)))
             if any(part is factor for other in rest.atoms for part in walk(other)):
                 continue
-            value = as_scalar_of((atom(sym(f"size {len(known)}")) - rest) * coefficient)
+            value = scalar_of((atom(sym(f"size {len(known)}")) - rest) * coefficient)
             known = {name: replaced(old, factor, value) for name, old in known.items()} | {factor: value}
             if isinstance(factor, Apply):
                 top, by = (replaced(arg, factor, value) for arg in factor.args)

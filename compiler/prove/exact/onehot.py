@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dslc.analysis.poly import NotIntegral, polynomial
-from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, rebuild, reduce, substitute, walk
-from dslc.prove.exact.equations import as_scalar_of, conjuncts
+from dslc.analysis.poly import NotIntegral, polynomial, scalar_of
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, reduce, rewrite, substitute, walk
+from dslc.prove.exact.equations import conjuncts
 
 
 def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
@@ -16,18 +16,12 @@ def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
     """
     memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            found = node
-            if node.children:
-                found = rebuild(node, lambda part: None if part is node else go(part))
-            while isinstance(found, Reduce) and found.kind == "sum" and (shorter := _shorter(found)) is not None:
-                found = shorter
-            memo[node] = found
-        return found
+    def after(node: Scalar) -> Scalar:
+        while isinstance(node, Reduce) and node.kind == "sum" and (shorter := _shorter(node)) is not None:
+            node = shorter
+        return node
 
-    return [go(root) for root in roots]
+    return [rewrite(root, after, memo) for root in roots]
 
 
 def _shorter(node: Reduce) -> Scalar | None:
@@ -61,7 +55,7 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
         except NotIntegral:
             continue
         if slope.is_constant and abs(slope.constant) == 1 and not any(it in factor.free for factor in rest.atoms):
-            yield as_scalar_of(rest * -slope.constant)
+            yield scalar_of(rest * -slope.constant)
 
 
 def _needed(node: Scalar) -> Iterator[Scalar]:

@@ -34,13 +34,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
     truths: dict[Scalar, int] = {}
     memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        known = memo.get(node)
-        if known is None:
-            known = memo[node] = fresh(node)
-        return known
-
-    def fresh(node: Scalar) -> Scalar:
+    def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name in _COMPARISONS and about_positions(node) and quotient_by_size(node):
             at = _iterators(node)
             shape = _shape(node)
@@ -51,11 +45,11 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
         if isinstance(node, Read) and any((node.operand, axis) in places for axis in range(len(node.index))):
             index: list[Scalar] = []
             for axis, part in enumerate(node.index):
-                index.extend(_iterators(part) if (node.operand, axis) in places else (go(part),))
-            return read(node.operand, tuple(index), None if node.other is None else go(node.other))
-        return rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
+                index.extend(_iterators(part) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
+            return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
+        return None
 
-    return [go(root) for root in roots]
+    return [rebuild(root, leaf, memo) for root in roots]
 
 
 def _iterators(node: Scalar) -> tuple[Iter, ...]:

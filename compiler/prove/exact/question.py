@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dslc.analysis.isl import Frame, coalesced
-from dslc.analysis.poly import Monomial
+from dslc.analysis.poly import Monomial, monomial_of
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
 from dslc.prove.exact.affine import (
     Affine,
@@ -19,7 +19,6 @@ from dslc.prove.exact.affine import (
     about_positions,
     largest_first,
     strides,
-    unknown,
 )
 from dslc.prove.exact.defined import Defined
 from dslc.prove.exact.evaluate import Evaluator, Place
@@ -86,7 +85,7 @@ class Question:
         self.frame = Frame([" * ".join(map(str, monomial)) for monomial in self.monomials])
         self.affine = Affine(self.frame, self.monomials)
         self.functions = Functions(self._by_position)
-        polys = [unknown(monomial) for monomial in self.monomials]
+        polys = [monomial_of(monomial) for monomial in self.monomials]
         self._algebra = Algebra(self.frame, polys, self._effort, self.functions.resolve)
         self.functions.algebra = self._algebra
         self._evaluator = Evaluator(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dslc.analysis.conditions import Case
-from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, polynomial
+from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, monomial_of, polynomial, scalar_of
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
 from dslc.ir.scalar import (
@@ -29,10 +29,9 @@ from dslc.ir.scalar import (
     read,
     rebuild,
     reduce,
+    rewrite,
     walk,
 )
-from dslc.prove.exact.coefficient import polynomial_of, quotient_of
-from dslc.prove.exact.equations import as_scalar_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +99,12 @@ class Radix:
 
     def simplify(self, root: Scalar) -> Scalar:
         """The same expression, with quotients and remainders taken apart, and with comparisons decided that are not affine."""
-        found = self._memo.get(root)
-        if found is None:
-            self._check()
-            children = root.children
-            new = root
-            if children:
-                new = rebuild(root, lambda node: None if node is root else self.simplify(node))
-                if isinstance(new, Apply):
-                    new = self._apply(new)
-            found = self._memo[root] = new
-        return found
+        return rewrite(root, self._simpler, self._memo)
 
-    def _apply(self, node: Apply) -> Scalar:
+    def _simpler(self, node: Scalar) -> Scalar:
+        self._check()
+        if not isinstance(node, Apply):
+            return node
         if node.name in {"//", "%"} and len(node.args) == 2 and not isinstance(node.args[1], Num):
             return self._divided(node.name, node.args[0], node.args[1])
         if node.name in {"//", "%"} and len(node.args) == 2 and not is_affine(node.args[0]):
@@ -130,14 +122,14 @@ class Radix:
         except NotIntegral:
             return node
         for stride in sorted({m for monomial, _ in difference.terms if (m := _sizes_in(monomial))}, key=lambda m: (-len(m), str(m))):
-            by = polynomial_of({stride: 1})
+            by = monomial_of(stride)
             quotient, rest = _parts(difference, by)
             for digit, low in ((quotient, rest), (quotient - 1, rest + by)):
-                if not self._inside(as_scalar_of(low), as_scalar_of(by)):
+                if not self._inside(scalar_of(low), scalar_of(by)):
                     continue
-                high = as_scalar_of(digit)
+                high = scalar_of(digit)
                 if node.name in {"==", "!="}:
-                    same = apply("and", apply("==", high, num(0)), apply("==", as_scalar_of(low), num(0)))
+                    same = apply("and", apply("==", high, num(0)), apply("==", scalar_of(low), num(0)))
                     return self.simplify(same if node.name == "==" else apply("not", same))
                 return self.simplify(apply(">=", high, num(0)))
         return node
@@ -150,7 +142,7 @@ class Radix:
         if divisor.is_constant and divisor.constant <= 0:
             return apply(name, top, by)
         quotient, rest = _parts(above, divisor)
-        whole, left = as_scalar_of(quotient), as_scalar_of(rest)
+        whole, left = scalar_of(quotient), scalar_of(rest)
         if self._inside(left, by):
             return whole if name == "//" else left
         if not isinstance(by, Num) and self.least(apply("+", left, by)) and self._negative(apply("-", left, by)):
@@ -290,14 +282,14 @@ class Radix:
         for place, found in strides.items():
             for it in plain.get(place, ()):
                 for sizes in found:
-                    out.setdefault(it, {})[as_scalar_of(polynomial_of({sizes: 1}))] = None
+                    out.setdefault(it, {})[scalar_of(monomial_of(sizes))] = None
         return out
 
     def in_range(self, digits: Sequence[Poly], strides: Sequence[Monomial]) -> bool:
         """Whether the digits of an index (those of larger strides first) are the only ones that give it."""
         for above, stride, digit in zip(strides, strides[1:], digits[1:], strict=False):
-            radix = quotient_of(polynomial_of({above: 1}), polynomial_of({stride: 1}))
-            if radix is None or not self._inside(as_scalar_of(digit), as_scalar_of(radix)):
+            radix = monomial_of(above).quotient(monomial_of(stride))
+            if radix is None or not self._inside(scalar_of(digit), scalar_of(radix)):
                 return False
         return True
 
@@ -318,25 +310,19 @@ class Radix:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
         memo: dict[Scalar, Scalar] = {}
 
-        def go(node: Scalar) -> Scalar:
-            found = memo.get(node)
-            if found is None:
-                found = memo[node] = fresh(node)
-            return found
-
-        def fresh(node: Scalar) -> Scalar:
+        def leaf(node: Scalar) -> Scalar | None:
             if isinstance(node, Iter):
                 return new[node][0] if node in new else node
-            if isinstance(node, Reduce):
-                iters: list[Iter] = []
-                for it in node.iters:
-                    iters.extend(new[it][1] if it in new else (it,))
-                extents = tuple(go(self.extents[it]) for it in iters)
-                where = None if node.where is None else go(node.where)
-                return reduce(node.kind, tuple(iters), extents, go(node.body), where)
-            return rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
+            if not isinstance(node, Reduce):
+                return None
+            iters: list[Iter] = []
+            for it in node.iters:
+                iters.extend(new[it][1] if it in new else (it,))
+            extents = tuple(rebuild(self.extents[it], leaf, memo) for it in iters)
+            where = None if node.where is None else rebuild(node.where, leaf, memo)
+            return reduce(node.kind, tuple(iters), extents, rebuild(node.body, leaf, memo), where)
 
-        return go(root)
+        return rebuild(root, leaf, memo)
 
 
 # ---- positions in memory -------------------------------------------------------------------------------------------
@@ -364,21 +350,16 @@ def _quotient_by_size(node: Scalar) -> bool:
 
 def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
     """Reads of one operand by its position in memory, with `(p // d) * d + p % d` joined to `p`."""
-    memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            new = rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
-            if isinstance(new, Read) and new.operand == operand:
-                position: Scalar = num(0)
-                for index, size in zip(new.index, shape, strict=True):
-                    position = apply("+", apply("*", position, size), index)
-                new = read(operand, (_joined(position),))
-            found = memo[node] = new
-        return found
+    def after(node: Scalar) -> Scalar:
+        if not (isinstance(node, Read) and node.operand == operand):
+            return node
+        position: Scalar = num(0)
+        for index, size in zip(node.index, shape, strict=True):
+            position = apply("+", apply("*", position, size), index)
+        return read(operand, (_joined(position),))
 
-    return go(root)
+    return rewrite(root, after)
 
 
 def _joined(position: Scalar) -> Scalar:
@@ -391,7 +372,7 @@ def _joined(position: Scalar) -> Scalar:
         if joined is None:
             break
         poly = joined
-    return as_scalar_of(poly)
+    return scalar_of(poly)
 
 
 def _join(poly: Poly, rest: Scalar) -> Poly | None:
@@ -432,10 +413,10 @@ def _as(node: Scalar, name: str) -> tuple[Scalar, Scalar] | None:
 def multiple(node: Scalar, by: Scalar) -> Scalar | None:
     """`node / by` where that is a polynomial."""
     try:
-        found = quotient_of(polynomial(node), polynomial(by))
+        found = polynomial(node).quotient(polynomial(by))
     except NotIntegral:
         return None
-    return None if found is None else as_scalar_of(found)
+    return None if found is None else scalar_of(found)
 
 
 def _divisors(node: Apply) -> list[tuple[Iter, Scalar]]:
@@ -458,13 +439,13 @@ def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
     quotient = as_poly(0)
     if len(by.terms) == 1:
         for monomial, coefficient in top.terms:
-            part = quotient_of(polynomial_of({monomial: coefficient}), by)
+            part = Poly.of_terms({monomial: coefficient}).quotient(by)
             quotient = quotient if part is None else quotient + part
     else:
         for it in sorted((a for a in top.atoms if isinstance(a, Iter)), key=str):
-            if top.degree_in(it) == 1 and (part := quotient_of(top.split(it)[0], by)) is not None:
+            if top.degree_in(it) == 1 and (part := top.split(it)[0].quotient(by)) is not None:
                 quotient = quotient + part * atom(it)
-        if (part := quotient_of(_sizes_only(top), by)) is not None:
+        if (part := _sizes_only(top).quotient(by)) is not None:
             quotient = quotient + part
     return quotient, top - quotient * by
 
@@ -475,4 +456,4 @@ def _sizes_in(monomial: Monomial) -> Monomial:
 
 
 def _sizes_only(poly: Poly) -> Poly:
-    return polynomial_of({m: c for m, c in poly.terms if all(not factor.free for factor in m)})
+    return Poly.of_terms({m: c for m, c in poly.terms if all(not factor.free for factor in m)})

@@ -8,9 +8,8 @@ from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.numeric import value
+from dslc.analysis.poly import monomial_of, scalar_of
 from dslc.ir.scalar import Iter, Scalar, Sym, rebuild, walk
-from dslc.prove.exact.affine import unknown
-from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.question import Question
 from dslc.prove.strided import Box
 
@@ -89,7 +88,7 @@ def region(question: Question) -> Region:
     return Region(
         tuple(sets),
         exact,
-        tuple(as_scalar_of(unknown(monomial)) for monomial in question.monomials),
+        tuple(scalar_of(monomial_of(monomial)) for monomial in question.monomials),
         tuple(question.variables(number) for number in range(len(sets))),
         tuple(tuple(rebuild(axis, parts.get) for axis in position) for position in question.problem.positions),
         question.frame,

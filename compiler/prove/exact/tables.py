@@ -70,18 +70,12 @@ def without_tables(roots: Sequence[Scalar], extents: MutableMapping[Iter, Scalar
     real = frozenset(k for k, value in enumerate(inputs) if value.type.dtype.is_float)
     memo: dict[Scalar, Scalar] = {}
 
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is None:
-            found = node
-            if isinstance(node, Reduce) and node.kind == "sum" and _operands(node) <= real and _total(node):
-                found = _Flat(extents).contracted(node) or node
-            if found is node and node.children:
-                found = rebuild(node, lambda part: None if part is node else go(part))
-            memo[node] = found
-        return found
+    def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Reduce) and node.kind == "sum" and _operands(node) <= real and _total(node):
+            return _Flat(extents).contracted(node)
+        return None
 
-    return [go(root) for root in roots]
+    return [rebuild(root, leaf, memo) for root in roots]
 
 
 def _operands(node: Scalar) -> set[int]:

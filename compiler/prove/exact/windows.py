@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial
+from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial, scalar_of
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym, walk
 from dslc.prove.exact.affine import about_positions
-from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.radix import is_affine
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -168,7 +167,7 @@ def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
         return None
     left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
     difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
-    return as_scalar_of(difference), "same" if node.name in {"==", "!="} else "least"
+    return scalar_of(difference), "same" if node.name in {"==", "!="} else "least"
 
 
 def _sizes_only(poly: Poly) -> Poly:
@@ -257,29 +256,24 @@ class _Writer:
         self._memo: dict[Scalar, Scalar] = {}
 
     def write(self, node: Scalar) -> Scalar:
-        found = self._memo.get(node)
-        if found is None:
-            found = self._memo[node] = self._fresh(node)
-        return found
+        return rebuild(node, self._leaf, self._memo)
 
-    def _fresh(self, node: Scalar) -> Scalar:
+    def _leaf(self, node: Scalar) -> Scalar | None:
         if isinstance(node, Read):
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, None if node.other is None else self.write(node.other))
         if self._concerns(node) and (compared := _compared(node)) is not None:
             assert isinstance(node, Apply)
-            new = as_scalar_of(self._poly(polynomial(compared[0]), compared[1]))
+            new = scalar_of(self._poly(polynomial(compared[0]), compared[1]))
             return apply(node.name if compared[1] == "same" else ">=", new, num(0))
         if isinstance(node, Reduce):
             where = None if node.where is None else self.write(node.where)
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
-        if not node.children:
-            return node
-        return rebuild(node, lambda part: None if part is node else self.write(part))
+        return None
 
     def _index(self, node: Scalar) -> Scalar:
         try:
-            return as_scalar_of(self._poly(polynomial(node), "read"))
+            return scalar_of(self._poly(polynomial(node), "read"))
         except NotIntegral:
             return node
 
@@ -353,7 +347,7 @@ class _Writer:
 
 
 def _at_least_zero(poly: Poly) -> Scalar:
-    return apply(">=", as_scalar_of(poly), num(0))
+    return apply(">=", scalar_of(poly), num(0))
 
 
 __all__ = ["generalized"]

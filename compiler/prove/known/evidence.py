@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import shutil
 import site
 import sysconfig
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -20,33 +18,10 @@ from dslc.semantics.installed import BUILTIN
 _PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what evidence is kept.
-
-    Attributes:
-        kept: evidence of so many other states of the provers stays.
-    """
-
-    kept: int = 3
-
-
-_TUNING = _Tuning()
-
 
 def own_evidence() -> ProofCache:
     """The verdicts, by digest, that these provers gave in this user's runs."""
-    return ProofCache(_folder(cache_folder() / "evidence"))
-
-
-@functools.cache
-def _folder(parent: Path) -> Path:
-    folder = parent / _stamp()
-    if not folder.exists() and parent.is_dir():
-        others = sorted((one for one in parent.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
-        for old in others[:-_TUNING.kept]:
-            shutil.rmtree(old, ignore_errors=True)
-    return folder
+    return ProofCache(cache_folder() / "evidence", f"{_stamp()}-")
 
 
 @functools.cache

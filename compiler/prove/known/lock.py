@@ -29,6 +29,7 @@ from dslc.prove.verdict import (
     types_from,
 )
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.store import Store, replace_file
 
 LOCK = "dslc.lock"
 _FORMAT = 2
@@ -115,15 +116,10 @@ def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
         with contextlib.suppress(OSError):
             os.replace(path, aside)
             note = f"{path.name} could not be used and was set aside as {aside}"
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        if path.exists() and path.read_text("utf-8") == text:
-            return note
-        partial.write_text(text, "utf-8")
-        os.replace(partial, path)
+        if not path.exists() or path.read_text("utf-8") != text:
+            replace_file(path, text.encode())
     except OSError as problem:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         return f"{path} cannot be written: {problem.strerror}"
     return note
 
@@ -203,29 +199,32 @@ def _status(text: Any) -> Status:
     return found
 
 
-def keep_json(path: Path, value: Any) -> None:
-    """Keeps a value in a cache; a folder that cannot be written keeps nothing."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(value, sort_keys=True), "utf-8")
-        os.replace(partial, path)
-
-
+@dataclass(frozen=True, slots=True)
 class ProofCache:
-    """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them."""
+    """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "proofs"
+    Attributes:
+        stamp: whose verdicts they are; those of other provers are not found.
+    """
+
+    folder: Path
+    stamp: str = ""
 
     def get(self, rule: str, digest: str) -> RuleVerdict | None:
         try:
-            found = from_dict(rule, json.loads((self._folder / f"{digest}.json").read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            found = from_dict(rule, self._store.get_json(self._key(digest)))
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return found if found.digest == digest else None
 
     def put(self, verdicts: Iterable[RuleVerdict]) -> None:
         """Keeps verdicts; a folder that cannot be written keeps nothing."""
         for verdict in verdicts:
-            keep_json(self._folder / f"{verdict.digest}.json", to_dict(verdict))
+            self._store.put_json(self._key(verdict.digest), to_dict(verdict))
+
+    @property
+    def _store(self) -> Store:
+        return Store(self.folder / "proofs")
+
+    def _key(self, digest: str) -> str:
+        return f"{self.stamp}{digest}.json"

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
 from dslc.prove.known.digest import rule_digest, used_by
-from dslc.prove.known.lock import keep_json
 from dslc.prove.known.resting import known_verdict
 from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.run.verify import diagnostic_of
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules
+from dslc.store import Store
 
 
 def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
@@ -32,12 +32,12 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
     if known is not None and known.status != "refuted":
         return []
     digest = rule_digest(rules, law)
-    place = cache_folder() / "checked" / f"{digest}.json"
-    if known is None and place.exists():
+    store = Store(cache_folder() / "checked")
+    if known is None and store.get(digest) is not None:
         return []
     verdict = prover_verdict(rules, law, "field", seed=seed)
     if verdict.answer != "differs":
-        keep_json(place, law.name)
+        store.put(digest, law.name.encode())
         return []
     found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
     return [] if found is None else [found]

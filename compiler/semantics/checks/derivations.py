@@ -11,6 +11,7 @@ from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
+from dslc.semantics.ways import Never, way_of
 from dslc.syntax import tree as t
 
 #: generators that `search` knows: positional arguments (a set, or a term), and options
@@ -20,14 +21,19 @@ GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "nonzero_box": (("term", "set"), frozenset()),
     "nonzero_positions": (("term", "set"), frozenset()),
     "halves": (("set",), frozenset()),
+    "guarded": (("term", "set"), frozenset()),
+    "flattenings": (("set",), frozenset()),
+    "groupings": (("term", "set"), frozenset()),
+    "sections": (("map",), frozenset()),
 }
 #: those that look for maps, the others look for sets
-_MAPS = frozenset({"affine_bijections", "nonzero_positions"})
+_MAPS = frozenset({"affine_bijections", "flattenings", "groupings", "nonzero_positions", "sections"})
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
 def check_unknowns(rule: DerivationDef, report: Report) -> None:
-    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without an end."""
+    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without
+    an end, W0017 for what no search applies."""
     known = Declared.of(rule.syntax)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
@@ -39,6 +45,7 @@ def check_unknowns(rule: DerivationDef, report: Report) -> None:
     _determined(rule.syntax, known, report)
     if len(report.found) == before:
         _ends(rule.syntax, report)
+        _applied(rule.syntax, report)
 
 
 @dataclass
@@ -232,11 +239,12 @@ def _generators(rule: t.Derivation, known: Declared, report: Report) -> None:
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
-            hint = f"`{node.function}({', '.join('f' if each == 'term' else 'X' for each in wanted)})`"
+            shape = {"term": "f", "set": "X", "map": "phi"}
+            hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
             report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span, hint=hint)
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
-            if name not in (known.sets if kind == "set" else known.terms):
+            if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
                 report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
@@ -286,6 +294,15 @@ def _ends(rule: t.Derivation, report: Report) -> None:
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
             report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
             return
+
+
+def _applied(rule: t.Derivation, report: Report) -> None:
+    """W0017 where no search applies a rule, in neither direction."""
+    ways = [way_of(rule.left, rule.right)] + ([way_of(rule.right, rule.left)] if rule.arrow == "<=>" else [])
+    reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))
+    if all(isinstance(way, Never) for way in ways):
+        hint = "one expression, two with names beside each other, or one and behind it the one that reads it"
+        report.add("W0017", f"no search applies `{rule.name}`: {'; '.join(reasons)}", rule.span, hint=hint)
 
 
 def _count(node: t.Expr) -> int:

@@ -14,10 +14,14 @@ from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
 _CONDITIONS = (
-    "`X <= V`, `X <= U | V`, `X == hull(U, V)`, `bijective(phi)`, `total(f, X)`, `reads(f, x)`, `forall x in X - V: f(x, y) == 0`"
+    "`X <= V`, `X <= U | V`, `X == hull(U, V)`, `bijective(phi)`, `total(f, X)`, `reads(f, x)`, "
+    "`unlike(U, V)`, `forall x in X - V: f(x, y) == 0`"
 )
 #: predicates that `where` knows, with what they take
-PREDICATES: Mapping[str, tuple[str, ...]] = {"bijective": ("map",), "total": ("term", "set"), "reads": ("term", "index")}
+PREDICATES: Mapping[str, tuple[str, ...]] = {
+    "bijective": ("map",), "total": ("term", "set"), "reads": ("term", "index"),
+    "unlike": ("set", "set"),
+}
 _FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | {"hull"}
 _RIGHT = "a right side is made of unknown terms, maps, sums and arithmetic"
 _LEFT = "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"

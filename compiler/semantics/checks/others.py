@@ -19,8 +19,8 @@ from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
 _DERIVATION = frozenset(
-    """bijective image total reads hull inverse affine_bijections divisors rounded_up halves nonzero_box nonzero_positions stack
-    tile_sizes dtype shape restrict disjoint""".split()
+    """bijective image total reads unlike hull inverse affine_bijections divisors rounded_up halves guarded flattenings groupings
+    sections nonzero_box nonzero_positions stack tile_sizes dtype shape restrict disjoint""".split()
 )
 _LOWERING = frozenset("stride regular dense size aligned bytes pointwise linear constant elements".split())
 _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dslc.generate.enumeration.fingerprint import mix, second_hash
+from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.enumeration.levels import all_terms
 from dslc.generate.enumeration.pairs import in_ranges
 from dslc.generate.enumeration.space import Reader, Table, in_first_order, joined_orders
@@ -199,3 +199,10 @@ def _fingerprints(graphs: Array, nodes: _Nodes, hashes: Array) -> Array:
         rows = _outputs(nodes, graphs[start : start + _TUNING.rows])
         out[start : start + _TUNING.rows] = second_hash(np.where(rows >= 0, hashes[np.maximum(rows, 0)], np.uint64(0)))
     return out
+
+
+def second_hash(hashes: Array) -> Array:
+    """A hash of sets: [..., outputs] to [...], the same for every order of the outputs; 0 stands for no output."""
+    mixed = np.where(hashes == 0, np.uint64(0), mix(hashes))
+    with np.errstate(over="ignore"):
+        return mix(mixed.sum(axis=-1, dtype=np.uint64))

@@ -1,0 +1,109 @@
+"""Changes of layout that stand behind functions of elements and of rows: what is computed in the new layout needs no copy.
+
+`[p, q, w] R[2 * q + p, w]` over `R = {[m, w] exp(D[m % 2, m // 2, w])}` → `[p, q, w] exp(D[p, q, w])` (EinNet, Figure 14d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dslc.derivation.pieces import Box, Operands, Unfit, view_of
+from dslc.derivation.programs import elements
+from dslc.ir.graph import Node, ScopeNode, Value, rebuild, with_args
+from dslc.ir.scalar import Iter, Num, Read, Scalar, read, reduce, traversal
+from dslc.ir.scalar import rebuild as rebuild_scalar
+from dslc.ir.scopes import substitute
+
+
+def carried(value: Value) -> Value:
+    """An expression in which what was computed and then brought into another layout is computed in that one, as far as that is one."""
+    carrying = _Carrying()
+
+    def moved(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        values = with_args(node, args)
+        return (carrying.in_layout(values[0]),) if len(values) == 1 else values
+
+    return rebuild((value,), moved)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Carrying:
+    """One expression: what was brought into which layout, each once."""
+
+    known: dict[tuple[Value, tuple[Scalar, ...], tuple[Scalar, ...], tuple[int, ...] | None], Value] = field(default_factory=dict)
+
+    def in_layout(self, value: Value) -> Value:
+        """What a scope looks up of a computed one, computed there; the scope itself where it is no change of layout of one."""
+        node = value.node
+        if not isinstance(node, ScopeNode) or node.constant:
+            return value
+        body = node.scope.body
+        if not isinstance(body, Read) or body.other is not None or not _is_computed(node.args[body.operand]):
+            return value
+        source = node.args[body.operand]
+        if source.type.dtype is not value.type.dtype or not value.type.is_static or elements(value) != elements(source):
+            return value
+        try:
+            return self._at(source, body.index, Box.of(node.scope.extents).extents, node.scope.groups)
+        except Unfit:
+            return value
+
+    def _at(self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None = None) -> Value:
+        """A computed scope at an index of as many iterators `i0, i1, ...` as there are extents, with merged dimensions where some are."""
+        key = (value, tuple(index), tuple(extents), groups)
+        if key not in self.known:
+            self.known[key] = self._computed(value, index, extents, groups)
+        return self.known[key]
+
+    def _computed(
+        self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None
+    ) -> Value:
+        operands = Operands()
+        view = view_of(value, operands)
+        if view is None or view.body.binds:
+            raise Unfit("more than one reduction")
+        places = operands.fresh(len(extents))
+        named: dict[Iter, Scalar] = {traversal(k): place for k, place in enumerate(places)}
+        at = [substitute(each, named) for each in index]
+        body = substitute(view.body, dict(zip(view.iters, at, strict=True)))
+        sizes = dict(zip((*places, *view.sums), (*extents, *view.sum_extents), strict=True))
+
+        def leaf(node: Scalar) -> Scalar | None:
+            if not isinstance(node, Read) or node.other is not None:
+                return None
+            arg = operands.values[node.operand]
+            # in the order of the dimensions that they stand in
+            own = tuple(dict.fromkeys(it for part in node.index for it in sizes if it in part.free))
+            count = Box.of([sizes[it] for it in own]).extents
+            if not _is_computed(arg) or node.index == own or not arg.type.is_static or _product(count) != elements(arg):
+                return None
+            renamed: dict[Iter, Scalar] = {it: traversal(k) for k, it in enumerate(own)}
+            try:
+                new = self._at(arg, [substitute(part, renamed) for part in node.index], count)
+            except Unfit:
+                return None
+            return read(operands.number(new), own)
+
+        body = rebuild_scalar(body, leaf)
+        if view.kind is not None:
+            body = reduce(view.kind, view.sums, view.sum_extents, body)
+        return operands.scope(places, Box.of(extents), body, view.dtype, groups)
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether a value is more than a lookup of another one."""
+    node = value.node
+    return isinstance(node, ScopeNode) and not isinstance(node.scope.body, Read) and node.scope.groups is None and not node.constant
+
+
+def _product(extents: Sequence[Scalar]) -> int:
+    total = 1
+    for extent in extents:
+        if not isinstance(extent, Num):
+            return 0
+        total *= int(extent.value)
+    return total
+
+
+__all__ = ["carried"]

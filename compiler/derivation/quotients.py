@@ -1,0 +1,136 @@
+"""Maps of many positions to one: what is read at a quotient or a remainder is the same for all positions that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import value as value_at
+from dslc.derivation.maps import image
+from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit
+from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
+from dslc.ir.scopes import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is counted.
+
+    Attributes:
+        counted: positions at which values of a quotient are counted.
+        beside: iterators that a quotient is counted relative to.
+    """
+
+    counted: int = 1 << 12
+    beside: int = 2
+
+
+_TUNING = _Tuning()
+
+
+def lookups(terms: Sequence[Term], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+    """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
+
+    The way back is one of the positions that have it.
+    """
+    for whole in dict.fromkeys(each for term in terms for each in _divided(term.body)):
+        for k, it in enumerate(iters):
+            if it not in whole.free or not whole.free <= set(iters) or not all(_only_in(whole, it, term.body) for term in terms):
+                continue
+            values = (*iters[:k], whole, *iters[k + 1 :])
+            try:
+                after = image(iters, values, box)
+            except Unfit:
+                continue
+            size, before = after.extents[k], box.extents[k]
+            if not (isinstance(size, Num) and isinstance(before, Num) and size.value < before.value):
+                continue
+            back = operands.fresh(len(iters))
+            at = _position(whole, it, back[k])
+            moved = substitute(at, {other: new for other, new in zip(iters, back, strict=True) if other is not it})
+            yield k, Map(iters, values, back, (*back[:k], moved, *back[k + 1 :]), after)
+
+
+def groupings(
+    term: Term, index: tuple[Iter, ...], outer: tuple[Iter, ...], at: Mapping[Scalar, tuple[int, int]], operands: Operands
+) -> Map | None:
+    """For a sum over `index` the fewer positions that a term knows of: `(p + r - 1) // 2` for r, counted from p, if these are fewer.
+
+    `at`: where iterators run. The way back is one of the positions that belong together. None where one iterator has no such quotient.
+    """
+    values: list[Scalar] = []
+    extents: list[Scalar] = []
+    back: list[Scalar] = []
+    places = operands.fresh(len(outer) + len(index))
+    kept, new = places[: len(outer)], places[len(outer) :]
+    for k, it in enumerate(index):
+        found = next(
+            (
+                (whole, shift) for whole in dict.fromkeys(_divided(term.body))
+                if whole.name == "//" and it in whole.free and whole.free <= {it, *outer} and _only_in(whole, it, term.body)
+                and (shift := _fewest(whole, it, at)) is not None
+            ), None,
+        )  # fmt: skip
+        if found is None:
+            return None
+        whole, (first, count) = found
+        values.append(apply("-", whole, first))
+        extents.append(num(count))
+        moved = _position(whole, it, apply("+", new[k], first))
+        back.append(substitute(moved, dict(zip(outer, kept, strict=True))))
+    low = tuple(num(0) for _ in index)
+    return Map((*outer, *index), tuple(values), (*kept, *new), tuple(back), Box(low, tuple(extents)))
+
+
+def _divided(body: Scalar) -> Iterator[Apply]:
+    """Quotients and remainders by numbers, of positions alone."""
+    for node in walk(body):
+        if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and not node.reads:
+            yield node
+
+
+def _only_in(whole: Apply, it: Iter, body: Scalar) -> bool:
+    """Whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
+    if coefficient_of(whole.args[0], it) not in {1, -1}:
+        return False
+    return it not in rebuild(body, lambda node: num(0) if node is whole else None).free
+
+
+def _position(whole: Apply, it: Iter, value: Scalar) -> Scalar:
+    """A position of an iterator at which a quotient or a remainder has this value."""
+    dividend, divisor = whole.args
+    rest = substitute(dividend, {it: num(0)})
+    wanted = apply("*", divisor, value) if whole.name == "//" else value
+    slope = coefficient_of(dividend, it) or 1
+    return apply("*", num(slope), apply("-", wanted, rest))
+
+
+def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tuple[Scalar, int] | None:
+    """From where a quotient is counted so that there are the fewest, and how many: fewer than its iterator has positions; else None."""
+    others = sorted(whole.free - {it}, key=str)
+    if len(others) > _TUNING.beside or not {it, *others} <= at.keys():
+        return None
+    runs = [range(at[each][0], at[each][1] + 1) for each in (it, *others)]
+    total = 1
+    for run in runs:
+        total *= len(run)
+    if total > _TUNING.counted:
+        return None
+    points: list[dict[Scalar, int]] = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
+    numbers = [int(value_at(whole, point)) for point in points]
+    best: tuple[Scalar, int] | None = None
+    for slopes in product((0, 1, -1), repeat=len(others)):
+        moved = [
+            number - sum(slope * point[other] for slope, other in zip(slopes, others, strict=True))
+            for number, point in zip(numbers, points, strict=True)
+        ]
+        count = max(moved) - min(moved) + 1
+        if count < (best[1] if best is not None else len(runs[0])):
+            first = apply("+", num(min(moved)), *(apply("*", num(slope), other) for slope, other in zip(slopes, others, strict=True)))
+            best = first, count
+    return best
+
+
+__all__ = ["groupings", "lookups"]

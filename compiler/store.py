@@ -1,0 +1,167 @@
+"""Files that are whole or not there, and the one store of what dslc keeps between runs and may lose.
+
+An entry is a file that ends in a seal: a digest of what stands before it. It stands behind, so that a shared library can be loaded
+from its entry. What is damaged, cut off, of another format, or may be written by others counts as not there, and is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dslc.errors import error
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide what stays.
+
+    Attributes:
+        most: entries of a store.
+        largest: bytes of all entries of a store.
+        between: of so many entries that are put, one has the store looked over.
+    """
+
+    most: int = 20_000
+    largest: int = 1 << 31
+    between: int = 16
+
+
+_TUNING = _Tuning()
+
+_SEAL = struct.Struct("<32s16s")
+_FORMAT = b"dslc-entry-1\0\0\0\0"
+
+
+def sealed(content: bytes) -> bytes:
+    """Content with its seal."""
+    return content + _SEAL.pack(hashlib.sha256(content).digest(), _FORMAT)
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """The content before a seal; None where it is another content, or there is no seal."""
+    if len(data) < _SEAL.size:
+        return None
+    content = data[: -_SEAL.size]
+    digest, written = _SEAL.unpack(data[-_SEAL.size :])
+    return content if written == _FORMAT and hashlib.sha256(content).digest() == digest else None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Entries by key, in a folder of this user's. A key is a file's name: a digest of all that decides about the content.
+
+    Attributes:
+        most, largest: entries and bytes that are kept, about; those that were not asked for the longest go first.
+    """
+
+    folder: Path
+    most: int = _TUNING.most
+    largest: int = _TUNING.largest
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key; None where there is nothing, or nothing that can be trusted."""
+        place = self.folder / key
+        try:
+            if not (_is_private(self.folder) and _is_private(place)):
+                return None
+            content = unsealed(place.read_bytes())
+            if content is None:
+                place.unlink(missing_ok=True)
+            else:
+                os.utime(place)
+        except OSError:
+            return None
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keeps a content where that is possible."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if _is_private(self.folder):
+                replace_file(self.folder / key, sealed(content), 0o600)
+                if hashlib.sha256(key.encode()).digest()[0] % _TUNING.between == 0:
+                    self.trim()
+
+    def get_json(self, key: str) -> Any:
+        """The value of an entry; None where there is none."""
+        content = self.get(key)
+        try:
+            return None if content is None else json.loads(content)
+        except (ValueError, RecursionError):
+            return None
+
+    def put_json(self, key: str, value: Any) -> None:
+        """Keeps a value of JSON where that is possible."""
+        self.put(key, json.dumps(value, sort_keys=True).encode())
+
+    def trim(self) -> None:
+        """Deletes the entries that are too many, or too large together."""
+        found = sorted(self._entries(), key=lambda entry: -entry[1].st_mtime)
+        room = self.largest
+        for k, (place, state) in enumerate(found):
+            room -= state.st_size
+            if k >= self.most or room < 0:
+                with contextlib.suppress(OSError):
+                    place.unlink(missing_ok=True)
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with contextlib.suppress(OSError), os.scandir(self.folder) as listed:
+            for one in listed:
+                with contextlib.suppress(OSError):
+                    if one.is_file(follow_symlinks=False):
+                        yield Path(one.path), one.stat(follow_symlinks=False)
+
+
+def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
+    """A file that is as it was or complete, whenever the process is killed; a link stays, and leads to it.
+
+    Args:
+        parents: whether folders that are not there are made.
+
+    Raises:
+        DslcError: E0903 where it cannot be written.
+    """
+    try:
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path.resolve(), data.encode("utf-8") if isinstance(data, str) else data)
+    except OSError as problem:
+        raise error("E0903", f"cannot write {path}: {problem.strerror or problem}", path=str(path)) from None
+
+
+def replace_file(place: Path, data: bytes, mode: int = 0o666) -> None:
+    """Writes beside a place, with the mode of what is there, or this one, and renames.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as out:
+            out.write(data)
+        if place.exists():
+            partial.chmod(place.stat().st_mode & 0o7777)
+        partial.replace(place)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def _is_private(path: Path) -> bool:
+    """Whether a file or folder is this user's (or the system's), and nobody else may write to it."""
+    if not hasattr(os, "getuid"):
+        return True
+    state = path.stat()
+    return state.st_uid in (os.getuid(), 0) and not state.st_mode & 0o022
+
+
+__all__ = ["Store", "replace_file", "sealed", "unsealed", "write_file"]
