@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from math import inf, isfinite
 
 from dslc.codegen.host.library import Library
@@ -25,10 +26,12 @@ from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
 from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
+from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, scope_value, topological
 from dslc.ir.holes import abstracted, instantiated, leaves_of
-from dslc.ir.scalar import Read, Reduce, walk
+from dslc.ir.scalar import Apply, Read, Reduce, Scalar, apply, num, rebuild, walk
+from dslc.ir.scopes import inline
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
@@ -55,12 +58,13 @@ class _Tuning:
         proof: seconds of proving one program.
         whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
         behind: nodes behind a product that are computed with it.
+        factors: tensors that a sum is over, at most.
     """
 
     share: float = 0.05
     sites: int = 6
     slack: float = 1.2
-    depth: int = 5
+    depth: int = 7
     states: int = 2000
     seconds: float = 20.0
     searching: float = 0.4
@@ -69,6 +73,7 @@ class _Tuning:
     proof: float = 5.0
     whole: float = 1.2
     behind: int = 4
+    factors: int = 3
 
 
 TUNING = _Tuning()
@@ -78,6 +83,10 @@ TUNING = _Tuning()
 TURNS = ("again", "once more")
 
 
+#: what a step is called that takes another operator, by an expression as it is
+MATCHED = "operator matched"
+
+
 def derivations_of(rules: Rules) -> list[DerivationDef]:
     """The derivations of some libraries, and EinNet's."""
     return list({**load_many(["einnet"]).derivations, **rules.derivations}.values())
@@ -85,7 +94,7 @@ def derivations_of(rules: Rules) -> list[DerivationDef]:
 
 def rule_of(program: Program) -> str:
     """What the step that takes a program is called: its derivations."""
-    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
 
 
 @dataclass(slots=True)
@@ -149,7 +158,7 @@ class Derivations:
 
     def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
         """Who finds places, what takes no time first."""
-        return (self._sites,)
+        return (self._sites, self._subprograms)
 
     def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
@@ -214,7 +223,8 @@ class Derivations:
         found = 0.0
         try:
             self._machine = machine(self.costs.measurer)
-            for site in self._sites(base, Neighbours(base.graph)):
+            around = Neighbours(base.graph)
+            for site in (one for find in self._finders() for one in find(base, around)):
                 found += len(site.nodes) * max(0.0, site.price - self._least(site.nodes[0]))
         except TimeUp:
             pass
@@ -245,6 +255,46 @@ class Derivations:
             if worth[program] >= (self.share if share is None else share) * base.cost:
                 yield Site(program, tuple(nodes[program]), prices[program])
 
+    def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
+        found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
+        for node in around.nodes:
+            if isinstance(node, Call) and len(node.types) == 1 and _static(node) and self._sums(node) == 1:
+                inner = self._before(node, around)
+                program, _ = abstracted(node.values, leaves_of((node, *inner)))
+                if inner and self._is_wanted(program):
+                    found.setdefault(program, {})[node] = inner
+        worth: dict[Graph, tuple[float, float]] = {}
+        for program, own in found.items():
+            node, inner = next(iter(own.items()))
+            price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
+            if isfinite(price) and len(own) * price >= self.share * base.cost and (self.every or not self._at_its_best(node, price)):
+                worth[program] = len(own) * price, price
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
+            yield Site(program, tuple(found[program]), worth[program][1], found[program])
+
+    def _before(self, node: Call, around: Neighbours) -> tuple[Call, ...]:
+        """What is computed element by element below a node, and for it alone."""
+        own: dict[Call, None] = {node: None}
+        stack: list[Node] = [node]
+        while stack:
+            for arg in stack.pop().args:
+                below = arg.node
+                alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
+                if alone and isinstance(below, Call) and not below.constant and len(below.types) == 1 and self._sums(below) == 0:
+                    own[below] = None
+                    stack.append(below)
+        return tuple(own)[1:]
+
+    def _sums(self, node: Call) -> int | None:
+        """How many reductions an operator has; None where it is no expression."""
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        value = self._expanded(program)
+        if value is None:
+            return None
+        scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
+        return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
+
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
         return price <= TUNING.slack * self.margin * self._least(node)
@@ -258,12 +308,18 @@ class Derivations:
         return profile.operations / self._machine.peak
 
     def _is_wanted(self, program: Graph) -> bool:
-        """Whether an operator adds products of elements of two tensors."""
+        """Whether a program is one sum over elements of two tensors or three."""
         value = self._expanded(program)
-        below = [] if value is None else Graph(program.inputs, (value,)).nodes()
-        scopes = [node for node in below if isinstance(node, ScopeNode)]
-        sums = [part for node in scopes for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"]
-        return len(sums) == 1 and len({part.operand for part in walk(sums[0].body) if isinstance(part, Read)}) == 2
+        below = [] if value is None else Graph(program.inputs, (_as_one(value),)).nodes()
+        sums = [
+            (node, part) for node in below if isinstance(node, ScopeNode)
+            for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"
+        ]  # fmt: skip
+        if len(sums) != 1:
+            return False
+        node, total = sums[0]
+        operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
+        return 2 <= sum(number_of(one) is None for one in operands) <= TUNING.factors
 
     def _expanded(self, program: Graph) -> Value | None:
         try:
@@ -302,12 +358,13 @@ class Derivations:
                 raise TimeUp
             value = self._expanded(program)
             assert value is not None
+            value = _as_one(value)
             limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
             search = Search(self.rules, self.derivations, limits)
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
-            found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
+            found = tuple(unlike(self.rules, (each for each in every if not _same(each.value, old)), [old.node]))
             self.found[program] = found
         return found
 
@@ -380,7 +437,7 @@ class Derivations:
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
-        _, args = abstracted(node.values, leaves_of((node,)))
+        _, args = abstracted(node.values, leaves_of((node, *place.inner)))
         (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
         (end,) = replace((place.end,), {node.values[0]: made})
         rule = rule_of(derived)
@@ -484,6 +541,32 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
+
+
+def _as_one(value: Value) -> Value:
+    """A scope with all that it reads of scopes without reductions in it, as far as that is one expression."""
+    while isinstance(value.node, ScopeNode):
+        below = (k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node))
+        k = next(below, None)
+        if k is None:
+            break
+        value = inline(value, k)
+    node = value.node
+    if not isinstance(node, ScopeNode):
+        return value
+    body = rebuild(node.scope.body, _squared)
+    return value if body is node.scope.body else scope_value(replace_fields(node.scope, body=body), node.args)
+
+
+def _squared(part: Scalar) -> Scalar | None:
+    """`f * f` as `f ^ 2`, where `f` is more than an element: so rules are written."""
+    if isinstance(part, Apply) and part.name == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
+        return None if isinstance(part.args[0], Read) else apply("^", part.args[0], num(2))
+    return None
+
+
+def _reduces(node: ScopeNode) -> bool:
+    return any(isinstance(part, Reduce) for part in walk(node.scope.body))
 
 
 def _static(node: Node) -> bool:
