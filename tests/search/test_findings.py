@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,22 +85,22 @@ def kernel_of(value: Value, leaves: tuple[Value, ...], before: float = 1e-3, aft
     return one
 
 
-def priced() -> Any:
+@pytest.fixture
+def costs(tmp_path: Path) -> Any:
     """Prices by a processor's two numbers: nothing is measured."""
     from dslc.cost.cache import CostCache
     from dslc.cost.machine import this_machine
     from dslc.cost.measure import Measurer
     from dslc.cost.model import CostModel
 
-    cache = CostCache(":memory:")
+    cache = CostCache(tmp_path)
     target = target_named("cpu_sheet", "1e11:1e10", 1)
     return CostModel(RULES, Measurer(this_machine(1), cache), lambda *_: b"", 17, target=target)
 
 
 @pytest.mark.parametrize("strategy", [Backtrack(), Saturate(), Mcts()])
-def test_every_strategy_takes_it_beside_rules(strategy: Strategy) -> None:
+def test_every_strategy_takes_it_beside_rules(strategy: Strategy, costs: Any) -> None:
     """A rule takes two signs away, and what is left then was measured as one kernel elsewhere."""
-    costs = priced()
     finding = kernel_of(op("relu", op("exp", X)), (X,))
     graph = graph_of(op("relu", op("exp", op("neg", op("neg", Y)))))
     start = Candidate(graph, costs.graph_cost(graph))
@@ -115,8 +116,7 @@ def test_every_strategy_takes_it_beside_rules(strategy: Strategy) -> None:
     assert set(validate(RULES, claims_of(best)).how.values()) == {"exact"}
 
 
-def test_all_that_gains_is_taken_at_once_and_no_node_twice() -> None:
-    costs = priced()
+def test_all_that_gains_is_taken_at_once_and_no_node_twice(costs: Any) -> None:
     a, b = op("relu", op("exp", X)), op("tanh", op("sqrt", Y))
     graph = graph_of(op("add", a, b))
     start = Candidate(graph, costs.graph_cost(graph))

@@ -85,7 +85,7 @@ class Mutated:
     needed: bool = True
     again: bool = True
     gathers: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.25, seconds=12.0))
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=12.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """What these operators take beyond what the fastest form that they may become takes."""
