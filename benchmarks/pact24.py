@@ -112,7 +112,7 @@ class Gpu(CostModel):
             return 0.0
         if isinstance(node, Call) and self.lowerings.passes_on(node):
             return 0.0
-        moved = sum(map(self.bytes_of, (*node.args, *node.values)))
+        moved = sum(map(self.samples.bytes_of, (*node.args, *node.values)))
         work = kinds.flops(self.rules, node) if isinstance(node, Call) else None
         return LAUNCH + max(moved / BYTES, (work or 0.0) / FLOPS)
 

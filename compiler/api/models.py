@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,18 +22,13 @@ from dslc.api.given import (
     wrong,
 )  # fmt: skip
 from dslc.search.option import documented, options
-from dslc.search.settings import AUTO, Settings
+from dslc.search.settings import Settings
 from dslc.search.typed import (
     InputsLike,
     Isa,
-    Layouts,
     Options,
     PathLike,
-    Place,
-    Portable,
     SessionOptions,
-    StrategyName,
-    StrategyOptions,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -46,49 +42,13 @@ if TYPE_CHECKING:
     from dslc.kernels import Kernels
     from dslc.report import Report
     from dslc.search.pipeline import Optimized
-    from dslc.search.strategy import Strategy
 
 
 def optimize(
     model: Model | TorchModule | TorchProgram,
     *,
     args: Sequence[Any] | None = None,
-    rules: PathLike | Sequence[PathLike] = (),
-    trust: str | Sequence[str] = (),
-    trust_lock: bool = False,
-    only: str | Sequence[str] = (),
-    disable: str | Sequence[str] = (),
-    allow: str | Sequence[str] = (),
-    layouts: Layouts = "joint",
-    on: Place = "cpu",
-    device: str | None = None,
-    isa: Isa | None = None,
-    library_only: bool = False,
-    portable: Portable = "functions",
-    apply: bool | str | Sequence[str] | None = None,
-    budget: float | str = AUTO,
-    patience: float | str | None = None,
-    alpha: float = 1.05,
-    seed: int = 0,
-    steps: int | None = None,
-    tolerance: float | None = None,
-    bind: Mapping[str, int | Sequence[int]] | None = None,
-    inputs: InputsLike | None = None,
-    threads: int | None = None,
-    timing: bool = True,
-    derive: bool = True,
-    mutate: bool = True,
-    mutant_limit: float = 0.25,
-    mutant_depth: int = 4,
-    mutant_operators: int = 4,
-    mutant_rounds: int = 4,
-    mutants_kept: int = 32,
-    strategy: StrategyName | Strategy = "backtrack",
-    file_growth: float = 0.1,
-    specialize: bool = False,
-    strict_floats: bool = False,
-    cache: PathLike | None = None,
-    **of_strategy: Unpack[StrategyOptions],
+    **options: Unpack[Options],
 ) -> Optimized:
     """A faster model with the same outputs, or the original.
 
@@ -112,23 +72,14 @@ def optimize(
         ['Relu']
     """
     from dslc.search.pipeline import optimize as run
-    from dslc.search.settings import WrongOption, settings_of, strategy_options
+    from dslc.search.settings import WrongOption, settings_of
 
-    for name in of_strategy:
-        if name not in strategy_options():
+    given: dict[str, Any] = {**options}
+    for name in given:
+        if name not in Options.__annotations__:
             raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
-    given: dict[str, Any] = {
-        "rules": rules, "apply": apply, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on,
-        "budget": budget,
-        "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
-        "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
-        "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
-        "trust": trust, "trust_lock": trust_lock, "file_growth": file_growth, "isa": isa,
-        "mutant_limit": mutant_limit, "mutant_depth": mutant_depth, "mutant_operators": mutant_operators,
-        "mutant_rounds": mutant_rounds, "mutants_kept": mutants_kept, "strategy": strategy, **of_strategy,
-    }  # fmt: skip
     source, called = _source(model, args)
-    if given["inputs"] is None:
+    if given.get("inputs") is None:
         given["inputs"] = called
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})
@@ -153,6 +104,22 @@ def _source(model: Any, args: Sequence[Any] | None) -> tuple[Path | ModelProto, 
 
 _NEVER_NONE = {one.name for one, _ in options(Settings) if one.default not in (None, ({},))}
 optimize.__doc__ = (optimize.__doc__ or "").replace("{options}", documented(Settings))
+
+
+def _signature() -> Signature:
+    """The signature that `help` and editors show: every option of `Settings` with its type and what it is by itself."""
+    known = signature(optimize)
+    own = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    for one, about in options(Settings):
+        if about.python:
+            default = one.default if about.shown is None else about.shown
+            type = Options.__annotations__[one.name].__forward_arg__
+            own.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=None if default == ({},) else default, annotation=type))
+    rest = Parameter("of_strategy", Parameter.VAR_KEYWORD, annotation="Unpack[StrategyOptions]")
+    return known.replace(parameters=[*own, rest])
+
+
+optimize.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Unpack[Options]) -> Report:

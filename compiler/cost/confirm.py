@@ -18,7 +18,8 @@ from dslc.ir.graph import Graph
 
 if TYPE_CHECKING:
     from dslc.cost.evaluation import Evaluation
-    from dslc.cost.model import CostModel, Small
+    from dslc.cost.model import CostModel
+    from dslc.cost.samples import Small
     from dslc.cost.start import Key
 
 
@@ -68,9 +69,9 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     states = [model.evaluate(graph) for graph in graphs]
     groups = _differing(model, states)
     pairs = _deciding(model, [state.pairs() for state in states])
-    groups |= {model.key(group): group for pair in pairs.values() for group in (pair.first, pair.then)}
-    texts = sorted(model.text(model.small(group)) for group in groups.values())
-    texts += sorted(model.text(_small(model, pair)) for pair in pairs.values())
+    groups |= {model.keys.of(group): group for pair in pairs.values() for group in (pair.first, pair.then)}
+    texts = sorted(model.samples.text(model.samples.small(group)) for group in groups.values())
+    texts += sorted(model.samples.text(_small(model, pair)) for pair in pairs.values())
     occasion = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
     runs: list[float] = []
     infos: dict[Key, list[Info]] = {key: [] for key in groups}
@@ -87,8 +88,8 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
             now = {key: model.measure(group, turn) for key, group in groups.items()}
             passing: dict[Hashable, float] = {}
             for name, pair in pairs.items():
-                parts = pair.sum(now[model.key(pair.first)], now[model.key(pair.then)])
-                seconds = model.alone(_small(model, pair), turn)[0].seconds
+                parts = pair.sum(now[model.keys.of(pair.first)], now[model.keys.of(pair.then)])
+                seconds = model.timer.alone(_small(model, pair), turn)[0].seconds
                 passing[name] = max(seconds - parts, -_TUNING.saved * parts) if seconds < inf else 0.0
         except TimeUp:
             # a round that is not complete compares nothing
@@ -116,7 +117,7 @@ def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Grou
     for state in states:
         count: Counter[Key] = Counter()
         for group in state.groups:
-            key = model.key(group)
+            key = model.keys.of(group)
             groups[key] = group
             count[key] += 1
         counts.append(count)
@@ -133,14 +134,14 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashabl
         count: Counter[Hashable] = Counter()
         for pair in own:
             if not (model.is_view(pair.first) or model.is_view(pair.then)):
-                name = model.pair_key(pair)
+                name = model.keys.pair(pair)
                 known[name] = pair
                 count[name] += 1
         counts.append(count)
     weights: dict[Hashable, float] = {}
     for name in dict.fromkeys(name for count in counts for name in count):
         pair = known[name]
-        passed = sum(model.bytes_of(value) for value in pair.first.nodes[-1].values)
+        passed = sum(model.samples.bytes_of(value) for value in pair.first.nodes[-1].values)
         if passed > _TUNING.passed and len({count[name] for count in counts}) > 1:
             parts = pair.sum(*model.infos([pair.first, pair.then]))
             if parts < inf and passed > _TUNING.passing_share * parts * _TUNING.passing:
@@ -150,7 +151,7 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashabl
 
 
 def _small(model: CostModel, pair: Pair) -> Small:
-    return model.small(pair.group, pair.first.nodes[-1].values if pair.shared else ())
+    return model.samples.small(pair.group, pair.first.nodes[-1].values if pair.shared else ())
 
 
 def _bounded(model: CostModel, groups: Mapping[Key, Group], infos: Mapping[Key, Info]) -> dict[Key, Info]:

@@ -52,14 +52,14 @@ class Evaluation:
         start = model.start
         self.infos: list[Info | None]
         if seconds is not None:
-            self.infos, self._sum = [model.known(model.key(group)) for group in self.groups], seconds
+            self.infos, self._sum = [model.known(model.keys.of(group)) for group in self.groups], seconds
             self.cost = seconds
             return
         if start is None:
             self.infos = list(model.infos(self.groups))
             self.cost = self._sum = sum(info.body for info in self.infos if info is not None) + self.beside()
             return
-        keys = [model.key(group) for group in self.groups]
+        keys = [model.keys.of(group) for group in self.groups]
         more = Counter(keys)
         more.subtract(start.keys)
         self.infos = [
@@ -73,7 +73,7 @@ class Evaluation:
         self._sum = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
         if self._sum < inf:
             start.evaluation.refresh()
-            self._sum += self.beside() - start.evaluation.beside() + model.spill(self.weights)
+            self._sum += self.beside() - start.evaluation.beside() + model.caches.spill(self.weights)
         self.cost = model.believed(self._sum)
 
     def beside(self) -> float:
@@ -82,7 +82,7 @@ class Evaluation:
 
     def refresh(self) -> None:
         """Takes over what was measured in the meantime, again or for the first time."""
-        self.infos = [self._model.known(self._model.key(group)) for group in self.groups]
+        self.infos = [self._model.known(self._model.keys.of(group)) for group in self.groups]
 
     def _changes(self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v) -> float:
         kept = [
@@ -129,7 +129,7 @@ class Evaluation:
                     self._measured(k)
             layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
             cost += self._changes(set(gone), layed, change.now) - self._changes()
-        cost += self._model.spill(self._weights_after(gone, fresh)) - self._model.spill(self.weights)
+        cost += self._model.caches.spill(self._weights_after(gone, fresh)) - self._model.caches.spill(self.weights)
         return self._model.believed(cost), self._model.share * concerned
 
     def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
@@ -181,14 +181,14 @@ class Evaluation:
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:
         """Equal where the same operators at the same types stand in the same groups: a rewrite there gains the same."""
         keys = [
-            self._model.key(self.groups[self._group_of[n]]) if n in self._group_of else None for n in nodes.values()
+            self._model.keys.of(self.groups[self._group_of[n]]) if n in self._group_of else None for n in nodes.values()
         ]
         inside = [self.groups[self._group_of[n]].nodes.index(n) if n in self._group_of else -1 for n in nodes.values()]
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
         around = self._model.lowerings.near(nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ()))
-        beside = tuple(self._model.key(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
+        beside = tuple(self._model.keys.of(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
         return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses, beside)
 
 

@@ -70,8 +70,8 @@ class CpuSheet(Computed):
         """What runs as one reads its operands and writes its results once; the larger of moving and computing counts."""
         if costs.is_view(group):
             return Info(MEASURE_TUNING.least)
-        small = costs.small(group)
-        if not costs.says(small):
+        small = costs.samples.small(group)
+        if not costs.timer.says(small):
             return Info(inf)
         below = topological(value.node for value in small.outputs)
         nodes = [node for node in below if not isinstance(node, Input | Constant)]

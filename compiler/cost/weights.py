@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group
 from dslc.cost.machine import farthest_cache
 from dslc.ir.graph import Call, Node, Value
+
+if TYPE_CHECKING:
+    from dslc.cost.start import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +75,35 @@ def bytes_of(weights: Iterable[Packed]) -> int:
     return sum(value.type.bytes for value, _ in weights)
 
 
-__all__ = ["DRIVEN", "TUNING", "Packed", "WeightsTuning", "bytes_of", "kind_of", "packed", "room", "spilled"]
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What the farthest cache holds: `read` bytes of weights of the original, which `start` is; None where nothing is measured."""
+
+    read: int = 0
+    start: Start | None = None
+
+    @property
+    def near(self) -> bool:
+        """Whether the original's weights are measured, and held, by the caches of a processor."""
+        return self.start is not None and self.read < room()
+
+    def spill(self, bytes: int) -> float:
+        """Seconds that a graph takes more since the weights that it reads, so many bytes, are more than the original's and than caches
+        hold."""
+        if not self.near or self.start is None:
+            return 0.0
+        return max(0.0, spilled(self.read + bytes - self.start.evaluation.weights) - spilled(self.read))
+
+    def crowded(self, bytes: int) -> bool:
+        """Whether weights of so many bytes are more than caches hold, which hold those of the original."""
+        return self.near and bytes > room()
+
+    def weight(self, value: Value, node: Node, bytes: int) -> float:
+        """Seconds that it may add at most that nodes like one read a weight of so many bytes: where caches are full. Nothing where such
+        nodes of the original read it."""
+        if bytes < TUNING.large or not self.near or self.start is None:
+            return 0.0
+        return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN
+
+
+__all__ = ["DRIVEN", "TUNING", "Caches", "Packed", "WeightsTuning", "bytes_of", "kind_of", "packed", "room", "spilled"]

@@ -72,10 +72,10 @@ class Cuda(Computed):
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
             return Info(MEASURE_TUNING.least)
-        small = costs.small(group)
+        small = costs.samples.small(group)
         weights = {value: input_value(f"w{k}", value.type, constant=True) for k, value in enumerate(small.weights)}
         outputs = replace(small.outputs, dict[Value, Value](weights))
-        models = hosted(rules, costs.opset, {}, _IR)
+        models = hosted(rules, costs.samples.opset, {}, _IR)
         try:
             own = templates_of(rules, self.trust)
             able = priced(rules, self.device, own)

@@ -103,7 +103,7 @@ class Prices:
         profile = self.profiles.of(node)
         if profile is None or profile.view:
             return _TUNING.view
-        key = self.costs.number(node)
+        key = self.costs.keys.number(node)
         found = self._alone.get(key)
         if found is None:
             alone = self.kernel(fold_of(Group((node,), tuple(value for value in node.values))))

@@ -34,7 +34,7 @@ from dslc.ir.scopes import inline
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, groups
+from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, distinct, groups
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.search.written import readable
@@ -171,7 +171,7 @@ class Derivations:
             except TimeUp:
                 late = True
             new = [one for one, before in zip((looking.chosen, looking.alone), known, strict=True) if one != before]
-            yield [self._candidates(base, taken, looking.places)[0] for taken in _distinct(new)], looking.tale(late)
+            yield [self._candidates(base, taken, looking.places)[0] for taken in distinct(new)], looking.tale(late)
 
     def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
@@ -379,11 +379,8 @@ class Derivations:
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
-        worth = [
-            sum(self.costs.cost(node) for node in each.calls if not node.constant)
-            + self._generated([each.value])
-            for each in programs[:TUNING.priced]
-        ]
+        calls = [sum(self.costs.cost(node) for node in each.calls if not node.constant) for each in programs[: TUNING.priced]]
+        worth = [own + self._generated([each.value]) for own, each in zip(calls, programs, strict=False)]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
@@ -569,11 +566,6 @@ def _squared(part: Scalar) -> Scalar | None:
 
 def _reduces(node: ScopeNode) -> bool:
     return any(isinstance(part, Reduce) for part in walk(node.scope.body))
-
-
-def _distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
-    """Those that are not empty, each once."""
-    return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
 
 
 def _static(node: Node) -> bool:

@@ -26,7 +26,7 @@ def tell_left_open(context: SearchContext) -> None:
     asked = {"mutants": task.settings.mutate, "partial rules": task.settings.mutate, "derivations": task.settings.derive}
     kinds = [kind for kind, wanted in asked.items() if wanted]
     said = ", ".join(names[: LOOKING_TUNING.told]) + (" and others" if len(names) > LOOKING_TUNING.told else "")
-    binds = " ".join(f"--bind {name}={context.costs.size(name)}" for name in names)
+    binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
     context.run.note(
         f"{', '.join(kinds)} were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
         f"`{binds} --specialize` tries them at the sizes that were measured"

@@ -188,4 +188,9 @@ def groups(program: Graph) -> list[Graph]:
     return list(dict.fromkeys(node.group for node in program.nodes() if isinstance(node, Kernel)))
 
 
-__all__ = ["TUNING", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "groups", "said"]
+def distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
+    """Those that are not empty, each once."""
+    return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
+
+
+__all__ = ["TUNING", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "distinct", "groups", "said"]

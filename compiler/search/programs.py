@@ -75,7 +75,7 @@ class Prices:
         if known is not None:
             return known
         group = Group((node,), (node.args,))
-        key = self._costs.key(group)
+        key = self._costs.keys.of(group)
         found = self._known.get(key)
         if found is None:
             measure = not self._lazy or self._costs.known(key) is not None
@@ -90,7 +90,7 @@ class Prices:
             if not isinstance(node, Node) or not choice.cost or (self._own is not None and self._own(node) is not None):
                 continue
             group = Group((node,), (node.args,))
-            key = self._costs.key(group)
+            key = self._costs.keys.of(group)
             if key in self._guessed and not self._late:
                 self._guessed.discard(key)
                 self._known[key] = self._measured(node, group, key)

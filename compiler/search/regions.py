@@ -106,7 +106,7 @@ class Map:
         found = costs.evaluate(graph) if evaluation is None else evaluation
         self.position = {node: k for k, node in enumerate(topological(value.node for value in graph.outputs))}
         self.groups: list[Group] = sorted(found.groups, key=lambda group: self.position[group.nodes[-1]])
-        self._keys = [costs.key(group) for group in self.groups]
+        self._keys = [costs.keys.of(group) for group in self.groups]
         self._at = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
         self._users: dict[Value, list[int]] = {}
         for k, group in enumerate(self.groups):

@@ -216,7 +216,8 @@ class Saturating:
         egraph, costs = self._egraph, self._costs
         self._taken(how, None)
         # two weights joined are a third one, and another operator that reads one has its own copy
-        if costs.crowded(sum(costs.bytes_of(egraph.value(number)) for number in egraph.members if egraph.constant(number))):
+        weights = [egraph.value(number) for number in egraph.members if egraph.constant(number)]
+        if costs.caches.crowded(sum(map(costs.samples.bytes_of, weights))):
             self._taken(how, costs.weight)
 
     def _taken(self, how: str, weigh: Weigh | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dslc.cost.table import Table
 from dslc.cost.targets import DEFAULT, target_named
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
-from dslc.ir.graph import Call, Graph, Node, Value, kernel_value
+from dslc.ir.graph import Call, Graph, Value, kernel_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.onnx.exporter import node_model
@@ -65,8 +66,9 @@ def costs() -> CostModel:
 class Pieces(CostModel):
     """Nothing is measured together but what a lowering takes: how long a chain of pointwise operators may be decides nothing."""
 
-    def pointwise(self, node: Node) -> bool:
-        return False
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.keys.pointwise = lambda node: False  # type: ignore[method-assign]
 
 
 def grouped(*outputs: Value) -> list[list[str]]:
@@ -258,8 +260,8 @@ def test_a_kernel_is_priced_by_what_it_computes() -> None:
     kernels = [kernel_value(Graph((hole,), (op(name, hole),)), (x(2, 3),))[0] for name in ("exp", "tanh")]
     found = costs()
     groups = [Group((value.node,), (value.node.args,)) for value in kernels]
-    assert found.key(groups[0]) != found.key(groups[1])
-    texts = [found.text(found.small(group)) for group in groups]
+    assert found.keys.of(groups[0]) != found.keys.of(groups[1])
+    texts = [found.samples.text(found.samples.small(group)) for group in groups]
     assert "std.exp" in texts[0] and "std.exp" not in texts[1]
 
 

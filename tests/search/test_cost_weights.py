@@ -60,7 +60,7 @@ def joined(width: int) -> list[tuple[float, float, float]]:
     for match in find_matches(MERGE, GraphIndex(graph)):
         new = replacements(match)
         whole = costs.evaluate(rewritten(graph, new))
-        found.append((state.after(new)[0], whole.cost, costs.spill(whole.weights)))
+        found.append((state.after(new)[0], whole.cost, costs.caches.spill(whole.weights)))
     assert found
     return found
 
@@ -85,5 +85,5 @@ def test_at_both_steps_it_is_read_in_their_place() -> None:
         match = next(find_matches(MERGE, GraphIndex(graph)))
         graph = rewritten(graph, replacements(match))
     found = costs.evaluate(graph)
-    assert costs.spill(found.weights) == 0
+    assert costs.caches.spill(found.weights) == 0
     assert found.weights == costs.evaluate(steps(2048)).weights

@@ -55,6 +55,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 #: words that mean one thing each: no two classes may have such a name
 ENGINE = (
     "Fact", "Source", "Strategy", "Space", "Index", "Kernel", "Candidate", "Contender", "Target", "Machine", "Run", "Mutant", "Facts",
+    "Deadline", "Limits",
 )  # fmt: skip
 
 

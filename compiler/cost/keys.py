@@ -1,0 +1,84 @@
+"""Names for nodes and groups: equal ones take equally long."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+from dslc.cost import kinds
+from dslc.cost.groups import Group
+from dslc.cost.pairs import Pair
+from dslc.cost.samples import Samples, kept_key, program
+from dslc.cost.start import Key
+from dslc.ir.constants import number_of
+from dslc.ir.graph import Call, Node, Value
+
+
+class Keys:
+    """Numbers nodes, and names groups by the numbers of their nodes."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+        self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
+        self._numbers: dict[Any, int] = {}
+        self._pointwise: dict[int, bool] = {}
+
+    def number(self, node: Node) -> int:
+        """Equal numbers: the same operator, attributes, types and pattern of constants."""
+        found = self._local.get(node)
+        if found is None:
+            found = self._numbers.setdefault(self._describe(node, node.args), len(self._numbers))
+            self._local[node] = found
+        return found
+
+    def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
+        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else program(node)
+        return (type(node).__name__, what, tuple(map(self._argument, args)), node.types)
+
+    @staticmethod
+    def _argument(arg: Value) -> Any:
+        """What of an argument decides about times: its type, and of a constant what the runtime may see in it."""
+        if not arg.constant:
+            return arg.node.types[arg.index]
+        number = number_of(arg) if arg.known else None
+        if number is not None:
+            return (arg.type, type(number).__name__, number)
+        return (arg.type, kept_key(arg))
+
+    def of(self, group: Group) -> Key:
+        """The nodes' numbers, and which argument of each is which earlier node or which value from outside."""
+        outside: dict[Value, int] = {}
+        place = {node: k for k, node in enumerate(group.nodes)}
+        out: list[int] = [len(place)]
+        for node, args in zip(group.nodes, group.args, strict=True):
+            if args == node.args or all(a.constant == b.constant for a, b in zip(args, node.args, strict=True)):
+                out.append(self.number(node))
+            else:
+                out.append(self._numbers.setdefault(self._describe(node, args), len(self._numbers)))
+            for arg in args:
+                if not arg.node.constant:
+                    inner = place.get(arg.node)
+                    out.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
+        return tuple(out)
+
+    def pair(self, pair: Pair) -> Hashable:
+        """Equal for equal groups that follow each other in the same way."""
+        return (self.of(pair.first), self.of(pair.group), pair.shared)
+
+    def pointwise(self, node: Node) -> bool:
+        """Whether an application is pointwise, weights aside."""
+        if not isinstance(node, Call):
+            return False
+        local = self.number(node)
+        found = self._pointwise.get(local)
+        if found is None:
+            found = self._pointwise[local] = kinds.pointwise(
+                self._samples.rules, self._samples.static(node), tuple(arg.constant for arg in node.args)
+            )
+        return found
+
+
+def _tagged(value: Any) -> Any:
+    """True, 1 and 1.0 are three attributes."""
+    return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
