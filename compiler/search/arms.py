@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,8 +14,22 @@ if TYPE_CHECKING:
 #: ways to take a program out of an e-graph, and the extractor that each is: the paper's default cost (DCF), its own (OCF) made exact,
 #: that with switches of several classes at once, and integer programming
 WAYS: Mapping[str, str] = {"default": "greedy", "shared": "shared", "joint": "joint", "ilp": "ilp"}
-#: e-nodes of an e-graph where nobody says how many
-ENODES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsTuning:
+    """Sizes of e-graphs where nobody says how large.
+
+    Attributes:
+        enodes: e-nodes of an e-graph.
+        least: e-nodes of a region's, however many regions there are.
+    """
+
+    enodes: int = 2_000
+    least: int = 500
+
+
+ARMS = ArmsTuning()
 
 
 def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying]) -> None:
@@ -32,4 +47,4 @@ def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying])
         space.note(f"beside the e-graph: {steps} steps of sweeps and backtracking, which took {share:.1%} off the predicted time")
 
 
-__all__ = ["ENODES", "WAYS", "told"]
+__all__ = ["ARMS", "WAYS", "ArmsTuning", "told"]

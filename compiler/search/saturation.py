@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from dslc.deadline import FOREVER, OVER, Deadline
-from dslc.search.arms import ENODES, WAYS
+from dslc.search.arms import ARMS, WAYS
 from dslc.search.arms import told as noted
 from dslc.search.option import option
 
@@ -52,8 +52,8 @@ class Saturate:
 
     egraphs: ClassVar[bool] = True
 
-    enodes: int = field(default=ENODES, metadata=option(
-        f"How large an e-graph grows (default: {ENODES} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+    enodes: int = field(default=ARMS.enodes, metadata=option(
+        f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
         more="Of a large graph each region has one. No rule is applied to one that has as many.",
     ))  # fmt: skip
     rounds: int = field(default=15, metadata=option(

@@ -72,8 +72,6 @@ class _Tuning:
 
 
 _TUNING = _Tuning()
-#: e-nodes of a region, however many regions there are
-LEAST = 500
 
 
 class Searching:
@@ -471,4 +469,4 @@ def _sampled(outcome: Outcome) -> bool:
     return Cap.MATCHES in outcome.capped
 
 
-__all__ = ["LEAST", "Searching"]
+__all__ = ["Searching"]

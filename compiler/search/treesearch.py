@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from dslc.search.arms import ENODES, WAYS
+from dslc.search.arms import ARMS, WAYS
 from dslc.search.arms import told as noted
 from dslc.search.option import option
 
@@ -35,8 +35,8 @@ class Mcts:
         "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
         more="The constant of UCB1; rewards are parts of what the graph costs.",
     ))  # fmt: skip
-    enodes: int = field(default=ENODES, metadata=option(
-        f"How large an e-graph grows (default: {ENODES} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+    enodes: int = field(default=ARMS.enodes, metadata=option(
+        f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
         more="Of a large graph each region has one. No rule is applied to one that has as many.",
     ))  # fmt: skip
     stop: float = field(default=0.5, metadata=option(
@@ -80,13 +80,13 @@ class Mcts:
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.explorers import explored
         from dslc.search.programs import rules_of
-        from dslc.search.tree import LEAST, Searching
+        from dslc.search.tree import Searching
 
         rules = rules_of(space)
         tidied: list[Tidying] = []
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Searching:
-            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, LEAST)))
+            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, ARMS.least)))
             one = Searching(
                 options, start, rules, costs, space.limits, space.seed, told, space.moves, space.price, 1 / count, space.findings
             )

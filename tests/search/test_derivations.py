@@ -157,8 +157,8 @@ def test_a_transposed_convolution_is_a_product_and_kernels(capsys: pytest.Captur
     found = looked(model, margin=0.0)
     best = found.candidates[0]
     (one,) = found.tale.taken
-    # bias and activation are part of the kernel behind the product, and the weights are ready
-    assert [type(node) for node in best.graph.nodes() if not node.constant and node.args].count(Call) == 1
+    # bias and activation are part of the kernel behind the product, which is one too where that is faster; the weights are ready
+    assert [type(node) for node in best.graph.nodes() if not node.constant and node.args].count(Call) <= 1
     assert best.graph.outputs[0].node.types == (one.program.outputs[0].type,)
     assert isinstance(best.graph.outputs[0].node, Kernel)
     assert best.rule.startswith("einnet.") and " > " in best.rule
