@@ -225,7 +225,8 @@ class Derivations:
             self._machine = machine(self.costs.measurer)
             around = Neighbours(base.graph)
             for site in (one for find in self._finders() for one in find(base, around)):
-                gained = max(0.0, site.price - self._least(site.nodes[0]))
+                below = site.inner.get(site.nodes[0], ())
+                gained = max(0.0, site.price - sum(map(self._least, (site.nodes[0], *below))))
                 found += ((gained, frozenset((node, *site.inner.get(node, ())))) for node in site.nodes)
         # what several places have in common gets faster once
         saved, taken = 0.0, set[Node]()
