@@ -128,7 +128,8 @@ class Derivations:
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
         sizes = self._profiles.sizes
-        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, until=self.until, strict=self.strict)
+        costs, footprint = self.costs, self.costs.timer.footprint
+        self._trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
