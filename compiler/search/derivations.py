@@ -177,7 +177,7 @@ class Derivations:
 
     def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
-        programs = self._programs(site)
+        programs = self.programs(site)
         promising = self._promising(programs, site.price)
         dearer = [] if promising else self._cheapest(programs, site.price)
         around = looking.around or Neighbours(base.graph)
@@ -204,13 +204,13 @@ class Derivations:
         """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for site in self._sites(base, Neighbours(graph)):
-            for derived in self._promising(self._programs(site), site.price):
+            for derived in self._promising(self.programs(site), site.price):
                 rule = rule_of(derived)
                 for node in site.nodes:
                     _, args = abstracted(node.values, leaves_of((node,)))
                     (made,) = replace((derived.value,), dict(zip(site.program.inputs, args, strict=True)))
                     fact, leaves = fact_of(rule, node.values, (made,), args)
-                    kernels = self._with_kernels(fact.new)
+                    kernels = self.with_kernels(fact.new)
                     if kernels is None:
                         continue
                     yield fact, leaves
@@ -353,7 +353,7 @@ class Derivations:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _programs(self, site: Site) -> tuple[Program, ...]:
+    def programs(self, site: Site) -> tuple[Program, ...]:
         """What is found for one kind of place, the cheapest by estimate first. Raises TimeUp."""
         return self._derived(site.program)
 
@@ -416,7 +416,7 @@ class Derivations:
 
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
-        fact = self._fact(derived, program, place)
+        fact = self.fact(derived, program, place)
         one = None if fact is None else self._proved(fact)
         if fact is None or one is None:
             return []
@@ -441,7 +441,7 @@ class Derivations:
         """The form of the one kernel that computes a program."""
         return Form(fact.rule, fact.new)
 
-    def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
         _, args = abstracted(node.values, leaves_of((node, *place.inner)))
@@ -464,7 +464,7 @@ class Derivations:
         return self._measured(fact) if validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact" else None
 
     def _measured(self, fact: Fact) -> Rival | None:
-        with_kernels = self._with_kernels(fact.new)
+        with_kernels = self.with_kernels(fact.new)
         if with_kernels is None:
             return None
         if not self.costs.target.measured:
@@ -508,7 +508,7 @@ class Derivations:
         nodes = tuple(Neighbours(program).nodes)
         return self.costs.target.price(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
 
-    def _with_kernels(self, program: Graph) -> Graph | None:
+    def with_kernels(self, program: Graph) -> Graph | None:
         """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel."""
         around = Neighbours(program)
         inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self._pointwise(node)]
