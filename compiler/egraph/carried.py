@@ -78,9 +78,9 @@ class Places:
         self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, until: Deadline
     ) -> Found:
         """What was known before and still holds, and what has come since."""
-        memo, done = self.view.egraph.memo, self._done
+        sees, done = self.view.sees, self._done
         matches, sampled = before._found[rule]
-        holds = [match for match in matches if match not in done and all(node in memo for node in match.calls)]
+        holds = [match for match in matches if match not in done and all(map(sees, match.calls))]
         since = self.view.since(before.view)
         calls = {call: None for top in rule.left.tops for call in since.unknown(rule.outlines[top])}
         if calls:

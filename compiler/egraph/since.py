@@ -11,22 +11,50 @@ from dslc.match.outline import Outline
 
 
 class Since:
-    """The difference of an e-graph and one that it was cloned from. Neither may change any more."""
+    """The difference of an e-graph and one that it was cloned from. Neither may change any more.
 
-    def __init__(self, before: EGraph, egraph: EGraph) -> None:
-        self._old, self._egraph = before, egraph
+    Where just some e-nodes are seen of both, what is seen now and was not before is new.
+    """
+
+    def __init__(
+        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None
+    ) -> None:
+        """`seen`: the e-nodes that are seen of each, beside weights; all where None."""
+        self._old, self._egraph, self._seen = before, egraph, seen
         self._unknown: dict[Outline, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
         """The classes that are new, or whose e-nodes are others."""
-        old = self._old.members
-        return frozenset([number for number, nodes in self._egraph.members.items() if old.get(number) is not nodes])
+        old, egraph = self._old.members, self._egraph
+        out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
+        if self._seen is not None:
+            out += [egraph.find(number) for node in self.nodes for number in egraph.memo[node].outs]
+        return frozenset(out)
+
+    @cached_property
+    def _added(self) -> list[Node]:
+        return added(self._old, self._egraph)
+
+    @property
+    def added(self) -> int:
+        """How many e-nodes there are that were not there, seen or not."""
+        return len(self._added)
 
     @cached_property
     def nodes(self) -> list[Node]:
         """The e-nodes that are new, in the order in which they came."""
-        return added(self._old, self._egraph)
+        fresh = self._added
+        if self._seen is None:
+            return fresh
+        before, now = self._seen
+        memo = self._egraph.memo
+        some = {node for node in now - before if node in memo}
+        some.update(node for node in fresh if node.constant)
+        return sorted(some, key=lambda node: memo[node].outs[0])
+
+    def _sees(self, node: Node) -> bool:
+        return self._seen is None or node in self._seen[1] or node.constant
 
     @cached_property
     def _fresh(self) -> dict[str, list[Call]]:
@@ -43,7 +71,7 @@ class Since:
         out: dict[str, dict[Call, None]] = {}
         for number in sorted(self.classes):
             for node in self._egraph.users.get(number, ()):
-                if isinstance(node, Call):
+                if isinstance(node, Call) and self._sees(node):
                     out.setdefault(node.op, {})[node] = None
         return out
 
@@ -78,7 +106,7 @@ class Since:
         egraph = self._egraph
         for number in dict.fromkeys([egraph.find(out) for call in calls for out in egraph.memo[call].outs]):
             for node in egraph.users[number]:
-                if isinstance(node, Call) and (operator is None or node.op == operator):
+                if isinstance(node, Call) and (operator is None or node.op == operator) and self._sees(node):
                     yield node
 
     @cached_property
