@@ -350,11 +350,11 @@ class _Seen:
 
 def _carried(before: Memory) -> Memory:
     """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) > _TUNING.kept:
+    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > _TUNING.kept:
         return Memory()
     return Memory(
         attributes=before.attributes, number=before.number, known=before.known, built=before.built,
-        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests,
+        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
     )  # fmt: skip
 
 
