@@ -17,23 +17,36 @@ class Since:
     """
 
     def __init__(
-        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None
-    ) -> None:
-        """`seen`: the e-nodes that are seen of each, beside weights; all where None."""
-        self._old, self._egraph, self._seen = before, egraph, seen
+        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None,
+        between: tuple[Since, Since] | None = None,
+    ) -> None:  # fmt: skip
+        """`seen`: the e-nodes that are seen of each, beside weights; all where None. `between`: the difference in two steps."""
+        self._old, self._egraph, self._seen, self._between = before, egraph, seen, between
         self._unknown: dict[Outline, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
         """The classes that are new, or whose e-nodes are others."""
         old, egraph = self._old.members, self._egraph
-        out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
+        if self._between is not None:
+            first, then = self._between
+            return then.classes.union(map(egraph.find, first.classes))
+        if egraph.origin is self._old.name:
+            members = egraph.members
+            changed = dict.fromkeys(egraph.touched)
+            out = [number for number in changed if number in members and members[number] is not old.get(number)]
+        else:
+            out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
         if self._seen is not None:
             out += [egraph.find(number) for node in self.nodes for number in egraph.memo[node].outs]
         return frozenset(out)
 
     @cached_property
     def _added(self) -> list[Node]:
+        if self._between is not None:
+            first, then = self._between
+            memo, old = self._egraph.memo, self._old.memo
+            return [*(node for node in first._added if node in memo), *(node for node in then._added if node not in old)]
         return added(self._old, self._egraph)
 
     @property
@@ -85,8 +98,15 @@ class Since:
             found = self._unknown[outline] = self._anew(outline)
         return found
 
+    @cached_property
+    def _operators(self) -> frozenset[str]:
+        """The operators of calls that are new, or read what has changed."""
+        return frozenset((*self._fresh, *self._readers))
+
     def _anew(self, outline: Outline) -> dict[Call, None]:
-        operator = outline.operator
+        operator, inside = outline.operator, outline.operators
+        if inside is not None and inside.isdisjoint(self._operators):
+            return {}
         out = dict.fromkeys(_of(operator, self._fresh))
         if not outline.below and not outline.nested:
             return out

@@ -122,7 +122,10 @@ class View:
         found = self._since.get(before)
         if found is None:
             seen = None if before._only is None or self._only is None else (before._only, self._only)
-            found = self._since[before] = Since(before.egraph, self.egraph, seen)
+            last = self._before[0] if self._before else None
+            # with what is between, nothing is compared that both have
+            between = None if last is None or last is before or before not in last._line else (last.since(before), self.since(last))
+            found = self._since[before] = Since(before.egraph, self.egraph, seen, between)
         return found
 
     def _earlier(self, outline: Outline) -> Earlier | None:
@@ -132,6 +135,11 @@ class View:
             if found is not None:
                 return Earlier(found, self.since(before).unknown(outline), self.egraph.memo if self._only is None else _Seen(self))
         return None
+
+    @property
+    def _line(self) -> tuple[View, ...]:
+        """The views before this one that are the steps to it."""
+        return self._before
 
     def settle(self) -> None:
         """Takes over what views before this one know, so that they may go."""
