@@ -26,6 +26,7 @@ from dslc.semantics.library import load_many
 
 #: seconds that are not counted
 WARM = 1.0
+import os; SORT = os.environ.get("SORT","cumtime")
 
 
 def main() -> None:
@@ -80,7 +81,7 @@ def main() -> None:
                     import pstats
 
                     profile.disable()
-                    pstats.Stats(profile).sort_stats("cumtime").print_stats(110)
+                    pstats.Stats(profile).sort_stats(SORT).print_stats(110)
                 gc.unfreeze()
                 best = searching._least[1].cost if searching._least is not None else searching._initial
                 cells = [name, len(own), matches, count, steps, f"{steps / took:.0f}", f"{1e3 * took / max(1, steps):.2f}", f"{1e6 * best:.3f}"]
