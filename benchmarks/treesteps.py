@@ -70,7 +70,7 @@ def main() -> None:
                 if options.profile:
                     import cProfile
 
-                    profile = cProfile.Profile()
+                    profile = cProfile.Profile(time.process_time)
                     profile.enable()
                 while (
                     count < options.simulations if options.simulations is not None else time.process_time() < began + options.seconds
