@@ -11,22 +11,30 @@ finds what matches in the e-graph that all begin from.
 from __future__ import annotations
 
 import argparse
+import cProfile
 import gc
+import pstats
 import random
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from benchmarks.egraph import grown, network
 from benchmarks.pact24 import prices
 from dslc.deadline import Deadline
+from dslc.egraph.graph import EGraph
+from dslc.ir.graph import Graph
+from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.rulesets import chosen_rules
 from dslc.search.tree import Searching
 from dslc.search.treesearch import Mcts
-from dslc.semantics.library import load_many
+from dslc.semantics.library import Rules, load_many
 
 #: seconds that are not counted
 WARM = 1.0
-import os; SORT = os.environ.get("SORT","cumtime")
+#: seconds, and simulations or e-nodes, that no run here reaches
+FOREVER, MOST = 1e6, 10**9
 
 
 def main() -> None:
@@ -49,43 +57,40 @@ def main() -> None:
         for size in options.sizes:
             egraph = grown(graph, rules, size, random.Random(options.seed))
             for matches in options.matches:
-                costs = prices(library)
-                start = Candidate(graph, costs.graph_cost(graph))
-                until = Deadline(time.process_time() + 1e6, time.process_time)
-                limits = Limits(until=until)
-                most = 10**9
-                tree = Mcts(simulations=most, enodes=most, matches=matches, stop=1.0, tidy=False, whole=True)
-                searching = Searching(tree, start, rules, costs, limits, options.seed, lambda found: None)
-                searching.begin()
-                own = egraph.clone()
-                searching._plant(own)
-                gc.collect()
-                gc.freeze()
-                count = 0
-                began, before = time.process_time(), 0
-                if options.simulations is None:
-                    while time.process_time() < began + WARM and searching.expand():
-                        pass
-                    began, before = time.process_time(), limits.done
-                if options.profile:
-                    import cProfile
-
-                    profile = cProfile.Profile(time.process_time)
-                    profile.enable()
-                while (
-                    count < options.simulations if options.simulations is not None else time.process_time() < began + options.seconds
-                ) and searching.expand():
-                    count += 1
-                took, steps = time.process_time() - began, limits.done - before
-                if options.profile:
-                    import pstats
-
-                    profile.disable()
-                    pstats.Stats(profile).sort_stats(SORT).print_stats(110)
-                gc.unfreeze()
-                best = searching._least[1].cost if searching._least is not None else searching._initial
-                cells = [name, len(own), matches, count, steps, f"{steps / took:.0f}", f"{1e3 * took / max(1, steps):.2f}", f"{1e6 * best:.3f}"]
+                cells = [name, len(egraph), matches, *measured(graph, egraph, rules, library, matches, options)]
                 print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def measured(
+    graph: Graph, egraph: EGraph, rules: Sequence[CompiledRule], library: Rules, matches: int, options: argparse.Namespace
+) -> list[object]:
+    """Simulations and steps, steps a second, milliseconds of one, and the sum of prices of the best program in us."""
+    costs = prices(library)
+    start = Candidate(graph, costs.graph_cost(graph))
+    limits = Limits(until=Deadline(time.process_time() + FOREVER, time.process_time))
+    tree = Mcts(simulations=MOST, enodes=MOST, matches=matches, stop=1.0, tidy=False, whole=True)
+    searching = Searching(tree, start, rules, costs, limits, options.seed, lambda found: None)
+    searching.begin()
+    searching._plant(egraph.clone())
+    gc.collect()
+    gc.freeze()
+    began, before = time.process_time(), 0
+    if options.simulations is None:
+        while time.process_time() < began + WARM and searching.expand():
+            pass
+        began, before = time.process_time(), limits.done
+    end, count = began + options.seconds, 0
+    # the clock of the processor, so that other work on the machine counts for none
+    profile = cProfile.Profile(time.process_time)
+    with profile if options.profile else nullcontext():
+        while (time.process_time() < end if options.simulations is None else count < options.simulations) and searching.expand():
+            count += 1
+    took, steps = time.process_time() - began, limits.done - before
+    if options.profile:
+        pstats.Stats(profile).sort_stats("cumtime").print_stats(110)
+    gc.unfreeze()
+    best = searching._initial if searching._least is None else searching._least[1].cost
+    return [count, steps, f"{steps / took:.0f}", f"{1e3 * took / max(1, steps):.2f}", f"{1e6 * best:.3f}"]
 
 
 if __name__ == "__main__":

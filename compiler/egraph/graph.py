@@ -77,8 +77,8 @@ class EGraph:
     """Classes of equal values. `add` and `union` change it, `rebuild` closes it under congruence; `clone` is another one like it."""
 
     __slots__ = (
-        "_asked", "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "name", "origin", "roots",
-        "unions", "units", "users", "values",
+        "_asked", "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "name", "origin",
+        "roots", "unions", "units", "users", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:

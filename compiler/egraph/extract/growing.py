@@ -91,8 +91,11 @@ class Growing:
         touched.update(map(egraph.find, changed))
         over, same = self._alive(touched)
         # a program of which no class has another choice is what it was
-        plain = self._plain if self._plain is not None and shared.moved.isdisjoint(self._plain.choice) else None
-        last = self._last if plain is not None and same and self._last is not None and shared.moved.isdisjoint(self._last.choice) else None
+        plain, last = self._plain, self._last
+        if plain is not None and not shared.moved.isdisjoint(plain.choice):
+            plain = None
+        if last is not None and (plain is None or not same or not shared.moved.isdisjoint(last.choice)):
+            last = None
         program = self._plain = plain or walk(shared.best, roots, table.find)
         if last is not None:
             program = last
