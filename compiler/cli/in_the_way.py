@@ -107,7 +107,7 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
 def _generated(rules: Rules, node: Call, opset: int) -> bool:
     """Whether a call can run as a kernel here."""
     from dslc.ir.graph import Kernel
-    from dslc.search.fusions import no_compiler
+    from dslc.search.compiling import no_compiler
     from dslc.search.written import as_kernels, texts_of
 
     outputs = as_kernels(rules, node.values, opset)

@@ -63,7 +63,7 @@ def backtrack(
     A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
-    A large graph is searched in regions, see `dslc.search.divided`. The result depends on the seed, the costs and the number of
+    A large graph is searched in regions (`dslc.search.divided`). The result depends on the seed, the costs and the number of
     steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report; `findings` are moves
     beside the rules.
     """

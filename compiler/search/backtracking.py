@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backtrack:
-    """A queue of graphs by cost (`dslc.search.backtrack`); substitutions first, and layouts with them, after them, or instead."""
+    """A queue of graphs by cost (`backtrack`); substitutions first, and layouts with them, after them, or instead."""
 
     egraphs: ClassVar[bool] = False
 

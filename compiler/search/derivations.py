@@ -8,6 +8,7 @@ what is measured to be faster than the nodes is offered as a candidate. Scopes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from math import inf, isfinite
@@ -219,15 +220,21 @@ class Derivations:
 
     def to_gain(self, base: Candidate) -> float:
         """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
-        found = 0.0
-        try:
+        found: list[tuple[float, frozenset[Node]]] = []
+        with suppress(TimeUp):
             self._machine = machine(self.costs.measurer)
             around = Neighbours(base.graph)
             for site in (one for find in self._finders() for one in find(base, around)):
-                found += len(site.nodes) * max(0.0, site.price - self._least(site.nodes[0]))
-        except TimeUp:
-            pass
-        return found / base.cost
+                below = site.inner.get(site.nodes[0], ())
+                gained = max(0.0, site.price - sum(map(self._least, (site.nodes[0], *below))))
+                found += ((gained, frozenset((node, *site.inner.get(node, ())))) for node in site.nodes)
+        # what several places have in common gets faster once
+        saved, taken = 0.0, set[Node]()
+        for gained, nodes in sorted(found, key=lambda one: -one[0]):
+            if taken.isdisjoint(nodes):
+                saved += gained
+                taken |= nodes
+        return saved / base.cost
 
     # ---- where -------------------------------------------------------------------------------------------------
 

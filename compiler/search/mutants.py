@@ -64,7 +64,7 @@ class _Tuning:
     """
 
     seconds: float = 8.0
-    searching: float = 0.4
+    searching: float = 0.2
     priced: int = 32
     corrected: int = 6
     guarded: float = 8.0
