@@ -66,7 +66,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A pattern and what its windows are looked for in.
+    """A pattern and what its windows are looked for in, along the last dimensions first where nothing else moves there.
 
     `factors`: what stands for each of the pattern's reads. `groups`: where the expression's iterators stand, by operands among
     `operands` (None: all of them).
@@ -95,8 +95,9 @@ class Sought:
         if not isinstance(factor, Read):
             return
         used = max((each.at for each in way.moved if each.operand == operand), default=-1)
-        for at, index in enumerate(factor.index):
-            if at <= used or (not index.free and self.along is not Along.EXACT):
+        places = list(enumerate(factor.index))[used + 1 :]
+        for at, index in reversed(places) if self.along is Along.EXACT else places:
+            if not index.free and self.along is not Along.EXACT:
                 continue
             for given, known, unit in self._slopes(way, window.terms, index):
                 chosen = [it for own in given.values() for it in own]
