@@ -35,7 +35,9 @@ from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.ir.graph import replace as substituted
+from dslc.ir.scalar import Sym
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
+from dslc.onnx.bindings import bind_graph
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.inputs import draw, input_specs
@@ -156,8 +158,13 @@ class Form:
     program: Graph
 
     def over(self, group: Graph) -> Graph:
-        """The same over the holes of a group."""
-        return Graph(group.inputs, substituted(self.program.outputs, dict(zip(self.program.inputs, group.inputs, strict=True))))
+        """The same over the holes of a group, whose unknown sizes may have other names."""
+        pairs = [
+            (own, other) for one, each in zip(self.program.inputs, group.inputs, strict=True)
+            for own, other in zip(one.type.shape, each.type.shape, strict=True)
+        ]  # fmt: skip
+        named = bind_graph(self.program, {own.name: other for own, other in pairs if isinstance(own, Sym)})
+        return Graph(group.inputs, substituted(named.outputs, dict(zip(named.inputs, group.inputs, strict=True))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +296,8 @@ class Trials:
             TimeUp: there is no time to measure it.
         """
         subject = Subject(program, weights)
-        nodes = self._nodes_model(subject)
+        # kernels of unknown sizes keep their names
+        nodes = self._nodes_model(subject) if library is None else self._open_model(subject)
         if nodes is None:
             return inf
         model, path = nodes, ""
@@ -584,6 +592,19 @@ class Trials:
             found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True)
         except DslcError:
             return None
+        data: bytes = found.SerializeToString(deterministic=True)
+        return data
+
+    def _open_model(self, subject: Subject) -> bytes | None:
+        """The same, where only the inputs are of the sizes at which is measured."""
+        program = subject.program
+        try:
+            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, scopes=True)
+        except DslcError:
+            return None
+        for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
+            for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
+                dimension.dim_value = size
         data: bytes = found.SerializeToString(deterministic=True)
         return data
 
