@@ -4,8 +4,8 @@
 
 Random rules of std grow the e-graph of a network to a size; from there the simulations of `mcts` are run, each a child of that e-graph
 and ten random rules one after the other, at the prices of `benchmarks.pact24`. A rule is applied at `--matches` random places at once.
-Prints the steps of a processor second, and the cost of the best program by the sum of its prices. The first second is not counted: it
-finds what matches in the e-graph that all begin from.
+Prints the steps of a processor second, and the cost of the best program by the sum of its prices. The first second is not counted, or
+`--warm`: it finds what matches in the e-graph that all begin from, once for all simulations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dslc.search.tree import Searching
 from dslc.search.treesearch import Mcts
 from dslc.semantics.library import Rules, load_many
 
-#: seconds that are not counted
+#: seconds that are not counted, where nobody says how many
 WARM = 1.0
 #: seconds, and simulations or e-nodes, that no run here reaches
 FOREVER, MOST = 1e6, 10**9
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["nasrnn", "bert"])
     parser.add_argument("--sizes", nargs="+", type=int, default=[500, 2000, 10000])
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--warm", type=float, default=WARM, help=f"seconds before, which are not counted ({WARM:g})")
     parser.add_argument("--simulations", type=int, help="so many instead of seconds, all of them counted")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--matches", nargs="+", type=int, default=[1], help="places at which one rule is applied")
@@ -76,7 +77,7 @@ def measured(
     gc.freeze()
     began, before = time.process_time(), 0
     if options.simulations is None:
-        while time.process_time() < began + WARM and searching.expand():
+        while time.process_time() < began + options.warm and searching.expand():
             pass
         began, before = time.process_time(), limits.done
     end, count = began + options.seconds, 0
