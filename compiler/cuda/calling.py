@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import prod
 
+from dslc.cuda.arguments import Found
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, Leaves, found, leaves_of, summed_of
+from dslc.cuda.matching import Leaves, found, leaves_of, summed_of
 from dslc.cuda.patterns import Pattern, patterns_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major

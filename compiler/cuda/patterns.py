@@ -8,8 +8,8 @@ from functools import cached_property
 
 from dslc.derivation.lowered import operator_of
 from dslc.derivation.tables import Pattern as Table
-from dslc.derivation.tables import tables_of, unknowns_in
-from dslc.ir.scalar import Apply, Iter, Num, Read, Sym
+from dslc.derivation.tables import Window, tables_of, unknowns_in
+from dslc.ir.scalar import Iter, Num, Sym
 from dslc.semantics.definitions import LoweringDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
@@ -18,10 +18,20 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A dimension of a tensor as it is declared, by the names of its indices; `star`: it stands for as many as there are."""
+    """A dimension of a tensor as it is declared.
+
+    Attributes:
+        indices: their names; of a merged dimension several.
+        star: whether it stands for as many as there are.
+        sizes: the names that its size is declared by, as many as indices where it is merged; "" where there is none.
+        windows: how many dimensions with windows it stands for.
+    """
 
     indices: tuple[str, ...]
-    star: bool
+    star: bool = False
+    merged: bool = False
+    sizes: tuple[str, ...] = ("",)
+    windows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +78,13 @@ class Pattern:
     @cached_property
     def factors(self) -> tuple[int, ...]:
         """The operands of the product."""
-        body = self.table.body
-        return tuple(each.operand for each in (body.args if isinstance(body, Apply) else ()) if isinstance(each, Read))
+        return tuple(each.operand for each in self.table.factors)
+
+    @cached_property
+    def roles(self) -> dict[str, frozenset[str]]:
+        """The factors, and the result, in which an index stands."""
+        tensors = (*(self.readings[k] for k in self.factors), self.output)
+        return {name: frozenset(one.tensor for one in tensors if name in one.indices) for name in self.iters}
 
     @cached_property
     def numbers(self) -> dict[str, Sym]:
@@ -99,41 +114,50 @@ def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[Pattern, ...]:
 
 
 def _is_product(table: Table) -> bool:
-    body = table.body
-    factors = [each for each in body.args if isinstance(each, Read)] if isinstance(body, Apply) and body.name == "*" else []
-    return (
-        table.kind == "sum" and len(factors) == len(body.children) == 2
-        and len({operand for operand, _, _ in table.windows}) < 2
-        and {operand for operand, _, _ in table.windows} <= {each.operand for each in factors}
-        and all(each.other is None or (isinstance(each.other, Num) and each.other.value == 0) for each in table.leaves.values())
-    )  # fmt: skip
+    factors, moving = {each.operand for each in table.factors}, {operand for operand, _, _ in table.windows}
+    zeros = all(each.other is None or (isinstance(each.other, Num) and each.other.value == 0) for each in table.leaves.values())
+    return table.kind == "sum" and bool(factors) and len(moving) < 2 and moving <= factors and zeros
 
 
 def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> Pattern | None:
+    """The names of a table's iterators and sizes; None where more than one star stands in a tensor, or for what is summed."""
     places = equation.target.places or ()
-    sums = [node for node in walk_expr(equation.value) if isinstance(node, t.Reduction)]
+    sums = next(node.binders for node in walk_expr(equation.value) if isinstance(node, t.Reduction))
     bound = [binder for place in places for binder in (place.places if isinstance(place, t.TuplePlace) else (place,))]
-    lists = ((bound, table.scope.iters), (sums[0].binders, table.sums))
-    if any(sum(binder.star for binder in binders) > 1 for binders, _ in lists):
-        return None
+    lists = ((bound, table.scope.iters), (sums, table.sums))
     iters = {name: own for binders, every in lists for name, own in _named(binders, every)}
     subscripts = (node for node in walk_expr(equation.value) if isinstance(node, t.Subscript))
     reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
-    if any(param.name not in reads for param in lowering.syntax.params):
-        return None
     readings = [
-        Reading(param.name, tuple(Dim(tuple(_indices(sub, iters)), isinstance(sub, t.Pack)) for sub in reads[param.name].subs))
-        for param in lowering.syntax.params
-    ]
-    written = tuple(
-        Dim(tuple(binder.name for binder in place.places), False) if isinstance(place, t.TuplePlace) else Dim((place.name,), place.star)
+        Reading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
+        for k, param in enumerate(lowering.syntax.params) if param.type is not None
+    ]  # fmt: skip
+    written = [
+        Dim((place.name,), place.star) if isinstance(place, t.Binder) else Dim(tuple(each.name for each in place.places), merged=True)
         for place in places
-    )
-    readings.append(Reading(equation.target.name, written))
-    if any(sum(dim.star for dim in one.dims) > 1 for one in readings):
-        return None
+    ]
+    readings.append(Reading(equation.target.name, tuple(written)))
+    starred: list[Sequence[t.Binder | Dim]] = [sums, bound, *(one.dims for one in readings)]
     packs = frozenset(binder.name for binders, _ in lists for binder in binders if binder.star)
+    if any(sum(each.star for each in own) > 1 for own in starred):
+        return None
     return Pattern(rules, lowering, table, tuple(readings), iters, packs)
+
+
+def _dims(
+    subs: Sequence[t.Expr], declared: Sequence[t.Expr], own: Sequence[tuple[Iter, ...] | Window], iters: dict[str, tuple[Iter, ...]]
+) -> Iterator[Dim]:
+    """What stands in each dimension of a tensor, and the names of its sizes."""
+    at = 0
+    for sub, size in zip(subs, declared, strict=True):
+        star = isinstance(sub, t.Pack)
+        count = len(own) - len(subs) + 1 if star else 1
+        windows = sum(isinstance(dim, Window) for dim in own[at : at + count])
+        indices = tuple(node.id for node in walk_expr(sub) if isinstance(node, t.Name) and node.id in iters)
+        slots = size.slots if isinstance(size, t.TupleExpr) else (size.value if isinstance(size, t.Pack) else size,)
+        names = tuple(slot.id if isinstance(slot, t.Name) else "" for slot in slots)
+        yield Dim(indices, star, isinstance(size, t.TupleExpr), names, windows)
+        at += count
 
 
 def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple[str, tuple[Iter, ...]]]:
@@ -143,10 +167,6 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
         count = len(every) - len(binders) + 1 if binder.star else 1
         yield binder.name, tuple(every[at : at + count])
         at += count
-
-
-def _indices(sub: t.Expr, known: dict[str, tuple[Iter, ...]]) -> Iterator[str]:
-    return (node.id for node in walk_expr(sub) if isinstance(node, t.Name) and node.id in known)
 
 
 __all__ = ["Dim", "Pattern", "Reading", "patterns_of"]

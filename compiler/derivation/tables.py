@@ -57,6 +57,14 @@ class Pattern:
     attrs: Mapping[str, Any]
     outer: Scalar | None = None
 
+    @cached_property
+    def factors(self) -> tuple[Read, ...]:
+        """The two reads of which products are reduced; none where something else is."""
+        body = self.body
+        args = body.args if isinstance(body, Apply) and body.name == "*" and len(body.args) == 2 else ()
+        reads = tuple(arg for arg in args if isinstance(arg, Read))
+        return reads if len(reads) == len(args) else ()
+
     def group(self, it: Iter) -> Group:
         return self._groups[it]
 

@@ -148,6 +148,17 @@ def test_what_the_library_does_not_compute_stays_a_kernel() -> None:
     assert agrees((op("relu", product), op("exp", product)), A, B) == [GEMM, "kernel", "kernel"]
 
 
+def test_a_cut_at_0_that_is_written_twice_is_one() -> None:
+    A, B = tensor("A", 4, 5), tensor("B", 5, 6)
+    assert agrees(op("relu", op("relu", op("matmul", A, B))), A, B) == [LT]
+
+
+def test_the_groups_of_a_batched_product_are_no_channels() -> None:
+    """By its indices alone it is a convolution of as many groups, too."""
+    A, B, Z = tensor("A", 2, 3, 4, 4), tensor("B", 2, 3, 4, 5), tensor("Z", 2, 3, 4, 5)
+    assert agrees(op("add", op("matmul", A, B), Z), A, B, Z) == [GEMM, "kernel"]
+
+
 def test_f64_has_no_epilogue() -> None:
     A, B, c = (tensor(name, *shape, dtype=DType.F64) for name, shape in (("A", (4, 5)), ("B", (5, 6)), ("c", (6,))))
     plan = planned(standard(), Graph((A, B, c), (op("add", op("matmul", A, B), c),)), H100).plan

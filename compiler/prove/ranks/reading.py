@@ -57,7 +57,7 @@ _TUNING = _Tuning()
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the text of a rule says of axes, for some values of its flags.
+    """What a rule says of axes, for some values of its flags.
 
     `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
     attribute tells axes apart, and no product of sizes occurs; `padded`: packs that are looked at in their longest shape.
