@@ -16,7 +16,7 @@ import click
 
 from dslc.cli.options import form_option, options_of
 from dslc.search.option import flag
-from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options
+from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 
 if TYPE_CHECKING:
     from dslc.report import Report
@@ -43,7 +43,7 @@ class _Command(click.Command):
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write over the input.")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
-@options_of(Settings, strategy_options())
+@options_of(Settings, strategy_options(), switched_on())
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
 @click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.html|R.json",
               help="The report as a page or as JSON, by the suffix.")

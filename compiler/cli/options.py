@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,12 +106,17 @@ def attribute_value(text: str) -> Any:
     return text.strip('"')
 
 
-def options_of(dataclass: type, others: Mapping[str, Option] | None = None) -> Callable[[_Command], _Command]:
-    """The options of a dataclass' fields, in their order, and others after them; what is not given is None."""
+def options_of(
+    dataclass: type, others: Mapping[str, Option] | None = None, on: Collection[str] = ()
+) -> Callable[[_Command], _Command]:
+    """The options of a dataclass' fields, in their order, and others after them; what is not given is None.
+
+    `on`: the others that are on by themselves.
+    """
     from dslc.search.option import options
 
     found = [(one.name, about, one.default) for one, about in options(dataclass)]
-    found += [(name, about, None) for name, about in (others or {}).items()]
+    found += [(name, about, True if name in on else None) for name, about in (others or {}).items()]
 
     def decorated(command: _Command) -> _Command:
         for name, about, default in reversed(found):
@@ -126,8 +131,10 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
 
     written = flag(name, about, default)
     if about.type is bool and default is True:
-        # what is on may be said, too: the last one counts
-        return click.option(f"--{name.replace('_', '-')}/{written}", name, default=None, help=about.help)
+        # what is on may be said, too; help has what turns it off
+        off = click.option(written, name, is_flag=True, flag_value=False, default=None, help=about.help)
+        on = click.option(f"--{name.replace('_', '-')}", name, is_flag=True, flag_value=True, default=None, hidden=True)
+        return lambda command: off(on(command))
     if about.type is bool:
         return click.option(written, name, is_flag=True, flag_value=True, default=None, help=about.help)
     rest: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}

@@ -323,6 +323,11 @@ def strategy_options() -> dict[str, Option]:
     return {one.name: about for strategy in STRATEGIES.values() for one, about in options(strategy)}
 
 
+def switched_on() -> frozenset[str]:
+    """Those of them that are on by themselves, so that the command line turns them off."""
+    return frozenset(one.name for strategy in STRATEGIES.values() for one, _ in options(strategy) if one.default is True)
+
+
 def settings_of(given: Mapping[str, Any]) -> Settings:
     """Settings of what was given by name, as texts of a command line or as values of Python; what is not given is at its default.
 

@@ -22,7 +22,7 @@ from dslc.cli.main import cli, run
 from dslc.cli.options import options_of
 from dslc.search.candidate import Candidate
 from dslc.search.option import flag, option, options
-from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options
+from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 from dslc.search.strategies import STRATEGIES, name_of
 from dslc.search.strategy import Space
 
@@ -153,6 +153,22 @@ def test_a_strategy_is_a_class_and_a_line_and_brings_its_own_options(monkeypatch
     assert settings_of({"strategy": "greedy"}).strategy == Greedy(3)
     with pytest.raises(WrongOption, match="backtrack has no such option"):
         settings_of({"strategy": "backtrack", "depth": 4})
+
+
+@pytest.mark.parametrize(
+    ("given", "tidy"), [([], None), (["--tidy"], True), (["--no-tidy"], False), (["--no-tidy", "--tidy"], True)]
+)
+def test_what_a_strategy_does_beside_its_search_is_turned_off_and_may_be_said(given: list[str], tidy: bool | None) -> None:
+    seen: list[Any] = []
+
+    @click.command()
+    @options_of(Settings, strategy_options(), switched_on())
+    def command(**known: Any) -> None:
+        seen.append(known["tidy"])
+
+    assert CliRunner().invoke(command, given).exit_code == 0
+    assert seen == [tidy]
+    assert "--no-tidy " in CliRunner().invoke(cli, ["optimize", "--help"]).output
 
 
 def test_an_unknown_strategy_is_refused() -> None:
