@@ -11,6 +11,7 @@ from dslc.codegen.poly import Poly, of_size
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import Apply, Scalar, Sym, walk
+from dslc.ir.sizes import multiple
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,19 @@ class Signature:
         return [self.text(of_size(size)) for size in type.shape]
 
     def sizes(self) -> list[dict[str, Any]]:
-        """Where each unknown size is found: a dimension that it is. Raises NotGenerated where there is none."""
-        found: dict[Sym, str] = {}
+        """Where each unknown size is found: a dimension that it is, or else one that is so many times as long. Raises NotGenerated
+        where there is none."""
+        found: dict[Sym, tuple[int, str]] = {}
         for k, type in enumerate(self.inputs):
             for axis, size in enumerate(type.shape):
-                if isinstance(size, Sym):
-                    found.setdefault(size, f"dims[{k}][{axis}]")
+                if (own := multiple(size)) is not None:
+                    sym, times = own
+                    if sym not in found or times < found[sym][0]:
+                        found[sym] = times, f"dims[{k}][{axis}]" + (f" / {times}" if times > 1 else "")
         missing = [sym for sym in self.names if sym not in found]
         if missing:
             raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
-        return [{"name": self.names[sym], "at": k, "found": found[sym]} for k, sym in enumerate(self.names)]
+        return [{"name": self.names[sym], "at": k, "found": found[sym][1]} for k, sym in enumerate(self.names)]
 
     def checks(self) -> Iterator[str]:
         """What must hold of the dimensions that a kernel is given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dslc.cuda.matching import Argument, Found
+from dslc.cuda.arguments import Argument, Found
 from dslc.cuda.memory import Life, placed, turns
 from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan, Step
 from dslc.cuda.views import View

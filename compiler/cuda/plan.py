@@ -13,7 +13,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
-from dslc.cuda.matching import Argument
+from dslc.cuda.arguments import Argument
 from dslc.cuda.views import View
 from dslc.ir.dtype import DTYPES
 

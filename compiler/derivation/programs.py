@@ -52,43 +52,49 @@ class Program:
 
 
 Price = Callable[[Node], float]
+#: what a number is that stands for a size
+At = Callable[[int], int]
 
 
-def estimated(rules: Rules) -> Price:
-    """Seconds of a node by its operations and bytes."""
+def _as_it_is(number: int) -> int:
+    return number
+
+
+def estimated(rules: Rules, at: At = _as_it_is) -> Price:
+    """Seconds of a node by its operations and bytes; `at` says what numbers are that stand for sizes."""
     products: dict[Node, float] = {}
 
     def price(node: Node) -> float:
         if isinstance(node, Input) or node.constant:
             return 0.0
-        sizes = sum(elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
+        sizes = sum(elements(value, at) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
         if isinstance(node, ScopeNode):
-            per = _operations(node.scope.body)
-            return _TUNING.launch / 2 + max(per * elements(node.values[0]) / _TUNING.scalar, sizes / _TUNING.bytes)
+            per = _operations(node.scope.body, at)
+            return _TUNING.launch / 2 + max(per * elements(node.values[0], at) / _TUNING.scalar, sizes / _TUNING.bytes)
         if isinstance(node, Call):
             if node not in products:
-                products[node] = 2.0 * elements(node.values[0]) * summed(rules, node)
+                products[node] = 2.0 * elements(node.values[0], at) * at(int(summed(rules, node)))
             return _TUNING.launch + max(products[node] / _TUNING.operations, sizes / _TUNING.bytes)
         return _TUNING.launch
 
     return price
 
 
-def elements(value: Value) -> int:
+def elements(value: Value, at: At = _as_it_is) -> int:
     total = 1
     for size in value.type.shape:
-        total *= size if isinstance(size, int) else 128
+        total *= at(size) if isinstance(size, int) else 128
     return total
 
 
-def _operations(body: Scalar) -> float:
+def _operations(body: Scalar, at: At = _as_it_is) -> float:
     if isinstance(body, Reduce):
         count = 1.0
         for extent in body.extents:
-            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
-        return count * (1 + _operations(body.body))
+            count *= float(at(extent.value)) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
+        return count * (1 + _operations(body.body, at))
     if isinstance(body, Apply):
-        return sum(_operations(arg) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
+        return sum(_operations(arg, at) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
     return 0.0
 
 

@@ -17,7 +17,7 @@ from dslc.derivation.solving import Matching, Miss, Missed, Shaped, forward, is_
 from dslc.derivation.tables import Pattern, around, patterns_of
 from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, walk
+from dslc.ir.scalar import Iter, Num, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
@@ -50,7 +50,8 @@ def products_of(rules: Rules) -> tuple[str, ...]:
             if any(isinstance(statement, t.OnnxMap) for statement in op.syntax.statements)
             and any(isinstance(part, t.Reduction) and part.kind == "sum" for part in walk_expr(op.syntax.statements))
         ]  # fmt: skip
-        cache[""] = tuple(name for name in names if any(map(_is_product, patterns_of(rules, name))))
+        patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
+        cache[""] = tuple(dict.fromkeys(name for name, one in patterns if one.kind == "sum" and one.outer is None and one.factors))
     found: tuple[str, ...] = cache[""]
     return found
 
@@ -59,14 +60,6 @@ def targets_of(rules: Rules, own: Iterable[str] = (), wanted: Iterable[str] = ()
     """What scopes are matched with: products, those of an expression's own operators that add something, and what is wanted."""
     adding = [name for name in own if any(pattern.kind is not None for pattern in patterns_of(rules, name))]
     return tuple(dict.fromkeys((*products_of(rules), *adding, *wanted)))
-
-
-def _is_product(pattern: Pattern) -> bool:
-    body = pattern.body
-    return (
-        pattern.kind == "sum" and pattern.outer is None and isinstance(body, Apply) and body.name == "*" and len(body.args) == 2
-        and all(isinstance(arg, Read) for arg in body.args)
-    )  # fmt: skip
 
 
 def instances(

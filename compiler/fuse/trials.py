@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf, nan
+from math import inf, log2, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
 from dslc.cost.compare import Comparison, compare, ran
+from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
@@ -34,7 +35,9 @@ from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.ir.graph import replace as substituted
+from dslc.ir.scalar import Sym
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
+from dslc.onnx.bindings import bind_graph
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.inputs import draw, input_specs
@@ -62,6 +65,8 @@ class TrialsTuning:
         batch: texts that are compiled together: what takes too long is lost together.
         tiny: bytes; what touches fewer is measured several times at once.
         copies: how often it is measured at once then.
+        weights: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come between
+            two uses, and what a kernel keeps of its own may be several times as large.
     """
 
     variants: int = 8
@@ -79,6 +84,7 @@ class TrialsTuning:
     batch: int = 4
     tiny: int = 1 << 16
     copies: int = 8
+    weights: int = 1 << 16
 
 
 TUNING = TrialsTuning()
@@ -152,8 +158,13 @@ class Form:
     program: Graph
 
     def over(self, group: Graph) -> Graph:
-        """The same over the holes of a group."""
-        return Graph(group.inputs, substituted(self.program.outputs, dict(zip(self.program.inputs, group.inputs, strict=True))))
+        """The same over the holes of a group, whose unknown sizes may have other names."""
+        pairs = [
+            (own, other) for one, each in zip(self.program.inputs, group.inputs, strict=True)
+            for own, other in zip(one.type.shape, each.type.shape, strict=True)
+        ]  # fmt: skip
+        named = bind_graph(self.program, {own.name: other for own, other in pairs if isinstance(own, Sym)})
+        return Graph(group.inputs, substituted(named.outputs, dict(zip(named.inputs, group.inputs, strict=True))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +185,7 @@ class Trials:
         until: when building and measuring ends.
         templates: of lowerings, whose kernels are tried beside those that are generated.
         strict: whether infinities and NaN must be where the nodes have them.
+        footprint: bytes of weights of the model.
     """
 
     rules: Rules
@@ -184,6 +196,7 @@ class Trials:
     until: Deadline = FOREVER
     templates: Templates | None = None
     strict: bool = False
+    footprint: float = 0.0
     _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
@@ -283,7 +296,8 @@ class Trials:
             TimeUp: there is no time to measure it.
         """
         subject = Subject(program, weights)
-        nodes = self._nodes_model(subject)
+        # kernels of unknown sizes keep their names
+        nodes = self._nodes_model(subject) if library is None else self._open_model(subject)
         if nodes is None:
             return inf
         model, path = nodes, ""
@@ -581,12 +595,33 @@ class Trials:
         data: bytes = found.SerializeToString(deterministic=True)
         return data
 
+    def _open_model(self, subject: Subject) -> bytes | None:
+        """The same, where only the inputs are of the sizes at which is measured."""
+        program = subject.program
+        try:
+            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, scopes=True)
+        except DslcError:
+            return None
+        for info, type in zip(found.graph.input, self._types(program.inputs), strict=True):
+            for dimension, size in zip(info.type.tensor_type.shape.dim, type.shape, strict=True):
+                dimension.dim_value = size
+        data: bytes = found.SerializeToString(deterministic=True)
+        return data
+
     def _seconds(self, sample: Sample, turn: str) -> float:
-        return self.measurer.measured(sample, turn).seconds
+        words = sample.text if sample.copies == 1 else f"{sample.copies} times\n{sample.text}"
+        return self.measurer.measured(replace(sample, text=words), turn).seconds
 
     def _copies(self, subject: Subject) -> int:
-        touched = (*subject.program.inputs, *subject.program.outputs)
-        return TUNING.copies if sum(self.sizes.bytes(value.type) for value in touched) <= TUNING.tiny else 1
+        holes = subject.program.inputs
+        if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TUNING.tiny:
+            return TUNING.copies
+        weights = sum(self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight)
+        if weights < TUNING.weights:
+            return 1
+        # powers of two, so that models of other sizes find it in the cache
+        times = max(1.0, min(self.footprint, farthest_cache()) / weights)
+        return int(min(TUNING.copies, 1 << round(log2(times))))
 
     def _weights(self, subject: Subject) -> tuple[str, ...]:
         """Holes that become constants where they are measured."""

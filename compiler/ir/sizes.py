@@ -26,7 +26,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Num, Scalar
+from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 #: what an expression of sizes becomes
 Put = Callable[[Scalar], Scalar]
@@ -77,4 +77,15 @@ def node_at(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[V
     return with_args(node, args)
 
 
-__all__ = ["Put", "node_at", "sized", "type_at", "with_sizes"]
+def multiple(size: Any) -> tuple[Sym, int] | None:
+    """The unknown size that a size is so many times: `4 * N` is 4 times `N`. None for all others."""
+    if isinstance(size, Sym):
+        return size, 1
+    if not isinstance(size, Apply) or size.name != "*" or len(size.args) != 2:
+        return None
+    factors = [part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0]
+    symbols = [part for part in size.args if isinstance(part, Sym)]
+    return (symbols[0], factors[0]) if len(factors) == len(symbols) == 1 else None
+
+
+__all__ = ["Put", "multiple", "node_at", "sized", "type_at", "with_sizes"]

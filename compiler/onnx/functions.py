@@ -17,6 +17,7 @@ from dslc.errors import DslcError, error
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
+from dslc.ir.sizes import multiple
 from dslc.onnx.bindings import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import domain_of, opsets, subgraphs
@@ -136,11 +137,14 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
     model.graph.name = "body"
     model.graph.input.extend(value_info(value.node.name, value.type) for value in group.inputs)  # type: ignore[attr-defined]
     model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(group.outputs))
-    dims: dict[str, tuple[Value, int]] = {}
+    found: dict[str, tuple[int, Value, int]] = {}
     for value in group.inputs:
         for axis, size in enumerate(value.type.shape):
-            if isinstance(size, Sym):
-                dims.setdefault(size.name, (value, axis))
+            if (own := multiple(size)) is not None:
+                sym, times = own
+                if sym.name not in found or times < found[sym.name][0]:
+                    found[sym.name] = times, value, axis
+    dims = {name: (value, axis) for name, (_, value, axis) in found.items()}
     names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
     context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
     try:

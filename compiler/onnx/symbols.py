@@ -14,6 +14,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.fold import least
 from dslc.ir.graph import Input, Node, Value, opaque, topological
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, walk
+from dslc.ir.sizes import multiple
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 
@@ -66,8 +67,8 @@ class Sources:
 class Symbols:
     """Builds the nodes that compute sizes; equal sizes are one value.
 
-    `dims` has a value and its axis for each symbol. With `sources` sizes are read from values of the graph that are computed earlier
-    than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
+    `dims` has a value and its axis for each symbol, so long or a multiple of it. With `sources` sizes are read from values of the
+    graph that are computed earlier than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
     """
 
     def __init__(
@@ -137,12 +138,13 @@ class Symbols:
         place = None if self._sources is None else self._sources.place((item,), self._before)
         if place is None and isinstance(item, Sym):
             place = self._dims[item.name]
+            own = multiple(place[0].type.shape[place[1]])
+            if own is not None and own[1] > 1:
+                # the axis is so many times as long
+                whole, times = self._at_axis(place), small_constant(np.array([own[1]], np.int64))
+                return _node("Div", (whole, times), _LIST)
         if place is not None:
-            source, axis = place
-            if self._sources is not None and self._opset >= _SOME:
-                return self._shape(place, 1)
-            shape = _node("Shape", (source,), TensorType(DType.I64, (source.type.rank,)))
-            return _node("Gather", (shape, small_constant(np.array([axis], np.int64))), _LIST, axis=0)
+            return self._at_axis(place)
         if not isinstance(item, Apply) or item.name not in _FUNCTIONS:
             raise KeyError(str(item))
         total = self._size(item.args[0])
@@ -153,6 +155,13 @@ class Symbols:
                 total = _node("Sub", (total, _node("Mod", (total, size), _LIST)), _LIST)
             total = _node(_FUNCTIONS[item.name], (total, size), _LIST)
         return total
+
+    def _at_axis(self, place: Place) -> Value:
+        source, axis = place
+        if self._sources is not None and self._opset >= _SOME:
+            return self._shape(place, 1)
+        shape = _node("Shape", (source,), TensorType(DType.I64, (source.type.rank,)))
+        return _node("Gather", (shape, small_constant(np.array([axis], np.int64))), _LIST, axis=0)
 
     def available(self, value: Scalar) -> bool:
         return all(part.name in self._dims for part in walk(value) if isinstance(part, Sym))

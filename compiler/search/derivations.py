@@ -18,7 +18,8 @@ from dslc.codegen.text import KernelText
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
-from dslc.derivation.programs import Program, unlike
+from dslc.derivation.generic import Generic, NotGeneric, unknown_sizes
+from dslc.derivation.programs import Program, estimated, unlike
 from dslc.derivation.search import DerivationLimits, Search
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
@@ -35,7 +36,20 @@ from dslc.ir.scopes import inline
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.looking import Dearer, Looking, Place, Rival, Site, Tale, Visit, at_work, distinct, groups
+from dslc.search.looking import (
+    Dearer,
+    LeftOut,
+    Looking,
+    Open,
+    Place,
+    Rival,
+    Site,
+    Tale,
+    Visit,
+    at_work,
+    distinct,
+    groups,
+)
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.search.written import readable
@@ -121,14 +135,19 @@ class Derivations:
     strict: bool = False
     #: what was derived so far of each operator
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
+    #: of symbolic dimensions, at which is measured
+    sizes: Mapping[str, int] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
     _machine: Speeds = field(init=False, default=EVERYDAY)
+    #: of each operator a program at unknown sizes that nobody may take
+    _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._profiles = Profiles(self.rules)
+        self._profiles = Profiles(self.rules, self.sizes)
         sizes = self._profiles.sizes
-        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, until=self.until, strict=self.strict)
+        costs, footprint = self.costs, self.costs.timer.footprint
+        self._trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
@@ -187,6 +206,8 @@ class Derivations:
             regions.setdefault(old, []).append(place)
         looking.searched, looking.found = looking.searched + 1, looking.found + len(programs)
         looking.dearer += dearer
+        if site.program in self._left_out:
+            looking.left_out[site.program] = self._left_out[site.program]
         looking.places.update(regions)
         return Visit([(old, each) for old in regions for each in promising])
 
@@ -197,6 +218,8 @@ class Derivations:
             places = looking.places[old]
             found = self._tried(derived, site.program, places[0])
             visit.waiting.pop(0)
+            if site.program in self._left_out:
+                looking.left_out[site.program] = self._left_out[site.program]
             looking.taken(old, found, max(self.spent.get(place.node, inf) for place in places), self.margin)
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
@@ -242,7 +265,7 @@ class Derivations:
         """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and len(node.types) == 1 and _static(node):
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_sized(node):
                 program, _ = abstracted(node.values, leaves_of((node,)))
                 nodes.setdefault(program, []).append(node)
         guessed = {
@@ -265,7 +288,7 @@ class Derivations:
         """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and len(node.types) == 1 and _static(node) and self._sums(node) == 1:
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_sized(node) and self._sums(node) == 1:
                 inner = self._before(node, around)
                 program, _ = abstracted(node.values, leaves_of((node, *inner)))
                 if inner and self._is_wanted(program):
@@ -300,6 +323,10 @@ class Derivations:
             return None
         scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
         return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
+
+    def _is_sized(self, node: Node) -> bool:
+        """Whether all types of a node are known, its unknown sizes being those of inputs."""
+        return all(type is not None for type in (*node.types, *(arg.node.types[arg.index] for arg in node.args)))
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
@@ -362,17 +389,27 @@ class Derivations:
         if found is None:
             if self.until.over:
                 raise TimeUp
-            value = self._expanded(program)
-            assert value is not None
-            value = _as_one(value)
             limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
-            search = Search(self.rules, self.derivations, limits)
-            (old,) = program.outputs
-            with rare_collections():
-                every = search.run(value).programs
-            found = tuple(unlike(self.rules, (each for each in every if not _same(each.value, old)), [old.node]))
-            self.found[program] = found
+            found = self.found[program] = tuple(self._searched(program, limits))
         return found
+
+    def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[Program]:
+        """What a search finds for one operator, at unknown sizes what is one program at all of them."""
+        value = self._expanded(program)
+        generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
+        if value is None or generic is None:
+            return
+        at = generic.at(Graph(program.inputs, (_as_one(value), *program.outputs)))
+        search = Search(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
+        with rare_collections():
+            every = search.run(at.outputs[0]).programs
+        given = at.outputs[1]
+        for each in unlike(self.rules, (each for each in every if not _same(each.value, given)), [given.node]):
+            try:
+                yield replace_fields(each, value=generic.back(each.value))
+            except NotGeneric:
+                names = tuple(size.name for size in generic.numbers)
+                self._left_out.setdefault(program, LeftOut(rule_of(each), Open.SOME, names))
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
@@ -417,6 +454,8 @@ class Derivations:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
         fact = self.fact(derived, program, place)
         one = None if fact is None else self._proved(fact)
+        if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
+            self._left_out[program] = LeftOut(fact.rule, Open.UNPROVED, names)
         if fact is None or one is None:
             return []
         whole = self._as_one(fact) if one.ratio >= TUNING.whole else None
@@ -460,7 +499,10 @@ class Derivations:
 
     def _proved(self, fact: Fact) -> Rival | None:
         """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
-        return self._measured(fact) if validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact" else None
+        return self._measured(fact) if self._is_proved(fact) else None
+
+    def _is_proved(self, fact: Fact) -> bool:
+        return validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
 
     def _measured(self, fact: Fact) -> Rival | None:
         with_kernels = self.with_kernels(fact.new)
@@ -573,11 +615,6 @@ def _squared(part: Scalar) -> Scalar | None:
 
 def _reduces(node: ScopeNode) -> bool:
     return any(isinstance(part, Reduce) for part in walk(node.scope.body))
-
-
-def _static(node: Node) -> bool:
-    types = [*node.types, *(arg.node.types[arg.index] for arg in node.args)]
-    return all(type is not None and type.is_static for type in types)
 
 
 def _same(found: Value, old: Value) -> bool:

@@ -1,4 +1,4 @@
-"""What is not tried because sizes are open: mutants, partial rules and derivations are of operators whose sizes are known."""
+"""What is not tried because sizes are open: mutants and partial rules are of operators whose sizes are known."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ def tell_left_open(context: SearchContext) -> None:
     share, names = _open_share(task.rules, context.start, context.costs)
     if share < DERIVATIONS_TUNING.share or not names:
         return
-    asked = {"mutants": task.settings.mutate, "partial rules": task.settings.mutate, "derivations": task.settings.derive}
-    kinds = [kind for kind, wanted in asked.items() if wanted]
     said = ", ".join(names[: LOOKING_TUNING.told]) + (" and others" if len(names) > LOOKING_TUNING.told else "")
     binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
     context.run.note(
-        f"{', '.join(kinds)} were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
+        f"mutants and partial rules were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
         f"`{binds} --specialize` tries them at the sizes that were measured"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from dslc.derivation.programs import Program
 from dslc.fuse.groups import Neighbours
@@ -55,6 +56,22 @@ class Dearer:
     price: float
 
 
+class Open(Enum):
+    """Why a program at unknown sizes is left out."""
+
+    SOME = "it holds at some sizes only"
+    UNPROVED = "it is not proved for all sizes"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A program at unknown sizes that nobody may take: its derivations, and the names of these sizes."""
+
+    rule: str
+    why: Open
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Tale:
     """What was looked at: nodes, programs found, priced, built, and what became of those that are not faster."""
@@ -67,6 +84,8 @@ class Tale:
     dearer: tuple[Dearer, ...] = ()
     #: those that are one kernel
     wholes: tuple[Rival, ...] = ()
+    #: those at unknown sizes that nobody may take
+    left_out: tuple[LeftOut, ...] = ()
 
     def told(self, kernels: Collection[str], how: str = "derived by ") -> list[str]:
         """What a report says of what is taken in a candidate with these kernels; `how` goes before the rules."""
@@ -87,6 +106,8 @@ class Tale:
         for each in self.dearer[: TUNING.told - len(lines)]:
             was, now = each.price * 1e3, each.seconds * 1e3
             lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
+        for why in dict.fromkeys(self.left_out[: TUNING.told - len(lines)]):
+            lines.append(f"{how}{why.rule}, and left out: {why.why.value} ({', '.join(why.names)})")
         return lines
 
 
@@ -141,6 +162,7 @@ class Looking:
     places: dict[Graph, list[Place]] = field(default_factory=dict)
     owned: set[Node] = field(default_factory=set)
     around: Neighbours | None = None
+    left_out: dict[Graph, LeftOut] = field(default_factory=dict)
 
     @property
     def chosen(self) -> list[Rival]:
@@ -162,7 +184,10 @@ class Looking:
                         best[old] = one
 
     def tale(self, late: bool = False) -> Tale:
-        return Tale(self.searched, self.found, tuple(self.measured), tuple(self.chosen), late, tuple(self.dearer), tuple(self.alone))
+        return Tale(
+            self.searched, self.found, tuple(self.measured), tuple(self.chosen), late, tuple(self.dearer), tuple(self.alone),
+            tuple(self.left_out.values()),
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -193,4 +218,7 @@ def distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
     return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
 
 
-__all__ = ["TUNING", "Dearer", "Looking", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "distinct", "groups", "said"]
+__all__ = [
+    "TUNING", "Dearer", "LeftOut", "Looking", "Open", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "distinct", "groups",
+    "said",
+]  # fmt: skip

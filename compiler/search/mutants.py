@@ -127,6 +127,11 @@ class Mutants(Derivations):
         self._machine = machine(self.costs.measurer)
         yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
 
+    def _is_sized(self, node: Node) -> bool:
+        """Whether all sizes are known: mutants are compared where they are."""
+        types = [*node.types, *(arg.node.types[arg.index] for arg in node.args)]
+        return all(type is not None and type.is_static for type in types)
+
     def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
         """Dear regions of several operators, those that rules match among them; each once in all rounds."""
         every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}

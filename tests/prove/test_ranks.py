@@ -14,7 +14,7 @@ from dslc.ir.graph import ScopeNode, input_value, topological
 from dslc.ir.scalar import Sym, walk
 from dslc.prove.cover.instances import cover, cover_of_maps
 from dslc.prove.ranks.bound import broadcasts, padded
-from dslc.prove.ranks.reading import telling_rank
+from dslc.prove.ranks.reading import natural, telling_rank
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
@@ -180,3 +180,14 @@ def test_the_rank_at_which_packs_show_themselves(std: Rules) -> None:
     assert at("relu_of_relu") == 1
     assert at("batch_norm_is_affine") == 2
     assert at("gather_to_slice") is None or at("gather_to_slice") == 2
+
+
+@pytest.mark.parametrize(("name", "follows"), [
+    ("transpose_of_transpose", True), ("sum_of_sum", True), ("clip_of_clip", True), ("add_constants", False),
+    ("reshape_of_reshape", False),
+])  # fmt: skip
+def test_lists_whose_axes_are_followed(std: Rules, name: str, follows: bool) -> None:
+    """Two packs that broadcast, and merged axes, are treated alike; for which axes their lists have entries is not followed."""
+    rule = std.substitutions[f"std.{name}"]
+    assert (natural(rule) is not None) is follows
+    assert follows or telling_rank(rule) is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
@@ -54,7 +55,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield folder
 
 
-def model_of(nodes: list[onnx.NodeProto], x: list[int], y: list[int], weights: Mapping[str, Any]) -> onnx.ModelProto:
+def model_of(
+    nodes: list[onnx.NodeProto], x: Sequence[int | str], y: Sequence[int | str], weights: Mapping[str, Any]
+) -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", x), ("y", y))]
     tensors = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], tensors)
@@ -65,7 +68,7 @@ def noise(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape) / 8
 
 
-def upsampled(batch: int, channels: int, filters: int, size: int, places: int = 1) -> onnx.ModelProto:
+def upsampled(batch: int | str, channels: int, filters: int, size: int, places: int = 1) -> onnx.ModelProto:
     """A transposed convolution of stride 2 with a bias and a relu; of several with weights of their own the sum."""
     nodes, weights = [], {}
     for k in range(places):
@@ -107,11 +110,11 @@ def crossed(channels: int, filters: int, size: int) -> onnx.ModelProto:
 
 def looked(
     model: onnx.ModelProto, margin: float, finder: type[Derivations] = Derivations, own: Sequence[DerivationDef] = (),
-    every: bool = False, built: int = 1,
+    every: bool = False, built: int = 1, sizes: Mapping[str, int] | None = None,
 ) -> Looked:
     """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes.
 
-    `own`: derivations in the place of those of EinNet.
+    `own`: derivations in the place of those of EinNet; `sizes`: of unknown dimensions, at which is measured.
     """
     rules = standard()
     imported = import_model(model, rules, {})
@@ -127,11 +130,13 @@ def looked(
     with CostCache() as kept:
         measurer = Measurer(this_machine(1), kept)
         try:
-            prices = CostModel(rules, measurer, build, 17)
+            prices = CostModel(rules, measurer, build, 17, sizes)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
             until = Deadline.after(120.0)
-            derivations = finder(rules, own or derivations_of(rules), prices, 17, until, margin=margin, built=built, every=every)
+            derivations = finder(
+                rules, own or derivations_of(rules), prices, 17, until, margin=margin, built=built, every=every, sizes=sizes or {}
+            )
             candidates, tale = derivations.of(Candidate(imported.graph, seconds))
         finally:
             measurer.close()
@@ -143,9 +148,9 @@ def looked(
     return Looked(candidates, tale, after)
 
 
-def error(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
-    """The largest difference of the outputs, relative to the largest element."""
-    shape = [dimension.dim_value for dimension in before.graph.input[0].type.tensor_type.shape.dim]
+def error(before: onnx.ModelProto, after: onnx.ModelProto, size: int = 0) -> float:
+    """The largest difference of the outputs, relative to the largest element, at a size of unknown dimensions."""
+    shape = [dimension.dim_value or size for dimension in before.graph.input[0].type.tensor_type.shape.dim]
     feeds = {"x": noise(*shape).astype(np.float32)}
     (old,), (new,) = session(before).run(None, feeds), session(after).run(None, feeds)
     return float(np.max(np.abs(old - new)) / np.max(np.abs(old)))
@@ -168,6 +173,34 @@ def test_a_transposed_convolution_is_a_product_and_kernels(capsys: pytest.Captur
     assert 0 < one.before < 1 and 0 < one.after < 1
     with capsys.disabled():
         print(f"{one.ratio:.2f} times as fast")
+
+
+@compiles
+def test_a_program_of_an_open_size_holds_at_all_of_them() -> None:
+    """Measured at a batch of 4 images, and equal at every other one."""
+    model = upsampled("N", 64, 32, 2)
+    found = looked(model, margin=0.0, sizes={"N": 4})
+    (one,) = found.tale.taken
+    assert one.fact.rule.startswith("einnet.") and one.kernels
+    assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
+    assert found.after is not None
+    for size in (1, 4, 7, 32):
+        assert error(model, found.after, size) < 1e-5
+    # the file says what it means where nobody has its kernels
+    plain = onnxruntime.InferenceSession(found.after.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"x": noise(5, 64, 2, 2).astype(np.float32)}
+    (wanted,), (got,) = session(model).run(None, feeds), plain.run(None, feeds)
+    assert np.max(np.abs(wanted - got)) < 1e-5 * np.max(np.abs(wanted))
+
+
+@compiles
+def test_pairs_are_derived_at_an_open_size() -> None:
+    model = crossed(8, 4, 8)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    found = looked(model, margin=0.0, finder=Siblings, sizes={"N": 2})
+    assert found.tale.taken and found.after is not None
+    assert all(error(model, found.after, size) < 1e-5 for size in (1, 3, 8))
 
 
 @compiles

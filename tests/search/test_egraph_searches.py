@@ -98,6 +98,15 @@ def searched(
     return Searched(start, found, limits)
 
 
+@pytest.mark.parametrize("strategy", [Backtrack, Saturate, Mcts, Auto])
+def test_a_note_says_what_was_done_beside_a_search_and_without_it_there_is_none(strategy: Any) -> None:
+    for tidy in (True, False):
+        notes: list[str] = []
+        searched(strategy(tidy=tidy), gates(), named(*GATES), Limits(80), note=notes.append)
+        assert any(note.startswith("beside the ") and "steps of sweeps" in note for note in notes) is tidy
+        assert any("rules, " in note and "of several" in note for note in notes)
+
+
 def named(*names: str) -> list[CompiledRule]:
     return chosen_rules(RULES, [f"std.{name}" for name in names])
 

@@ -46,7 +46,6 @@ class Derived:
         if self.every:
             return 1.0 if context.task.target.measured else 0.0
         context.run.phase(self.phase)
-        tell_left_open(context)
         return Derivations(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
@@ -153,6 +152,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
     return {
         "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
         "until": Deadline(now=context.run.clock.now, outer=lambda: context.exploring), "known": context.run.decided,
+        "sizes": task.sizes,
     }  # fmt: skip
 
 
