@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dslc.deadline import TimeUp
 from dslc.fuse.estimate import seconds_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.trials import Form
@@ -38,6 +39,7 @@ class _Tuning:
         each: mutants of one operator that are put into each of them.
         dearer: times that what an operator takes its mutant may take by itself.
         most: operators one behind the other.
+        rows: rows of operators that are looked at, the dearest.
         between: nodes between two layouts that cancel.
         proving: seconds of proving that two layouts cancel.
     """
@@ -46,6 +48,7 @@ class _Tuning:
     each: int = 6
     dearer: float = 1.5
     most: int = 6
+    rows: int = 4
     between: int = 4
     proving: float = 1.0
 
@@ -79,9 +82,24 @@ class Subprograms(Together):
 
     mutants: Mutants = field(kw_only=True)
     _sites_of: dict[Call, Site] = field(init=False, default_factory=dict)
+    #: rows that were looked at, in whatever candidate
+    _done: set[Graph] = field(init=False, default_factory=set)
+    #: whether two layouts were proved to cancel
+    _cancel: dict[tuple[Graph, Graph], bool] = field(init=False, default_factory=dict)
 
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        """Dear operators, each of which reads what the one before gives and nobody else reads, the first one first."""
+        """Dear operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
+        rows: dict[Graph, tuple[Call, ...]] = {}
+        for calls in self._rows(base, around):
+            places = [self._place(node, around, set()) for node in calls]
+            nodes = [node for place in places for node in (place.node, *place.behind)]
+            rows.setdefault(abstracted((places[-1].end,), leaves_of(nodes))[0], calls)
+        worth = {region: sum(self._sites_of[call].price for call in calls) for region, calls in rows.items()}
+        for region in sorted(worth, key=lambda region: -worth[region])[: _TUNING.rows]:
+            if region not in self._done:
+                yield rows[region]
+
+    def _rows(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
         self._sites_of = {node: site for site in self.mutants.dear(base, around) for node in site.nodes}
         places = [self._place(node, around, set()) for node in around.nodes if isinstance(node, Call) and node in self._sites_of]
         behind: dict[Call, Place] = {}
@@ -113,6 +131,7 @@ class Subprograms(Together):
             fact = self._whole(region, leaves, places[-1].end, one)
             if fact is not None:
                 facts.setdefault(fact.new, fact)
+        self._done.add(region)
         return Several((places[-1].end,), leaves, nodes, tuple(facts.values())[: self.built])
 
     def _subprogram(self, place: Place) -> _Subprogram:
@@ -142,6 +161,8 @@ class Subprograms(Together):
             left -= one.price
             made: dict[Value, _Partial] = {}
             for partial in heap:
+                if self.until.over:
+                    raise TimeUp
                 for fact in (None, *one.facts):
                     next_one = self._after(partial, one, fact, row, left)
                     made.setdefault(next_one.now[one.place.end], next_one)
@@ -219,7 +240,10 @@ class Subprograms(Together):
                     continue
                 leaves = leaves_of((node, *between, below.node))
                 fact, _ = fact_of("layouts that cancel", node.values, (made,), [*leaves, inner])
-                if self._is_equal(fact):
+                key = fact.old, fact.new
+                if key not in self._cancel:
+                    self._cancel[key] = self._is_equal(fact)
+                if self._cancel[key]:
                     return node.values[0], made, fact
         return None
 

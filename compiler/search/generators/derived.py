@@ -110,8 +110,8 @@ class Mutated:
 
         def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
             # operators by themselves, then those that stand one behind the other
-            for finds in (looked, behind):
-                for found in _told(context, self.name, finds, base):
+            for name, finds in ((self.name, looked), ("mutants together", behind)):
+                for found in _told(context, name, finds, base):
                     for note in looked.notes:
                         context.run.note(note)
                     yield found
