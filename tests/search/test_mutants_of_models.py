@@ -236,7 +236,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
     monkeypatch.setattr(CostModel, "cost", lambda self, node: seconds)
 
     def as_kernels(**attrs: Any) -> list[Kernel]:
-        made = Mutants(rules, (), prices, 17)._with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
+        made = Mutants(rules, (), prices, 17)._builder.with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
         assert made is not None
         return [node for node in made.nodes() if isinstance(node, Kernel)]
 
@@ -255,7 +255,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         ):
             region = read_call(rules, call).graph
             products = known_flops(expand(rules, region.outputs)) or 0.0
-            assert finds._plain_products(region, over * products / finds._machine.peak) is best, call
+            assert finds._plain_products(region, over * products / finds._builder.machine.peak) is best, call
         seconds = 1e-5
         assert not as_kernels(pads=[1, 1, 1, 1])
 
