@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -37,6 +39,23 @@ class _Stopped(BaseException):
     """Ends the thread of work that nobody waits for any more."""
 
 
+@contextmanager
+def _untold() -> Iterator[None]:
+    """A block in which Python prints nothing of an end that was lost in a callback: it is tried again."""
+    before = sys.unraisablehook
+
+    def told(lost: Any) -> None:
+        if not issubclass(lost.exc_type, _Stopped):
+            before(lost)
+
+    sys.unraisablehook = told
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is told:
+            sys.unraisablehook = before
+
+
 class _Work(threading.Thread, Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__(name="dslc", daemon=True)
@@ -64,10 +83,11 @@ class _Work(threading.Thread, Generic[T]):
 
     def _end(self) -> None:
         wait = TUNING.again
-        while self.is_alive() and self.ident is not None and not self.ended:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
-            self.join(wait)
-            wait *= 2
+        with _untold():
+            while self.is_alive() and self.ident is not None and not self.ended:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
+                self.join(wait)
+                wait *= 2
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:

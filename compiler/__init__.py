@@ -2,8 +2,8 @@
 
 On models: `optimize` makes one faster, `optimize_file` from file to file, `session` runs one with its kernels, `register` gives
 these to a session of your own, `build` builds them, `bench` times two models, `why_not` says why a rule does not apply. On rules:
-`load`, `check`, `test`, `verify`; `show` an operator, `diff` two programs, `derive` others of one. Each does what the command of its
-name does, and returns what that prints as values.
+`load`, `check`, `test`, `verify`; `show` an operator, `diff` two programs, `derive` others of one, `mutants` are almost one. Each does
+what the command of its name does, and returns what that prints as values.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         derive,
         diff,
         load,
+        mutants,
         optimize,
         optimize_file,
         register,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dslc.cli.check import Checked
     from dslc.cli.derive import DerivedPrograms
     from dslc.cli.diff import Compared
+    from dslc.cli.mutants import FoundMutants
     from dslc.cli.show import Shown
     from dslc.cli.test import Tested
     from dslc.cli.why_not import WhyNot
@@ -44,15 +46,16 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 __all__ = [
-    "Benched", "Checked", "Compared", "DerivedPrograms", "Diagnostic", "DslcError", "Kernels", "Optimized", "Report", "RuleVerdict",
-    "Rules", "Shown", "Tested", "WhyNot", "__version__", "bench", "build", "check", "derive", "diff", "load", "optimize",
-    "optimize_file", "register", "session", "show", "test", "verify", "why_not",
+    "Benched", "Checked", "Compared", "DerivedPrograms", "Diagnostic", "DslcError", "FoundMutants", "Kernels", "Optimized", "Report",
+    "RuleVerdict", "Rules", "Shown", "Tested", "WhyNot", "__version__", "bench", "build", "check", "derive", "diff", "load", "mutants",
+    "optimize", "optimize_file", "register", "session", "show", "test", "verify", "why_not",
 ]  # fmt: skip
 
 #: where what is not a function is defined; functions are `dslc.api`'s
 _TYPES = {
     "Benched": "dslc.cli.bench", "Checked": "dslc.cli.check", "Compared": "dslc.cli.diff", "DerivedPrograms": "dslc.cli.derive",
-    "Diagnostic": "dslc.errors", "DslcError": "dslc.errors", "Kernels": "dslc.kernels", "Optimized": "dslc.search.pipeline",
+    "Diagnostic": "dslc.errors", "DslcError": "dslc.errors", "FoundMutants": "dslc.cli.mutants", "Kernels": "dslc.kernels",
+    "Optimized": "dslc.search.pipeline",
     "Report": "dslc.report", "RuleVerdict": "dslc.prove.verdict", "Rules": "dslc.semantics.library", "Shown": "dslc.cli.show",
     "Tested": "dslc.cli.test", "WhyNot": "dslc.cli.why_not",
 }  # fmt: skip

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dslc.cli.check import Checked
     from dslc.cli.derive import DerivedPrograms
     from dslc.cli.diff import Compared
+    from dslc.cli.mutants import FoundMutants
     from dslc.cli.show import Shown
     from dslc.cli.test import Tested
     from dslc.prove.verdict import RuleVerdict
@@ -306,4 +307,47 @@ def derive(
         max_states=None if max_states is None else whole(max_states, "number of expressions", 1), every=bool(every),
         output=None if output is None else path_of(output, "an output"), program=whole(program, "number of a program", 1),
         measure=bool(measure),
+    )  # fmt: skip
+
+
+def mutants(
+    call: str,
+    *,
+    rules: PathLike | Sequence[PathLike] = (),
+    node: str | None = None,
+    bind: Mapping[str, int] | None = None,
+    depth: int = 4,
+    limit: float = 0.25,
+    budget: float | str = "20s",
+    every: bool = False,
+) -> FoundMutants:
+    """Programs that compute almost what a call does, where they differ, and how they are corrected.
+
+    Args:
+        call: `"conv(X: f32[1, 8, 8, 8], K: f32[8, 8, 3, 3])"`, `FILE.rules::NAME`, or a model with `node`.
+        rules: libraries with partial substitutions.
+        node: where `call` is a model, the name of a node or its result.
+        bind: sizes of symbolic dimensions by name.
+        depth: operators and changes of layout of a mutant.
+        limit: the share of the result that may be computed again.
+        budget: for search and proofs; seconds, or a text.
+        every: all mutants, not the ten best.
+
+    Returns:
+        `.mutants`, the cheapest corrected ones first by estimated milliseconds, then those that are not corrected.
+
+    Raises:
+        DslcError: E0911 and others for wrong calls, regions that are not linear, and unknown sizes.
+
+    Example:
+        >>> import dslc
+        >>> found = dslc.mutants("conv(X: f32[1, 2, 4, 4], K: f32[2, 2, 3, 3], dilation=[2, 2], pads=[2, 2, 2, 2])", budget=4)
+        >>> found.mutants[0].share
+        0.0
+    """
+    from dslc.cli.mutants import mutants_of
+
+    return mutants_of(
+        call, libraries=libraries_of(rules), node=node, bind=sizes_of(bind), depth=whole(depth, "depth", 1), limit=float(limit),
+        budget=seconds_of(budget), every=bool(every),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from dslc.errors import DslcError
 if TYPE_CHECKING:
     from dslc.ir.graph import Call, Graph, Value
     from dslc.match import CompiledRule, Match
+    from dslc.mutate.partial import PartialRule
     from dslc.semantics.library import Rules
 
 
@@ -71,6 +72,61 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest
     return list(dict.fromkeys(out))
 
 
+def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int) -> list[str]:
+    """The same of one direction of a partial substitution, which `dslc optimize` uses whatever its status is, where it is corrected."""
+    from dslc.fuse.groups import Neighbours
+    from dslc.mutate.partial import compiled, sites
+
+    every = [one for one in compiled(rules, [rule.definition]) if one.rule.reverse == rule.reverse]
+    around = Neighbours(graph)
+    out: list[str] = []
+    for site in list(sites(every, graph))[: _TUNING.places]:
+        own = {site.node, *site.inner}
+        inside = [value for node in site.inner for value in node.values]
+        if not all(value.known and value.type.is_static for node in own for value in (*node.args, *node.values)):
+            out.append("Not used: mutants need known sizes: --bind NAME=N --specialize.")
+        elif any(value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside):
+            out.append("Not used: something else needs what is inside of its left side.")
+        else:
+            out += _corrected(rules, every, site.program, opset, "Elsewhere" if out else "Alone")
+    return list(dict.fromkeys(out))
+
+
+def _corrected(rules: Rules, every: Sequence[PartialRule], program: Graph, opset: int, where: str) -> list[str]:
+    """What a partial substitution makes of a region, corrected: how much is computed again, and its time; or why it is left out."""
+    from dslc.mutate.correct import corrections, differing, wrong_at
+    from dslc.mutate.partial import applied
+    from dslc.prove.partial.rules import percent
+
+    (old,) = program.outputs
+    out: list[str] = []
+    for one in applied(rules, every, program):
+        found = differing(rules, old, one.value)
+        if found is None or not found.proved:
+            out.append("Not used: where its sides differ is not proved.")
+        elif found.share > one.limit:
+            out.append(f"Not used: its sides differ in {percent(found.share)}, and {percent(one.limit)} may be computed again.")
+        elif not (ways := corrections(rules, old, one.value, one.limit, one.own)):
+            at = None if one.own is None else wrong_at(rules, old, one.own, found.boxes)
+            out.append(f"Not used: its correction is wrong at {list(at or ())}.")
+        else:
+            how = "" if one.own is None else " by its correction" if ways[0].own is not None else ", as its correction is not proved"
+            out.append(f"{percent(ways[0].share)} of the result is computed again{how}.")
+            out += _times(rules, {old: _with_kernels(program, ways[-1].value(rules))}, program.inputs, opset, where)
+    return out
+
+
+def _with_kernels(region: Graph, value: Value) -> Value:
+    """What may stand for a region, with its expressions as kernels."""
+    from dslc.fuse.groups import Neighbours
+    from dslc.fuse.kernels import folded
+    from dslc.ir.graph import Graph, ScopeNode
+
+    graph = Graph(region.inputs, (value,))
+    around = Neighbours(graph)
+    return folded(graph, [around.group([node]) for node in around.nodes if isinstance(node, ScopeNode)]).outputs[0]
+
+
 def _status(rules: Rules, rule: CompiledRule) -> str:
     """The status of a rule that is not used unless allowed, as `dslc optimize` knows it."""
     from dslc.folders import cache_folder
@@ -107,7 +163,7 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
 def _generated(rules: Rules, node: Call, opset: int) -> bool:
     """Whether a call can run as a kernel here."""
     from dslc.ir.graph import Kernel
-    from dslc.search.fusions import no_compiler
+    from dslc.search.compiling import no_compiler
     from dslc.search.written import as_kernels, texts_of
 
     outputs = as_kernels(rules, node.values, opset)
@@ -117,6 +173,11 @@ def _generated(rules: Rules, node: Call, opset: int) -> bool:
 def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int, where: str) -> list[str]:
     """The times of both sides alone, or why ONNX Runtime does not run the new one."""
     inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
+    return _times(rules, new, inputs, opset, where)
+
+
+def _times(rules: Rules, new: Mapping[Value, Value], inputs: Sequence[Value], opset: int, where: str) -> list[str]:
+    """The times of some values and of what may stand for them, over these inputs."""
     if not inputs or not all(value.known and value.type.is_static for value in (*inputs, *new, *new.values())):
         return ["Its price depends on sizes: --bind NAME=N."]
     try:
@@ -135,7 +196,7 @@ def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int, wher
     return [f"{where}{how}: {before:.3g} -> {after:.3g} ms ({before / after:.2g}x{slower})."]
 
 
-def _prepared(rules: Rules, outputs: list[Value], inputs: list[Value], opset: int) -> _Side:
+def _prepared(rules: Rules, outputs: list[Value], inputs: Sequence[Value], opset: int) -> _Side:
     import numpy as np
 
     from dslc.interpret.draws import elements

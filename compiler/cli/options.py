@@ -125,8 +125,11 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     from dslc.search.option import flag
 
     written = flag(name, about, default)
+    if about.type is bool and default is True:
+        # what is on may be said, too: the last one counts
+        return click.option(f"--{name.replace('_', '-')}/{written}", name, default=None, help=about.help)
     if about.type is bool:
-        return click.option(written, name, is_flag=True, flag_value=default is not True, default=None, help=about.help)
+        return click.option(written, name, is_flag=True, flag_value=True, default=None, help=about.help)
     rest: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
     if about.bare is not None:
         rest |= {"is_flag": False, "flag_value": about.bare}

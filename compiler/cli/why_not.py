@@ -82,7 +82,7 @@ def why_nots(
     Raises:
         DslcError: E0909 for what is no rule or has no reverse, and for what is wrong with the model.
     """
-    from dslc.cli.in_the_way import obstacles
+    from dslc.cli.in_the_way import obstacles, partial_obstacles
     from dslc.cli.rule_tests import newest_opset
     from dslc.errors import Diagnostic, DslcError
     from dslc.match import compile_directions, why_not
@@ -107,12 +107,16 @@ def why_nots(
     for direction in directions:
         found = why_not(direction, graph, imported.context.names)
         if found.applies:
-            yield WhyNot(found, None, tuple(obstacles(rules, direction, graph, opset, newest_opset())), steps)
+            if direction.definition.syntax.partial:
+                kept_back = partial_obstacles(rules, direction, graph, opset)
+            else:
+                kept_back = obstacles(rules, direction, graph, opset, newest_opset())
+            yield WhyNot(found, None, tuple(kept_back), steps)
             continue
         earlier = before(direction, graph, others, steps)
         after = None if earlier is None else tuple(earlier.rules)
-        kept_back = () if earlier is None else tuple(obstacles(rules, direction, earlier.graph, opset, newest_opset()))
-        yield WhyNot(found, after, kept_back, steps)
+        kept_back = [] if earlier is None else obstacles(rules, direction, earlier.graph, opset, newest_opset())
+        yield WhyNot(found, after, tuple(kept_back), steps)
 
 
 @click.command()

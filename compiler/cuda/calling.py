@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from math import prod
 
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, found, numbers_of
-from dslc.cuda.patterns import NotRead, Pattern, pattern_of
+from dslc.cuda.matching import Found, Leaves, found, leaves_of, summed_of
+from dslc.cuda.patterns import Pattern, patterns_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
-from dslc.cuda.windows import summed_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
-from dslc.ir.scalar import Scalar
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules, load
 from dslc.syntax import tree as t
@@ -58,18 +56,15 @@ def patterns(rules: Rules) -> tuple[Pattern, ...]:
     """The lowerings of expressions with calls on CUDA, of the library of targets and of `rules`."""
     known: dict[str, tuple[Pattern, ...]] = rules_cache(rules, "calls on cuda")
     if _ON not in known:
-        made: dict[str, Pattern] = {}
+        made: dict[str, tuple[Pattern, ...]] = {}
         for library in (load(_LIBRARY), rules):
             for name, lowering in library.lowerings.items():
                 syntax = lowering.syntax
                 if syntax.device != _ON or syntax.expr is None or name in made:
                     continue
                 if any(isinstance(one, t.CallVendor) for one in syntax.statements):
-                    try:
-                        made[name] = pattern_of(library, lowering)
-                    except NotRead:
-                        continue
-        known[_ON] = tuple(made.values())
+                    made[name] = patterns_of(library, lowering)
+        known[_ON] = tuple(chain.from_iterable(made.values()))
     return known[_ON]
 
 
@@ -108,16 +103,15 @@ class Calls:
         if scope is None:
             return None
         value, order = scope
-        fitting: list[tuple[Pattern, Mapping[str, Scalar]]] | None = None
+        fitting: list[tuple[Pattern, list[Leaves]]] | None = None
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
             target = summed_of(value, [by_hole[one] for one in order], result)
             if target is None:
                 return None
             if fitting is None:
-                # what is computed of the sum is the same wherever everything lies
-                numbers = ((pattern, numbers_of(pattern, target)) for pattern in self.patterns)
-                fitting = [(pattern, own) for pattern, own in numbers if own is not None]
+                # what is computed is the same wherever everything lies
+                fitting = [(pattern, own) for pattern in self.patterns if (own := leaves_of(pattern, target))]
             if not fitting:
                 return None
             best: Taken | None = None

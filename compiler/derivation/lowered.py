@@ -27,7 +27,7 @@ _KNOWN = FUNCTIONS_1 | {"min", "max"}
 
 def with_lowerings(rules: Rules, names: Iterable[str]) -> tuple[Rules, tuple[str, ...]]:
     """The rules with some of their lowerings as operators of the same names, and which became one."""
-    found = {name: _operator(rules.lowerings[name]) for name in names if name not in rules.operators}
+    found = {name: operator_of(rules.lowerings[name]) for name in names if name not in rules.operators}
     made = {name: op for name, op in found.items() if op is not None}
     return (replace(rules, operators={**rules.operators, **made}), tuple(made)) if made else (rules, ())
 
@@ -46,8 +46,11 @@ def unlowered(rules: Rules, value: Value, names: Collection[str]) -> Value:
     return rebuild((value,), each)[0]
 
 
-def _operator(lowering: LoweringDef) -> OperatorDef | None:
-    """None where the expression has unknown terms, or numbers beside a factor of the sum."""
+def operator_of(lowering: LoweringDef, bare: bool = False) -> OperatorDef | None:
+    """A lowering's equation as an operator; None where it has unknown terms, or numbers beside a factor of the sum.
+
+    `bare`: numbers are attributes, wherever they stand, and nothing is asked of types and coefficients.
+    """
     syntax, equation = lowering.syntax, lowering.syntax.expr
     if equation is None or any(param.type is None or param.type.dims is None for param in syntax.params):
         return None
@@ -64,7 +67,13 @@ def _operator(lowering: LoweringDef) -> OperatorDef | None:
                 for part in walk_expr(sub):
                     if isinstance(part, t.Name) and _is_number(part, known, lowering):
                         attrs.setdefault(part.id, _type(part, sub, decls.get(node.base.id, ()), at))
-    value = _with_factors_of_one(equation.value, {*known, *attrs}, lowering)
+    value: t.Expr | None = equation.value
+    if bare:
+        for part in walk_expr(equation.value):
+            if isinstance(part, t.Name) and _is_number(part, {*known, *attrs}, lowering):
+                attrs[part.id] = _int(part)
+    else:
+        value = _with_factors_of_one(equation.value, {*known, *attrs}, lowering)
     if value is None:
         return None
     ranges = ranges_of_reads((equation,), decls)
@@ -80,7 +89,7 @@ def _operator(lowering: LoweringDef) -> OperatorDef | None:
     made = replace(equation, target=replace(equation.target, places=places), value=_ranged_sums(value, extents))
     statements: tuple[t.OperatorStatement, ...] = (
         *(t.Attr(name, type, None, span=equation.span) for name, type in attrs.items()),
-        *_conditions(syntax, {*decls, *attrs}),
+        *(() if bare else _conditions(syntax)),
         made,
     )
     results = (t.Param(False, equation.target.name, None, None, span=equation.span),)
@@ -172,7 +181,7 @@ def _ranged_sums(value: t.Expr, extents: dict[str, t.Expr]) -> t.Expr:
     return value
 
 
-def _conditions(syntax: t.Lowering, known: Collection[str]) -> Iterator[t.Where]:
+def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:
     """What is asked of types, ranks and coefficients."""
     computed = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
     for statement in syntax.statements:
@@ -186,4 +195,4 @@ def _conditions(syntax: t.Lowering, known: Collection[str]) -> Iterator[t.Where]
                 yield replace(statement, conditions=kept)
 
 
-__all__ = ["lowerings_on", "unlowered", "with_lowerings"]
+__all__ = ["lowerings_on", "operator_of", "unlowered", "with_lowerings"]

@@ -7,17 +7,17 @@ and each operand is a scope that has at the operator's positions what the expres
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice, permutations
-from math import gcd
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
-from dslc.analysis.poly import Poly, scalar_of
+from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
+from dslc.derivation.finding import Along, Moved, Sought, Way
 from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
 from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
@@ -36,11 +36,9 @@ class _Tuning:
 
     Attributes:
         ways: ways to match one pattern that are looked at.
-        slopes: ways to match one window of it.
     """
 
     ways: int = 24
-    slopes: int = 2
 
 
 _TUNING = _Tuning()
@@ -95,30 +93,6 @@ def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Sh
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Num) else value
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
-
-    operand: int
-    dim: int
-    at: int
-    unit: int
-    rest: Scalar
-
-
-@dataclass(frozen=True)
-class _Way:
-    """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
-
-    given: Mapping[Iter, tuple[Iter, ...]]
-    known: Mapping[Sym, Scalar] = field(default_factory=dict)
-    moved: tuple[_Moved, ...] = ()
-
-    @property
-    def taken(self) -> set[Iter]:
-        return {it for own in self.given.values() for it in own}
 
 
 class Matching:
@@ -216,96 +190,16 @@ class Matching:
 
     # ---- iterators ---------------------------------------------------------------------------------------------
 
-    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[_Way | Missed]:
-        ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _TUNING.ways))
+    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[Way | Missed]:
+        sought = Sought(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
+        ways = list(islice(sought.ways(), _TUNING.ways))
         if not ways:
             yield self._no_window()
         for way in ways if whole else ways[-1:]:
             # of windows of one position those along the last dimensions
             yield self._plain(way, groups)
 
-    def _windows(
-        self, way: _Way, windows: Sequence[tuple[int, int, Window]], factors: Mapping[int, Scalar], groups: Mapping[Iter, Group],
-        whole: bool,
-    ) -> Iterator[_Way]:  # fmt: skip
-        """Every way to find the pattern's windows in the expression's reads, in the order of dimensions.
-
-        `whole`: all that moves along in the pattern does in the expression.
-        """
-        if not windows:
-            yield way
-            return
-        (operand, dim, window), *rest = windows
-        factor = factors[operand]
-        if not isinstance(factor, Read):
-            return
-        used = max((each.at for each in way.moved if each.operand == operand), default=-1)
-        for at, index in enumerate(factor.index):
-            if at <= used or not index.free:
-                continue
-            for given, known, unit in self._slopes(way, window.terms, index, groups, whole):
-                chosen = [it for own in given.values() for it in own]
-                if any(it in other.free for it in chosen for k, other in enumerate(factor.index) if k != at):
-                    continue
-                remainder = substitute(index, {it: num(0) for it in chosen})
-                moved = _Moved(operand, dim, at, unit, remainder)
-                more = _Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
-                yield from self._windows(more, rest, factors, groups, whole)
-
-    def _slopes(
-        self, way: _Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar, groups: Mapping[Iter, Group], whole: bool
-    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
-        """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
-        own = [it for it in groups if it in index.free and it not in way.taken]
-        options: list[list[Iter | None]] = []
-        for it, _ in terms:
-            if it in way.given:
-                return []
-            alike: list[Iter | None] = [each for each in own if groups[each] == self.pattern.group(it)]
-            options.append(alike if whole or not options else [None])
-        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
-        for chosen in _distinct(options):
-            solved = self._coefficients(terms, chosen, index)
-            if solved is not None:
-                known, unit = solved
-                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
-                slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
-                found.append((abs(unit), slopes, (given, known, unit)))
-        found.sort(key=lambda each: each[:2], reverse=True)
-        return [each for _, _, each in found[: _TUNING.slopes]]
-
-    def _coefficients(
-        self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar
-    ) -> tuple[dict[Sym, Scalar], int] | None:
-        slopes: list[tuple[Poly, int]] = []
-        for (_, wanted), it in zip(terms, chosen, strict=True):
-            if it is not None:
-                slope = coefficient_of(index, it)
-                if not slope:
-                    return None
-                slopes.append((wanted, slope))
-        fixed = [(wanted.constant, slope) for wanted, slope in slopes if wanted.is_constant]
-        if fixed:
-            wanted_slope, slope = fixed[0]
-            if slope % wanted_slope:
-                return None
-            unit = slope // wanted_slope
-        else:
-            unit = gcd(*(slope for _, slope in slopes)) * (-1 if all(slope < 0 for _, slope in slopes) else 1)
-        known: dict[Sym, Scalar] = {}
-        for wanted, slope in slopes:
-            if wanted.is_constant:
-                if wanted.constant * unit != slope:
-                    return None
-                continue
-            names = [name for name in wanted.atoms if isinstance(name, Sym)]
-            if slope % unit or slope // unit < 1 or wanted.terms != (((names[0],), 1),):
-                return None
-            if known.setdefault(names[0], num(slope // unit)) is not num(slope // unit):
-                return None
-        return known, unit
-
-    def _plain(self, way: _Way, groups: Mapping[Iter, Group]) -> _Way | Missed:
+    def _plain(self, way: Way, groups: Mapping[Iter, Group]) -> Way | Missed:
         """The other iterators, all that stand alike together."""
         plain = self.pattern.plain
         left: dict[Group, list[Iter]] = {}
@@ -324,13 +218,13 @@ class Matching:
 
     # ---- sizes and attributes --------------------------------------------------------------------------------------
 
-    def _extent(self, way: _Way, it: Iter) -> Scalar:
+    def _extent(self, way: Way, it: Iter) -> Scalar:
         total: Scalar = num(1)
         for own in way.given[it]:
             total = apply("*", total, self.extents[own])
         return total
 
-    def _solved(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
+    def _solved(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
         """What the unknown sizes and attributes are; None where nothing is, or it is not found.
 
         `own`: the data as it is with the operator's padding, else all that is read as data of its own.
@@ -379,7 +273,7 @@ class Matching:
 
     # ---- values ------------------------------------------------------------------------------------------------
 
-    def _made(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
+    def _made(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
         known = self._solved(way, factors, own)
         if known is None:
             return Missed(Miss.SIZES)
@@ -409,7 +303,7 @@ class Matching:
         view = self.view
         return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
 
-    def _cropped(self, way: _Way, known: Mapping[Sym, Scalar]) -> Value | None:
+    def _cropped(self, way: Way, known: Mapping[Sym, Scalar]) -> Value | None:
         """The operator on more positions than are wanted, so that what it pads with is read for the others alone."""
         if self.pattern.outer is not None:
             return None
@@ -429,7 +323,7 @@ class Matching:
         found = next((made for made in larger.every() if isinstance(made, Value)), None)
         return None if found is None else cropped(found, self.view, margins, self.operands)
 
-    def _reach(self, way: _Way, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
+    def _reach(self, way: Way, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
         """The least and the greatest position of a window."""
         low = high = integer(put(scalar_of(window.constant), known))
         for it, slope in window.terms:
@@ -443,7 +337,7 @@ class Matching:
             position = apply("+", apply("*", position, self.extents[it]), it)
         return position
 
-    def _operand(self, way: _Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
+    def _operand(self, way: Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
         """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
         pattern = self.pattern
         names: list[Iter] = []
@@ -493,7 +387,7 @@ class Matching:
         return kinds.pop() if len(kinds) == 1 else self.view.dtype
 
     def _beside(
-        self, way: _Way, moved: _Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
+        self, way: Way, moved: Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
@@ -545,16 +439,6 @@ def _words(group: Group) -> str:
     operands, result = group
     parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
     return " + ".join(parts) or "nowhere"
-
-
-def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter | None, ...]]:
-    if not options:
-        yield ()
-        return
-    for first in options[0]:
-        for rest in _distinct(options[1:]):
-            if first is None or first not in rest:
-                yield first, *rest
 
 
 __all__ = ["Matching", "Miss", "Missed", "Shaped", "forward", "is_found", "nearer", "shaped"]

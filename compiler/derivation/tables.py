@@ -89,21 +89,23 @@ def patterns_of(rules: Rules, name: str) -> tuple[Pattern, ...]:
     """An operator's patterns, the fewest iterators first; none where its equation has no table: several results, nested reductions."""
     cache = rules_cache(rules, "iterator tables")
     if name not in cache:
-        found: dict[tuple[Any, ...], Pattern] = {}
-        for pattern in _patterns(rules, name):
-            key = (pattern.scope, pattern.dims)
-            found.setdefault(key, pattern)
-        # several iterators that stand alike are one: those of a batch, or of a pointwise operator
-        least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(found.values())
-        # a runtime has no window over no dimensions
-        chosen = sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents))
-        cache[name] = tuple(chosen)
+        cache[name] = tables_of(rules, rules.operators[name])
     patterns: tuple[Pattern, ...] = cache[name]
     return patterns
 
 
-def _patterns(rules: Rules, name: str) -> Iterator[Pattern]:
-    op = rules.operators[name]
+def tables_of(rules: Rules, op: OperatorDef) -> tuple[Pattern, ...]:
+    """The same for an operator that need not be of the library."""
+    found: dict[tuple[Any, ...], Pattern] = {}
+    for pattern in _patterns(rules, op):
+        found.setdefault((pattern.scope, pattern.dims), pattern)
+    # several iterators that stand alike are one: those of a batch, or of a pointwise operator
+    least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(found.values())
+    # a runtime has no window over no dimensions
+    return tuple(sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents)))
+
+
+def _patterns(rules: Rules, op: OperatorDef) -> Iterator[Pattern]:
     if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
         return
     choices = rank_choices(op)
@@ -270,4 +272,4 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
             yield apply(body.name, *left), apply(body.name, *right)
 
 
-__all__ = ["TOTAL", "Group", "Pattern", "Window", "around", "leaves_in", "patterns_of", "unknowns_in"]
+__all__ = ["TOTAL", "Group", "Pattern", "Window", "around", "leaves_in", "patterns_of", "tables_of", "unknowns_in"]

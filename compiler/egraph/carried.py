@@ -10,6 +10,7 @@ from typing import NamedTuple
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.rewrite import Cap, Caps, matches_of
 from dslc.egraph.view import View
+from dslc.ir.graph import Call
 from dslc.match.matcher import Match
 from dslc.match.rule import CompiledRule
 
@@ -78,11 +79,19 @@ class Places:
         self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, until: Deadline
     ) -> Found:
         """What was known before and still holds, and what has come since."""
-        memo, done = self.view.egraph.memo, self._done
+        sees, done = self.view.sees, self._done
         matches, sampled = before._found[rule]
-        holds = [match for match in matches if match not in done and all(node in memo for node in match.calls)]
+        holds = [match for match in matches if match not in done and all(map(sees, match.calls))]
         since = self.view.since(before.view)
-        calls = {call: None for top in rule.left.tops for call in since.unknown(rule.outlines[top])}
+        calls: dict[Call, None] = {}
+        for top in rule.left.tops:
+            outline = rule.outlines[top]
+            unknown = since.unknown(outline)
+            if unknown:
+                fitting = outline.fitting(self.view).members
+                calls.update((call, None) for call in unknown if call in fitting)
+        if calls and not all(rule.outlines[top].fitting(self.view).members for top in rule.left.tops):
+            calls = {}
         if calls:
             caps = Caps(_TUNING.fresh * wanted, _TUNING.fresh * wanted, asked=_TUNING.asked)
             with self.view.changed(calls):

@@ -77,8 +77,8 @@ class EGraph:
     """Classes of equal values. `add` and `union` change it, `rebuild` closes it under congruence; `clone` is another one like it."""
 
     __slots__ = (
-        "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "roots", "unions", "units",
-        "users", "values",
+        "_asked", "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "name", "origin",
+        "roots", "unions", "units", "users", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -88,6 +88,10 @@ class EGraph:
         self._constants: dict[Node, int] = {}
         self._work: list[int] = []
         self._changes: list[int] = []
+        self._asked = 0
+        #: a name of this very e-graph, and that of the one that it was cloned from, as that was then
+        self.name = object()
+        self.origin: object | None = None
         #: what stands for a class in terms
         self.values: dict[int, Value] = {}
         #: where each number came from: a node over the classes of that time, and which of its results
@@ -118,7 +122,9 @@ class EGraph:
         new._holes = self._holes
         new._constants = self._constants.copy()
         new._work = self._work[:]
-        new._changes = self._changes[:]
+        # what was not asked for yet is the clone's, too
+        new._changes, new._asked = self._changes[self._asked :], 0
+        new.name, new.origin = object(), self.name
         new.values = self.values.copy()
         new.made = self.made.branch()
         new.memo = self.memo.copy()
@@ -176,8 +182,13 @@ class EGraph:
 
     def changes(self) -> list[int]:
         """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or before the clone."""
-        found, self._changes = self._changes, []
+        found, self._asked = self._changes[self._asked :], len(self._changes)
         return found
+
+    @property
+    def touched(self) -> Sequence[int]:
+        """All such numbers since this was made, or cloned."""
+        return self._changes
 
     # ---- terms -------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,8 @@ def matches_of(
     index: Index = view
     try:
         with view.limited(until, caps.asked):
-            many = any(
+            # what changed is looked at in an order of its own
+            many = view.memory.changed is None and any(
                 len(rule.outlines[top].fitting(view).calls) > caps.matches // _TUNING.few for top in rule.left.tops
             )
             with view.shuffled(rule, rng) if many else nullcontext():

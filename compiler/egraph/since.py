@@ -11,22 +11,63 @@ from dslc.match.outline import Outline
 
 
 class Since:
-    """The difference of an e-graph and one that it was cloned from. Neither may change any more."""
+    """The difference of an e-graph and one that it was cloned from. Neither may change any more.
 
-    def __init__(self, before: EGraph, egraph: EGraph) -> None:
-        self._old, self._egraph = before, egraph
+    Where just some e-nodes are seen of both, what is seen now and was not before is new.
+    """
+
+    def __init__(
+        self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None,
+        between: tuple[Since, Since] | None = None,
+    ) -> None:  # fmt: skip
+        """`seen`: the e-nodes that are seen of each, beside weights; all where None. `between`: the difference in two steps."""
+        self._old, self._egraph, self._seen, self._between = before, egraph, seen, between
         self._unknown: dict[Outline, dict[Call, None]] = {}
 
     @cached_property
     def classes(self) -> frozenset[int]:
         """The classes that are new, or whose e-nodes are others."""
-        old = self._old.members
-        return frozenset([number for number, nodes in self._egraph.members.items() if old.get(number) is not nodes])
+        old, egraph = self._old.members, self._egraph
+        if self._between is not None:
+            first, then = self._between
+            return then.classes.union(map(egraph.find, first.classes))
+        if egraph.origin is self._old.name:
+            members = egraph.members
+            changed = dict.fromkeys(egraph.touched)
+            out = [number for number in changed if number in members and members[number] is not old.get(number)]
+        else:
+            out = [number for number, nodes in egraph.members.items() if old.get(number) is not nodes]
+        if self._seen is not None:
+            out += [egraph.find(number) for node in self.nodes for number in egraph.memo[node].outs]
+        return frozenset(out)
+
+    @cached_property
+    def _added(self) -> list[Node]:
+        if self._between is not None:
+            first, then = self._between
+            memo, old = self._egraph.memo, self._old.memo
+            return [*(node for node in first._added if node in memo), *(node for node in then._added if node not in old)]
+        return added(self._old, self._egraph)
+
+    @property
+    def added(self) -> int:
+        """How many e-nodes there are that were not there, seen or not."""
+        return len(self._added)
 
     @cached_property
     def nodes(self) -> list[Node]:
         """The e-nodes that are new, in the order in which they came."""
-        return added(self._old, self._egraph)
+        fresh = self._added
+        if self._seen is None:
+            return fresh
+        before, now = self._seen
+        memo = self._egraph.memo
+        some = {node for node in now - before if node in memo}
+        some.update(node for node in fresh if node.constant)
+        return sorted(some, key=lambda node: memo[node].outs[0])
+
+    def _sees(self, node: Node) -> bool:
+        return self._seen is None or node in self._seen[1] or node.constant
 
     @cached_property
     def _fresh(self) -> dict[str, list[Call]]:
@@ -43,7 +84,7 @@ class Since:
         out: dict[str, dict[Call, None]] = {}
         for number in sorted(self.classes):
             for node in self._egraph.users.get(number, ()):
-                if isinstance(node, Call):
+                if isinstance(node, Call) and self._sees(node):
                     out.setdefault(node.op, {})[node] = None
         return out
 
@@ -57,8 +98,15 @@ class Since:
             found = self._unknown[outline] = self._anew(outline)
         return found
 
+    @cached_property
+    def _operators(self) -> frozenset[str]:
+        """The operators of calls that are new, or read what has changed."""
+        return frozenset((*self._fresh, *self._readers))
+
     def _anew(self, outline: Outline) -> dict[Call, None]:
-        operator = outline.operator
+        operator, inside = outline.operator, outline.operators
+        if inside is not None and inside.isdisjoint(self._operators):
+            return {}
         out = dict.fromkeys(_of(operator, self._fresh))
         if not outline.below and not outline.nested:
             return out
@@ -78,7 +126,7 @@ class Since:
         egraph = self._egraph
         for number in dict.fromkeys([egraph.find(out) for call in calls for out in egraph.memo[call].outs]):
             for node in egraph.users[number]:
-                if isinstance(node, Call) and (operator is None or node.op == operator):
+                if isinstance(node, Call) and (operator is None or node.op == operator) and self._sees(node):
                     yield node
 
     @cached_property

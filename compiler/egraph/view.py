@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,10 +52,11 @@ class View:
     It is of no use once the e-graph has changed.
     """
 
-    def __init__(self, egraph: EGraph, only: Collection[Node] | None = None, before: View | None = None) -> None:
+    def __init__(self, egraph: EGraph, only: frozenset[Node] | None = None, before: View | None = None) -> None:
         """`only`: beside weights, just these e-nodes are seen. Where they are a program, matches are those of a graph.
 
-        `before` is a view of what the e-graph was cloned from, at any distance: what did not change since is not asked again.
+        `before` is a view of what the e-graph was cloned from, at any distance: what did not change since is not asked again. Where one
+        of both sees everything and the other does not, that is what is known of values and calls by themselves.
         """
         self.egraph = egraph
         self._only = only
@@ -63,8 +64,8 @@ class View:
         #: views of everything of what the e-graph was cloned from, the nearest first
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
-        if before is not None and only is None:
-            self._before = (before, *before._before)[: _TUNING.before] if before._only is None else ()
+        if before is not None and (only is None) == (before._only is None):
+            self._before = (before, *before._before)[: _TUNING.before]
             self.memory.earlier = self._earlier
         self.until = FOREVER
         self._asked = 0
@@ -79,6 +80,10 @@ class View:
         only = self._only
         calls = [node for node in self.egraph.memo if isinstance(node, Call)]
         return calls if only is None else [node for node in calls if node in only or node.constant]
+
+    def sees(self, node: Node) -> bool:
+        """Whether a node is in the e-graph, and among those that are seen."""
+        return node in self.egraph.memo and (self._only is None or node in self._only or node.constant)
 
     def _sees(self, node: Node) -> bool:
         return self._only is None or node in self._only or node.constant
@@ -97,8 +102,12 @@ class View:
             return out
         # lists are shared with the view before, as far as they are the same
         memo, fresh = self.egraph.memo, [node for node in self.since(known).nodes if isinstance(node, Call)]
-        some = len(memo) < len(known.egraph.memo) + len(self.since(known).nodes)
-        gone = known.egraph.memo.keys() - memo.keys() if some else set[Node]()
+        gone: set[Node] = set()
+        if self._only is not None and known._only is not None:
+            gone = {node for node in known._only if node not in self._only or node not in memo}
+            gone = {node for node in gone if not node.constant or node not in memo}
+        if len(memo) < len(known.egraph.memo) + self.since(known).added:
+            gone |= known.egraph.memo.keys() - memo.keys()
         changed = {node.op for node in (*fresh, *gone) if isinstance(node, Call)}
         for name in changed:
             out[name] = [node for node in out.get(name, ()) if node not in gone]
@@ -112,7 +121,11 @@ class View:
         """What became of the e-graph since it was another view's."""
         found = self._since.get(before)
         if found is None:
-            found = self._since[before] = Since(before.egraph, self.egraph)
+            seen = None if before._only is None or self._only is None else (before._only, self._only)
+            last = self._before[0] if self._before else None
+            # with what is between, nothing is compared that both have
+            between = None if last is None or last is before or before not in last._line else (last.since(before), self.since(last))
+            found = self._since[before] = Since(before.egraph, self.egraph, seen, between)
         return found
 
     def _earlier(self, outline: Outline) -> Earlier | None:
@@ -120,8 +133,13 @@ class View:
         for before in self._before:
             found = before.memory.fitting.get(outline)
             if found is not None:
-                return Earlier(found, self.since(before).unknown(outline), self.egraph.memo)
+                return Earlier(found, self.since(before).unknown(outline), self.egraph.memo if self._only is None else _Seen(self))
         return None
+
+    @property
+    def _line(self) -> tuple[View, ...]:
+        """The views before this one that are the steps to it."""
+        return self._before
 
     def settle(self) -> None:
         """Takes over what views before this one know, so that they may go."""
@@ -133,7 +151,9 @@ class View:
 
     @cached_property
     def _ordered(self) -> View | None:
-        """The nearest view before that knows what depends on what."""
+        """The nearest view before that knows what depends on what: of everything, as what is not seen any more is in no one's way."""
+        if self._only is not None:
+            return None
         return next((before for before in self._before if "_below" in before.__dict__), None)
 
     @cached_property
@@ -326,13 +346,23 @@ class _Ranks(Mapping[Node, int]):
         return len(self._memo)
 
 
+class _Seen:
+    """The e-nodes that a view sees."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Node) and self._view.sees(node)
+
+
 def _carried(before: Memory) -> Memory:
     """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) > _TUNING.kept:
+    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > _TUNING.kept:
         return Memory()
     return Memory(
         attributes=before.attributes, number=before.number, known=before.known, built=before.built,
-        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests,
+        looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
     )  # fmt: skip
 
 

@@ -149,7 +149,8 @@ class Fusing:
         self.costs = costs
         self.prices = Prices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         trying = Deadline(now=until.now, outer=self._trying)
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict)
+        footprint = costs.timer.footprint
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint)
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf, nan
+from math import inf, log2, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
 from dslc.cost.compare import Comparison, compare, ran
+from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
@@ -64,6 +65,8 @@ class TrialsTuning:
         batch: texts that are compiled together: what takes too long is lost together.
         tiny: bytes; what touches fewer is measured several times at once.
         copies: how often it is measured at once then.
+        weights: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come between
+            two uses, and what a kernel keeps of its own may be several times as large.
     """
 
     variants: int = 8
@@ -81,6 +84,7 @@ class TrialsTuning:
     batch: int = 4
     tiny: int = 1 << 16
     copies: int = 8
+    weights: int = 1 << 16
 
 
 TUNING = TrialsTuning()
@@ -181,6 +185,7 @@ class Trials:
         until: when building and measuring ends.
         templates: of lowerings, whose kernels are tried beside those that are generated.
         strict: whether infinities and NaN must be where the nodes have them.
+        footprint: bytes of weights of the model.
     """
 
     rules: Rules
@@ -191,6 +196,7 @@ class Trials:
     until: Deadline = FOREVER
     templates: Templates | None = None
     strict: bool = False
+    footprint: float = 0.0
     _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
@@ -603,11 +609,19 @@ class Trials:
         return data
 
     def _seconds(self, sample: Sample, turn: str) -> float:
-        return self.measurer.measured(sample, turn).seconds
+        words = sample.text if sample.copies == 1 else f"{sample.copies} times\n{sample.text}"
+        return self.measurer.measured(replace(sample, text=words), turn).seconds
 
     def _copies(self, subject: Subject) -> int:
-        touched = (*subject.program.inputs, *subject.program.outputs)
-        return TUNING.copies if sum(self.sizes.bytes(value.type) for value in touched) <= TUNING.tiny else 1
+        holes = subject.program.inputs
+        if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TUNING.tiny:
+            return TUNING.copies
+        weights = sum(self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight)
+        if weights < TUNING.weights:
+            return 1
+        # powers of two, so that models of other sizes find it in the cache
+        times = max(1.0, min(self.footprint, farthest_cache()) / weights)
+        return int(min(TUNING.copies, 1 << round(log2(times))))
 
     def _weights(self, subject: Subject) -> tuple[str, ...]:
         """Holes that become constants where they are measured."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.ir.graph import Graph, Value
-from dslc.ir.holes import abstracted, program
+from dslc.ir.graph import Graph, Value, replace
+from dslc.ir.holes import abstracted, instantiated, program
+from dslc.ir.places import places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,27 @@ class Fact:
             raise ValueError(f"{self.rule}: the two programs have results of different types")
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Evidence of a fact: others that lead from its old program to its new one, each at one place of what the one before gives."""
+
+    steps: tuple[Fact, ...]
+
+    def shows(self, fact: Fact) -> bool:
+        """Whether the steps lead from one program of a fact to the other; they are proved by themselves."""
+        reached = {fact.old.outputs}
+        for step in self.steps:
+            reached = {after for before in reached for after in _after(step, Graph(fact.old.inputs, before))}
+        return fact.new.outputs in reached
+
+
+def _after(step: Fact, graph: Graph) -> Iterator[tuple[Value, ...]]:
+    """What a fact makes of a program, at each place where it holds."""
+    for holes, values in places_of(step.old, graph):
+        new = dict(zip(values, instantiated(step.new, holes), strict=True))
+        yield replace(graph.outputs, new)
+
+
 def fact_of(
     rule: str, old: Sequence[Value], new: Sequence[Value], leaves: Iterable[Value], proof: Any = None, differs: Any = None
 ) -> tuple[Fact, tuple[Value, ...]]:
@@ -46,4 +68,4 @@ def fact_of(
     return Fact(rule, sides[0], sides[1], proof, differs), order
 
 
-__all__ = ["Fact", "fact_of"]
+__all__ = ["Chain", "Fact", "fact_of"]

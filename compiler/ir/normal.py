@@ -149,6 +149,11 @@ def normal(value: Value) -> Value:
     return Normalizer().value(value)
 
 
+def form_of(body: Scalar) -> Scalar:
+    """The normal form of an expression below iterators whose names are final: `max(max(b, a), a)` → `max(a, b)`."""
+    return _Normal().form(body)
+
+
 class _Normal:
     """The normal form of one body, below iterators whose names are final."""
 

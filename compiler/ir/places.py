@@ -55,9 +55,10 @@ def _matched(
         if one in holes:
             if one.node.types[one.index] != other.node.types[other.index]:
                 return None
-        elif one != other:
-            if one.index != other.index or not _alike(one.node, other.node):
+        else:
+            if one != other and (one.index != other.index or not _alike(one.node, other.node)):
                 return None
+            # also where both are one value: a graph may have the holes of the program
             stack += zip(one.node.args, other.node.args, strict=True)
         found[one] = other
     return found

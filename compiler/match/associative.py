@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Value, called
@@ -97,13 +97,24 @@ def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
     return build(rules, wrap.node, operands)
 
 
-def groups(
-    rules: Rules, site: Site, node: Call, values: Sequence[Value], single: frozenset[int]
-) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+#: results of an inverse in groups, and the attributes that go with them
+Grouped: TypeAlias = tuple[tuple[Value, ...], dict[str, Any]]
+
+
+def groups(rules: Rules, site: Site, node: Call, values: tuple[Value, ...], single: frozenset[int], index: Index) -> Sequence[Grouped]:
     """An inverse with more results than the pattern names: neighbours are joined again, and the attributes follow.
 
-    `values` are the call's results, `single` those that the rule replaces, which must stay one each.
+    `values` are the call's results, `single` those that the rule replaces, which must stay one each. Found once for each call.
     """
+    known = index.memory.grouped
+    key = (node.head, site.inverse, site.outputs, single, values)
+    found = known.get(key)
+    if found is None:
+        found = known[key] = tuple(_groups(rules, site, node, values, single))
+    return found
+
+
+def _groups(rules: Rules, site: Site, node: Call, values: Sequence[Value], single: frozenset[int]) -> Iterator[Grouped]:
     assert site.inverse is not None
     known = {attr.name for attr in rules.operators[site.inverse].attrs}
     shared = {name: value for name, value in node.attrs if name in known}

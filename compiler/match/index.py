@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
@@ -58,6 +58,8 @@ class Memory:
     known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
     #: operands that were joined as those of a call: the operator with its attributes and number of operands, and the operands
     built: dict[tuple[object, ...], Value | None] = field(default_factory=dict)
+    #: results of inverses in groups, with their attributes
+    grouped: dict[tuple[object, ...], Sequence[tuple[tuple[Value, ...], dict[str, Any]]]] = field(default_factory=dict)
     #: whether some matches are enough: parts are matched one after the other then, as joining them begins with all ways of each
     few: bool = False
     #: matches without a top among these calls are known: only the others are looked for

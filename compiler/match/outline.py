@@ -66,27 +66,23 @@ class _Parts:
 class Outline:
     """An outline, one object for all sites that have it. Made by `outlines`."""
 
-    __slots__ = ("_parts", "_rules", "_tests")
+    __slots__ = ("_parts", "_rules", "_tests", "below", "nested", "operator", "operators")
 
     def __init__(self, parts: _Parts, tests: tuple[tuple[str, AttrPattern], ...], rules: Rules) -> None:
         self._parts = parts
         self._tests = tests
         self._rules = rules
-
-    @property
-    def operator(self) -> str | None:
-        """The operator of the calls that it lets through, None for any."""
-        return self._parts.operator
-
-    @property
-    def below(self) -> tuple[Outline, ...]:
-        """The outlines of what its calls have to read."""
-        return tuple([need.outline for need in self._parts.needs if isinstance(need, From)])
-
-    @property
-    def nested(self) -> bool:
-        """Whether calls of the same operator that its calls read are looked through."""
-        return self._parts.nested
+        #: the operator of the calls that it lets through, None for any
+        self.operator = parts.operator
+        #: the outlines of what its calls have to read
+        self.below: tuple[Outline, ...] = tuple([need.outline for need in parts.needs if isinstance(need, From)])
+        #: whether calls of the same operator that its calls read are looked through
+        self.nested = parts.nested
+        inside = [below.operators for below in self.below]
+        #: the operators of all calls that a match takes, None where one may be any
+        self.operators: frozenset[str] | None = None
+        if parts.operator is not None and None not in inside:
+            self.operators = frozenset((parts.operator,)).union(*[one for one in inside if one is not None])
 
     def fitting(self, index: Index) -> Fitting:
         """The calls that it lets through."""

@@ -141,7 +141,14 @@ class Structure:
                     top = one
                     break
         rest = [other for other in open_tops if other != top]
-        for node in self._candidates(top, anchors):
+        fitting = None if self._trace is not None else self._fitting(top)
+        if anchors or fitting is None:
+            candidates = self._candidates(top, anchors)
+            if fitting is not None:
+                candidates = [node for node in candidates if node in fitting.members]
+        else:
+            candidates = fitting.calls
+        for node in candidates:
             for found in self._site(self._sites[top], node, state):
                 if self._in_order(found):
                     yield from self._tops_from(rest, found)
@@ -271,7 +278,7 @@ class Structure:
             yield self._index.results(node), attributes(node, self._index)
         elif site.inverse is not None and 2 <= site.outputs < len(node.types):
             single = frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id)
-            yield from groups(self._rules, site, node, self._index.results(node), single)
+            yield from groups(self._rules, site, node, self._index.results(node), single, self._index)
         else:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.types)} results, not {site.outputs}")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dslc.match import CompiledRule
-    from dslc.search.programs import Tidying
+    from dslc.search.candidate import Limits
     from dslc.search.strategy import Space
 
 #: ways to take a program out of an e-graph, and the extractor that each is: the paper's default cost (DCF), its own (OCF) made exact,
@@ -32,7 +33,32 @@ class ArmsTuning:
 ARMS = ArmsTuning()
 
 
-def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying]) -> None:
+class Counted(Protocol):
+    """What was done beside a search: steps, and seconds of the predicted time that they saved."""
+
+    steps: int
+    gained: float
+
+
+@dataclass(slots=True)
+class Aside:
+    """Steps of sweeps beside a queue, and what they saved."""
+
+    steps: int = 0
+    gained: float = 0.0
+
+    @contextmanager
+    def counting(self, limits: Limits, best: Callable[[], float]) -> Iterator[None]:
+        """Counts what is done while it lasts; `best` is what the best costs at any moment, in seconds."""
+        steps, cost = limits.done, best()
+        try:
+            yield
+        finally:
+            self.steps += limits.done - steps
+            self.gained += cost - best()
+
+
+def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Counted], where: str = "the e-graph") -> None:
     """Notes for the report: the rules of a search, and what was done beside it, with what that gained."""
     names = {rule.name.removesuffix("^-1") for rule in rules}
     several = {rule.name.removesuffix("^-1") for rule in rules if len(rule.left.tops) > 1}
@@ -44,7 +70,8 @@ def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Tidying])
     steps, gained = sum(one.steps for one in tidied), sum(one.gained for one in tidied)
     if steps:
         share = gained / space.start.cost if space.start.cost else 0.0
-        space.note(f"beside the e-graph: {steps} steps of sweeps and backtracking, which took {share:.1%} off the predicted time")
+        how = "sweeps" if where == "the queue" else "sweeps and backtracking"
+        space.note(f"beside {where}: {steps} steps of {how}, which took {share:.1%} off the predicted time")
 
 
-__all__ = ["ARMS", "WAYS", "ArmsTuning", "told"]
+__all__ = ["ARMS", "WAYS", "ArmsTuning", "Aside", "Counted", "told"]

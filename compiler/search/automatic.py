@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from dslc.search.backtracking import Backtrack
+from dslc.search.option import option
 from dslc.search.saturation import Saturate
 from dslc.search.treesearch import Mcts
 
 if TYPE_CHECKING:
     from dslc.search.candidate import Candidate
-    from dslc.search.strategy import Space, Strategy
+    from dslc.search.strategy import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,19 @@ class Auto:
 
     egraphs: ClassVar[bool] = True
 
+    tidy: bool = field(default=True, metadata=option(
+        "Search in the e-graph, or in the queue, alone.", type=bool,
+        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
+        "prices does not see. What a queue finds is swept, and so is what it begins with.",
+    ))  # fmt: skip
+
     def explore(self, space: Space) -> Iterator[Candidate]:
         strategy, why = chosen(space)
         space.note(f"strategy {type(strategy).__name__.lower()}: {why}")
-        yield from strategy.explore(space)
+        yield from replace(strategy, tidy=self.tidy).explore(space)
 
 
-def chosen(space: Space) -> tuple[Strategy, str]:
+def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
     """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
     from dslc.cost.groups import working_nodes
     from dslc.deadline import TimeUp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -13,6 +14,7 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule
 from dslc.match.apply import Refused, replacements
+from dslc.search.arms import Aside
 from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.chains import chained
 from dslc.search.divided import TUNING as DIVIDED_TUNING
@@ -57,15 +59,17 @@ def backtrack(
     on_best: Progress = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
     findings: Findings | None = None,
+    tidy: bool = True,
+    aside: Aside | None = None,
 ) -> Candidate:
     """The cheapest graph that was found.
 
     A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
-    A large graph is searched in regions, see `dslc.search.divided`. The result depends on the seed, the costs and the number of
+    A large graph is searched in regions (`dslc.search.divided`). The result depends on the seed, the costs and the number of
     steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report; `findings` are moves
-    beside the rules.
+    beside the rules. `aside` counts what sweeps do; without `tidy` nothing is swept, and the queue is all there is.
     """
 
     if is_large(start.graph):
@@ -83,10 +87,12 @@ def backtrack(
                 _TUNING.nodes // count,
                 DIVIDED_TUNING.turn,
                 findings,
+                tidy,
+                aside,
             )
 
         return divided(start, costs, limits, search, on_best, alpha, note)
-    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings)
+    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside)
     with ended(limits):
         whole.begin()
         while not limits.over and whole.expand():
@@ -110,13 +116,18 @@ class Search:
         nodes: int = _TUNING.nodes,
         turn: int | None = None,
         findings: Findings | None = None,
+        tidy: bool = True,
+        aside: Aside | None = None,
     ) -> None:
-        """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most."""
+        """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most.
+
+        Sweeps are left out where not `tidy`; `aside` counts what they do.
+        """
         self.best = self._swept = start
         self._before = self._stages()
         self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
         self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
-        self._findings = findings
+        self._findings, self._tidy, self._aside = findings, tidy, aside
         self._order = itertools.count()
         self._longest = min(_TUNING.queue, max(20, nodes // len(start.graph.nodes())))
         self._queue: list[tuple[float, int, Candidate]] = []
@@ -135,12 +146,20 @@ class Search:
 
     def begin(self) -> None:
         """What can be had at once."""
-        with self._limits.turn(self._turn):
+        if not self._tidy:
+            return
+        with self._limits.turn(self._turn), self._counted():
             swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
             self._swept = self._gathered(swept)
 
+    def _counted(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._aside is None else self._aside.counting(self._limits, lambda: self.best.cost)
+
     def _stages(self) -> Iterator[None]:
         """What comes before the queue: what takes several turns, and the same in other layouts."""
+        if not self._tidy:
+            self._wait(self._start)
+            return
         rules, costs, limits = self._rules, self._costs, self._limits
         swept = self._swept
         # what a sweep takes at once may stand in the way of what takes several turns
@@ -166,7 +185,7 @@ class Search:
 
         False where none is left that is worth it.
         """
-        with self._limits.turn(self._turn):
+        with self._limits.turn(self._turn), self._counted():
             if next(self._before, self) is not self:
                 return True
         if not self._queue:
@@ -188,7 +207,11 @@ class Search:
             self._push(found)
             if cost < self.best.cost - least_gain(self.best.cost):
                 self._improved(found)
-                with limits.turn(self._turn):
+                if not self._tidy:
+                    # it is in the queue, and the next one
+                    self._push(current)
+                    break
+                with limits.turn(self._turn), self._counted():
                     self._gathered(greedy(found, self._rules, costs, limits, self._improved))
                 seen.add(hash(self.best.graph.outputs))
                 self._push(self.best)

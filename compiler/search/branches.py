@@ -98,7 +98,7 @@ class Branches(Together):
                 continue
             if made is not None and made not in found and len(found) < _TUNING.ways:
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
-                found[made] = self._builder.calls(nodes) + self._builder.generated(made)
+                found[made] = self.builder.calls(nodes) + self.builder.generated(made)
         return sorted(found.items(), key=lambda each: each[1])
 
 

@@ -65,8 +65,8 @@ class Builder:
 
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.rules, self.sizes)
-        sizes = self.profiles.sizes
-        self.trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, until=self.until, strict=self.strict)
+        sizes, costs, footprint = self.profiles.sizes, self.costs, self.costs.timer.footprint
+        self.trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
 
     def begin(self) -> None:
         """Measures the machine. Raises TimeUp."""
@@ -103,9 +103,13 @@ class Builder:
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
+        return self.as_kernel(kernel)
+
+    def as_kernel(self, node: Kernel) -> float:
+        """Estimated seconds of a kernel."""
         if not self.costs.target.measured:
-            return self.computed(Graph(graph.inputs, kernel.values))
-        return seconds_of(kernel, self.profiles, self.machine)
+            return self.computed(fact_of_kernel(node.group).new)
+        return seconds_of(node, self.profiles, self.machine)
 
     def computed(self, program: Graph) -> float:
         """Seconds of a program by itself, on a target whose times are computed."""

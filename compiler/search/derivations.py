@@ -8,6 +8,7 @@ what is measured to be faster than the nodes is offered as a candidate. Scopes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from math import inf, isfinite
@@ -120,12 +121,12 @@ class Derivations:
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     #: of symbolic dimensions, at which is measured
     sizes: Mapping[str, int] = field(default_factory=dict)
-    _builder: Builder = field(init=False)
+    builder: Builder = field(init=False)
     #: of each operator a program at unknown sizes that nobody may take
     _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._builder = Builder(self.rules, self.costs, self.opset, self.until, self.strict, self.sizes)
+        self.builder = Builder(self.rules, self.costs, self.opset, self.until, self.strict, self.sizes)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
@@ -145,7 +146,7 @@ class Derivations:
             sites: list[Site] | None = None
             while sites is None:
                 try:
-                    self._builder.begin()
+                    self.builder.begin()
                     looking.around = looking.around or Neighbours(base.graph)
                     sites = list(find(base, looking.around))
                 except TimeUp:
@@ -173,9 +174,9 @@ class Derivations:
 
     def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
-        programs = self._programs(site)
+        programs = self.programs(site)
         # a node may have another form itself
-        price = site.price if site.inner else min(site.price, self._builder.form(site.nodes[0]))
+        price = site.price if site.inner else min(site.price, self.builder.form(site.nodes[0]))
         promising = self._promising(programs, price)
         dearer = [] if promising else self._cheapest(programs, site.price)
         around = looking.around or Neighbours(base.graph)
@@ -206,13 +207,13 @@ class Derivations:
         """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for site in self._sites(base, Neighbours(graph)):
-            for derived in self._promising(self._programs(site), site.price):
+            for derived in self._promising(self.programs(site), site.price):
                 rule = rule_of(derived)
                 for node in site.nodes:
                     _, args = abstracted(node.values, leaves_of((node,)))
                     (made,) = replace((derived.value,), dict(zip(site.program.inputs, args, strict=True)))
                     fact, leaves = fact_of(rule, node.values, (made,), args)
-                    kernels = self._builder.with_kernels(fact.new)
+                    kernels = self.with_kernels(fact.new)
                     if kernels is None:
                         continue
                     yield fact, leaves
@@ -223,15 +224,21 @@ class Derivations:
 
     def to_gain(self, base: Candidate) -> float:
         """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
-        found = 0.0
-        try:
-            self._builder.begin()
+        found: list[tuple[float, frozenset[Node]]] = []
+        with suppress(TimeUp):
+            self.builder.begin()
             around = Neighbours(base.graph)
             for site in (one for find in self._finders() for one in find(base, around)):
-                found += len(site.nodes) * max(0.0, site.price - self._least(site.nodes[0]))
-        except TimeUp:
-            pass
-        return found / base.cost
+                below = site.inner.get(site.nodes[0], ())
+                gained = max(0.0, site.price - sum(map(self._least, (site.nodes[0], *below))))
+                found += ((gained, frozenset((node, *site.inner.get(node, ())))) for node in site.nodes)
+        # what several places have in common gets faster once
+        saved, taken = 0.0, set[Node]()
+        for gained, nodes in sorted(found, key=lambda one: -one[0]):
+            if taken.isdisjoint(nodes):
+                saved += gained
+                taken |= nodes
+        return saved / base.cost
 
     # ---- where -------------------------------------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class Derivations:
         where that is not known."""
         program, _ = abstracted(node.values, leaves_of((node,)))
         longer = [span for span in windows(self.rules, program) if span > TUNING.window]
-        return self._builder.least(node) * (TUNING.filtered if len(longer) > 1 else 1.0)
+        return self.builder.least(node) * (TUNING.filtered if len(longer) > 1 else 1.0)
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether a program is one sum over elements of two tensors or three."""
@@ -314,7 +321,7 @@ class Derivations:
         end, behind = node.values[0], list[Node]()
         while len(behind) < TUNING.behind and end not in around.final:
             users = around.used.get(end, [])
-            if len(users) != 1 or users[0] in owned or not self._builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
+            if len(users) != 1 or users[0] in owned or not self.builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
                 break
             behind.append(users[0])
             owned.add(users[0])
@@ -323,7 +330,7 @@ class Derivations:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _programs(self, site: Site) -> tuple[Program, ...]:
+    def programs(self, site: Site) -> tuple[Program, ...]:
         """What is found for one kind of place, the cheapest by estimate first. Raises TimeUp."""
         return self._derived(site.program)
 
@@ -360,24 +367,24 @@ class Derivations:
         TimeUp."""
         worth: dict[Program, float] = {}
         for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
-            calls = self._builder.calls(each.calls)
+            calls = self.builder.calls(each.calls)
             if calls * self.margin < price:
-                worth[each] = calls + self._builder.generated([each.value])
+                worth[each] = calls + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
 
     def _with_forms(self, programs: Sequence[Program], price: float) -> list[Program]:
         """Of programs that a search holds to be dear the cheapest ones whose operators have other forms, of which it knows nothing."""
         worth: dict[Program, float] = {}
         for each in programs:
-            forms = self._builder.in_other_forms(each.calls)
+            forms = self.builder.in_other_forms(each.calls)
             if forms * self.margin < price:
-                worth[each] = forms + self._builder.generated([each.value])
+                worth[each] = forms + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         own = programs[: TUNING.priced]
-        worth = [self._builder.calls(each.calls) + self._builder.generated([each.value]) for each in own]
+        worth = [self.builder.calls(each.calls) + self.builder.generated([each.value]) for each in own]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
@@ -389,7 +396,7 @@ class Derivations:
 
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
-        fact = self._fact(derived, program, place)
+        fact = self.fact(derived, program, place)
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
             self._left_out[program] = LeftOut(fact.rule, Open.UNPROVED, names)
@@ -401,9 +408,9 @@ class Derivations:
 
     def _as_one(self, fact: Fact) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
-        return self._builder.one_kernel(fact, self._builder.form_of(fact))
+        return self.builder.one_kernel(fact, self.builder.form_of(fact))
 
-    def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
         _, args = abstracted(node.values, leaves_of((node, *place.inner)))
@@ -429,7 +436,11 @@ class Derivations:
         return validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
 
     def _measured(self, fact: Fact) -> Rival | None:
-        return self._builder.measured(fact)
+        return self.builder.measured(fact)
+
+    def with_kernels(self, program: Graph) -> Graph | None:
+        """A program with its scopes as kernels, see `Builder`."""
+        return self.builder.with_kernels(program)
 
     # ---- candidates --------------------------------------------------------------------------------------------
 

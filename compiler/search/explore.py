@@ -17,9 +17,9 @@ from dslc.errors import DslcError
 from dslc.fuse.kernels import kernels
 from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate
+from dslc.search.compiling import with_kernels
 from dslc.search.contenders import Contender, folder_of, serialized
 from dslc.search.context import SearchContext
-from dslc.search.fusions import with_kernels
 from dslc.search.planning import planned_seconds
 from dslc.search.run import Run
 from dslc.search.scheduler import Scheduler

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
-from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cost.model import CostModel
-from dslc.cost.targets import OwnKernels
 from dslc.deadline import Deadline
 from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
@@ -19,7 +17,6 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.match.forms import stated_error
 from dslc.search.candidate import KERNELS, Candidate
-from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
 
@@ -127,23 +124,4 @@ def unbuilt(found: Fused) -> str:
     return f"no kernels: {failed[0].detail}"
 
 
-def wanted(settings: Settings) -> bool:
-    """Whether kernels may be written."""
-    return settings.target().kernels is OwnKernels.BUILT and settings.portable == "functions"
-
-
-def with_kernels(settings: Settings) -> bool:
-    """Whether kernels may be written, and can be built here."""
-    return wanted(settings) and not no_compiler()
-
-
-def no_compiler() -> str:
-    """Why there are no kernels on this machine; empty where a compiler is found."""
-    try:
-        compiler()
-    except NotBuilt as problem:
-        return f"no kernels: {problem}"
-    return ""
-
-
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "said", "told", "unbuilt", "wanted", "with_kernels"]
+__all__ = ["Fusions", "fact_of_kernel", "said", "told", "unbuilt"]

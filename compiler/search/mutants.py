@@ -26,7 +26,7 @@ from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whol
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import Applied, PartialRule, applied, sites
 from dslc.mutate.partial import Site as Asked
-from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
+from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, shape_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
 from dslc.mutate.sheets import sheets
@@ -54,18 +54,20 @@ class _Tuning:
         corrected: mutants of one operator that are corrected.
         guarded: times as long that a guard computes: it has no vectors (16 was measured).
         operators: operators of a region.
-        tilings: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced.
+        tilings: ways to cut one operator's result into tiles that overlap, and to lay its images on sheets, that are priced.
         regions: regions of several operators that are looked at.
+        told: mutants of which a report says that too much of them would have to be computed again.
     """
 
     seconds: float = 8.0
-    searching: float = 0.4
+    searching: float = 0.2
     priced: int = 32
     corrected: int = 6
     guarded: float = 8.0
     operators: int = 4
     tilings: int = 6
     regions: int = 6
+    told: int = 3
 
 
 TUNING = _Tuning()
@@ -110,6 +112,11 @@ class Mutants(Derivations):
                 self._seen.setdefault(base, set()).add(site.program)
                 yield site
 
+    def dear(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Dear operators, whether they were looked at or not."""
+        self.builder.begin()
+        yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
+
     def _is_looked_at(self, node: Node) -> bool:
         """Whether all sizes are known: mutants are compared where they are."""
         return is_static(node)
@@ -151,7 +158,7 @@ class Mutants(Derivations):
     def _plain_products(self, program: Graph, price: float) -> bool:
         """Whether an operator, as it is or as a kernel of another form, takes no longer than the fastest form that it may become."""
         node = program.outputs[0].node
-        return isinstance(node, Call) and min(price, self._builder.form(node)) < self.margin * self._least(node)
+        return isinstance(node, Call) and min(price, self.builder.form(node)) < self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
         """Estimated seconds of the fastest form that an operator may become: a product of matrices, or minimal filtering of what it
@@ -162,7 +169,7 @@ class Mutants(Derivations):
             if products is None or not self.costs.target.measured:
                 self._fastest[program] = 0.0
             else:
-                self._fastest[program] = min(products / self._builder.machine.peak, self._plain_form(node))
+                self._fastest[program] = min(products / self.builder.machine.peak, self._plain_form(node))
         return self._fastest[program]
 
     def _plain_form(self, node: Call) -> float:
@@ -170,7 +177,7 @@ class Mutants(Derivations):
             plain = apply(self.rules, node.op, node.args, {})
         except (Mismatch, EvalError):
             return inf
-        return min(self._builder.forms_of(Group((plain[0].node,), plain)), default=inf)
+        return min(self.builder.forms_of(Group((plain[0].node,), plain)), default=inf)
 
     def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
@@ -208,7 +215,7 @@ class Mutants(Derivations):
         below = [] if value is None else topological([value.node])
         return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
 
-    def _programs(self, site: Site) -> tuple[Program, ...]:
+    def programs(self, site: Site) -> tuple[Program, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
         program = site.program
         found = self.found.get(program)
@@ -234,30 +241,42 @@ class Mutants(Derivations):
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
-            # what touches at seams is wrong there, what overlaps is not
-            cut = (*sheets(self.rules, region), *overlapping(self.rules, region)) if self.tilings else ()
-            tiles = [(_estimate(self.rules, value), value) for value in cut]
-            for price, value in sorted(tiles, key=lambda each: each[0])[: self.tilings]:
-                self._regions[value] = region
-                ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
-                programs.append(Program(value, (), ops[-1:], price))
-            found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
+            # what touches at seams is wrong there, what overlaps or has room between is not
+            tiled = [self._cut(value, region) for value in overlapping(self.rules, region)] if self.tilings else []
+            laid = [self._cut(value, region) for value in sheets(self.rules, region)] if self.tilings else []
+            kept = (_cheapest(programs, TUNING.priced), _cheapest(tiled, self.tilings), _cheapest(laid, self.tilings))
+            found = self.found[program] = tuple(sorted((one for own in kept for one in own), key=lambda each: each.seconds))
         return found
+
+    def _cut(self, value: Value, region: Value) -> Program:
+        """A region's result by its own operator, in tiles or as a sheet."""
+        self._regions[value] = region
+        ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
+        return Program(value, (), ops[-1:], _estimate(self.rules, value))
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
         """Of those that are cheap enough as they are the corrected ones. Raises TimeUp."""
+        if not programs:
+            return []
+        region = self._regions[programs[0].value]
+        if isinstance(region.node, Call) and not any(map(_is_call, region.node.args)):
+            # the operator itself may have another form
+            price = min(price, self.builder.form(region.node))
+        cheap = self._cheap_enough(programs, price)
+        found = self._corrected_of(cheap, price)[: self.built]
+        self._tell(region, len(programs), cheap, found, price)
+        return found
+
+    def corrected(self, programs: Sequence[Program], price: float) -> list[Program]:
+        """Programs that are right everywhere and take less than a price by estimate, the cheapest first. Raises TimeUp."""
+        return self._corrected_of(self._cheap_enough(programs, price), price)
+
+    def _corrected_of(self, cheap: Sequence[tuple[float, Program]], price: float) -> list[Program]:
         worth: dict[Value, float] = {}
         kept: dict[Value, Program] = {}
-        if programs and isinstance(node := self._regions[programs[0].value].node, Call) and not any(map(_is_call, node.args)):
-            # the operator itself may have another form
-            price = min(price, self._builder.form(node))
-        for each in programs[:TUNING.priced]:
-            calls = self._calls(each.value)
-            if calls * self.margin >= price:
-                continue
-            plain = calls + self._builder.generated([each.value])
-            if plain * self.margin >= price:
-                continue
+        corrected = 0
+        # what is cheapest as it is comes first: of what is estimated to be cheap, much is wrong or has no form
+        for plain, each in cheap:
             old, rule = self._regions[each.value], self._rules.get(each.value)
             limit, own = (self.limit, None) if rule is None else (rule.limit, rule.own)
             ways = corrections(self.rules, old, each.value, limit, own)
@@ -266,21 +285,41 @@ class Mutants(Derivations):
             for one in ways:
                 value = one.value(self.rules)
                 if one.pieces:
-                    worth[value] = self._calls(value) + self._builder.generated([value])
+                    worth[value] = self._calls(value) + self.builder.generated([value])
                 else:
                     # a guard computes its branch where it holds
                     worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
-            if len(kept) >= TUNING.corrected:
+            corrected += bool(ways)
+            if corrected >= TUNING.corrected:
                 break
         order = sorted(kept, key=lambda value: worth[value])
-        return [kept[value] for value in order if worth[value] * self.margin < price][: self.built]
+        return [kept[value] for value in order if worth[value] * self.margin < price]
+
+    def _cheap_enough(self, programs: Sequence[Program], price: float) -> list[tuple[float, Program]]:
+        """Programs that would pay if nothing had to be corrected, with their prices, the cheapest first. Raises TimeUp."""
+        found = []
+        for each in programs:
+            calls = self._calls(each.value)
+            if calls * self.margin < price:
+                plain = calls + self.builder.generated([each.value])
+                if plain * self.margin < price:
+                    found.append((plain, each))
+        return sorted(found, key=lambda one: one[0])
 
     def _guard(self, instead: Value, one: Corrected) -> float:
         """Estimated seconds of what is computed under the guard of a correction; only looking things up takes no longer there."""
         slower = TUNING.guarded if one.boxes and one.own is None else 1.0
-        return self._calls(instead) + slower * one.share * self._builder.generated([instead])
+        return self._calls(instead) + slower * one.share * self.builder.generated([instead])
+
+    def _tell(self, region: Value, count: int, cheap: Sequence[tuple[float, Program]], built: Sequence[Program], price: float) -> None:
+        """Keeps how many mutants of a region were looked at, and how far they came."""
+        names = " + ".join(dict.fromkeys(node.op.rpartition(".")[2] for node in topological([region.node]) if isinstance(node, Call)))
+        words = f"{count} priced, {len(cheap)} cheaper if nothing had to be corrected, {len(built)} built"
+        if built:
+            words += f", the cheapest {1e3 * built[0].seconds:.3g} ms predicted instead of {1e3 * price:.3g} ms"
+        self.notes[f"mutants of {names} of {list(shape_of(region))}: {words}"] = None
 
     def _note(self, program: Program, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
         """Keeps why a program that would pay without its correction is none."""
@@ -294,7 +333,8 @@ class Mutants(Derivations):
         if found.share > limit:
             now, was = (f"{1e3 * seconds:.3g} ms" for seconds in prices)
             key = f"a mutant by {target} differs in {percent(found.share)}, and {percent(limit)} may be computed again"
-            if not any(note.startswith(key) for note in self.notes):
+            told = [note for note in self.notes if note.startswith(f"a mutant by {target} differs in ")]
+            if len(told) < TUNING.told and not any(note.startswith(key) for note in told):
                 self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
         elif own is not None:
             at = wrong_at(self.rules, old, own, found.boxes)
@@ -306,11 +346,15 @@ class Mutants(Derivations):
         return []
 
     def _calls(self, value: Value) -> float:
-        return self._builder.calls(topological([value.node]))
+        return self.builder.calls(topological([value.node]))
+
+    def seconds_of(self, node: Call) -> float:
+        """Seconds of an operator by itself, in the form that takes least."""
+        return self.builder.calls([node])
 
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""
-        fact = self._fact(derived, program, place)
+        fact = self.fact(derived, program, place)
         if fact is not None and has_form(self.rules, fact.new, self.strict):
             if validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
                 return []
@@ -325,12 +369,12 @@ class Mutants(Derivations):
     def _without_forms(self, value: Value) -> float:
         """Seconds of a mutant whose operators are the runtime's."""
         nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
-        return sum(map(self.costs.cost, nodes)) + self._builder.generated([value])
+        return sum(map(self.costs.cost, nodes)) + self.builder.generated([value])
 
     def _by_itself(self, place: Place) -> float:
         return sum(self.costs.cost(node) for node in (place.node, *place.inner))
 
-    def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]
         node = place.node
         _, args = abstracted(node.values, leaves_of((node, *place.inner)))
@@ -364,6 +408,11 @@ def _named(program: Program, one: Corrected) -> str:
     (target,) = program.targets
     again = f"{one.share:.1%} computed again" if one.boxes else "equal everywhere"
     return f"mutant by {target}, {again}"
+
+
+def _cheapest(programs: Sequence[Program], most: int) -> list[Program]:
+    """So many programs, the cheapest by estimate."""
+    return sorted(programs, key=lambda each: each.seconds)[:most]
 
 
 def _estimate(rules: Rules, value: Value) -> float:

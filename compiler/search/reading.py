@@ -17,7 +17,7 @@ from dslc.onnx.pytorch import from_file, is_program_file
 from dslc.onnx.types import complete_bind
 from dslc.prove.known.resting import trust_locks
 from dslc.prove.verdict import RuleVerdict
-from dslc.search.fusions import with_kernels
+from dslc.search.compiling import with_kernels
 from dslc.search.rulesets import Applied, applied_rules, chosen_rules, left_out, not_standard
 from dslc.search.run import Run
 from dslc.search.settings import Settings

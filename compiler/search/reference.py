@@ -16,8 +16,8 @@ from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
+from dslc.search.compiling import with_kernels
 from dslc.search.contenders import Checker, Compared, ExportOptions, Functions, folder_of, serialized
-from dslc.search.fusions import with_kernels
 from dslc.search.originals import Original, original_at
 from dslc.search.run import Journal, Run
 from dslc.search.settings import Settings

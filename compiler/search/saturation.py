@@ -76,9 +76,9 @@ class Saturate:
         more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
     ))  # fmt: skip
     tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph alone.", type=bool,
+        "Search in the e-graph, or in the queue, alone.", type=bool,
         more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see.",
+        "prices does not see. What a queue finds is swept, and so is what it begins with.",
     ))  # fmt: skip
 
     whole: bool = field(default=False, metadata=option(

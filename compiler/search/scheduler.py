@@ -42,6 +42,7 @@ class Tuning:
         clear: what is predicted to be so many times as fast needs few pairs of runs.
         early, alone: the shares of the budget that timing may take between turns, and that a winner may take without its library.
         turn: seconds that are worth a turn.
+        idle, often: seconds; who found nothing new in fewer so often in a row has no time for what it would do next.
         sure: how many observations a prior counts for.
         near: a candidate that costs so many times the best is asked about.
         bases: so many candidates without kernels are asked about beside the original and the best of the rules.
@@ -59,6 +60,8 @@ class Tuning:
     early: float = 0.15
     alone: float = 0.06
     turn: float = 2.0
+    idle: float = 0.25
+    often: int = 2
     sure: float = 2.0
     near: float = 1.1
     bases: int = 2
@@ -81,6 +84,8 @@ class Arm:
     #: the share of the original's time that it saved beyond what was there before it
     gained: float = 0.0
     done: bool = False
+    #: turns without a new find, the last ones, that took no time: what is left is too short for what it would do next
+    idle: int = 0
 
 
 @dataclass(slots=True)
@@ -101,6 +106,8 @@ class Scheduler:
     unchecked: bool = False
     #: whether timing has decided, and the rest of the time is nobody else's
     spare: bool = False
+    #: graphs that were proposed
+    _graphs: set[int] = field(default_factory=set)
     _proposers: dict[Generator, Proposer] = field(default_factory=dict)
     _proposed_by: dict[Candidate, Generator] = field(default_factory=dict)
 
@@ -171,7 +178,7 @@ class Scheduler:
     def _next(self) -> Arm | None:
         """The arm that promises most for a second; nobody is looked at before all that he might promise is most."""
         while True:
-            arm = max((one for one in self.arms if not one.done), key=self.rate, default=None)
+            arm = max((one for one in self.arms if not one.done and one.idle < self.tuning.often), key=self.rate, default=None)
             if arm is None or arm.promise is not None:
                 return arm
             self._look(arm)
@@ -223,6 +230,10 @@ class Scheduler:
                     arm.done = True
             except TimeUp:
                 arm.done = self.unchecked = True
+        graphs = {hash(one.graph.outputs) for one in new}
+        idle = graphs <= self._graphs and run.clock.now() - began < self.tuning.idle
+        arm.idle = arm.idle + 1 if idle else 0
+        self._graphs |= graphs
         with suppress(TimeUp):
             for one in sorted(new, key=lambda one: one.cost):
                 if one.cost < self._best_cost():
@@ -243,7 +254,7 @@ class Scheduler:
         """More was found: whoever goes by that has something to look at."""
         for arm in self.arms:
             if arm.generator.gathers:
-                arm.promise, arm.work, arm.done = None, None, False
+                arm.promise, arm.work, arm.done, arm.idle = None, None, False, 0
 
     def _add(self, one: Candidate, generator: Generator, tally: Tally) -> None:
         """Keeps what was proposed; without timing, predictions alone say what is better than the original."""

@@ -9,10 +9,10 @@ from math import inf
 from dslc.deadline import Deadline
 from dslc.ir.graph import Node
 from dslc.search.candidate import Candidate, Front, Limits
+from dslc.search.compiling import no_compiler, with_kernels
 from dslc.search.context import SearchContext
 from dslc.search.dumping import dumped
 from dslc.search.findings import Findings
-from dslc.search.fusions import no_compiler, with_kernels
 from dslc.search.moves import moves_of
 from dslc.search.sources import Source, Substitutions
 from dslc.search.strategy import Grown, Space

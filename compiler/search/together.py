@@ -58,7 +58,7 @@ class Together(Derivations):
         sets: list[tuple[Call, ...]] | None = None
         while sets is None:
             try:
-                self._builder.begin()
+                self.builder.begin()
                 sets = list(self._sets(base, around))
             except TimeUp:
                 yield (), looked.tale(late=True)

@@ -297,7 +297,8 @@ class Searching:
         if best is None or len(best.egraph) >= self._options.enodes:
             return self._onwards()
         best.parent = None
-        best.places.settle(self._rules, self._random, self._caps[False], self._limits.until)
+        for near, places in ((False, best.places), (True, best.beside)):
+            places.settle(self._rules, self._random, self._caps[near], self._limits.until)
         self._root = best
         # the simulations that went through it count
         self._done = min(best.visits, self._options.simulations // 2)
@@ -405,7 +406,7 @@ class Searching:
         child, outcome, matches = applied
         if not outcome.unions and len(child) == len(egraph):
             if isinstance(rule, CompiledRule):
-                state.places.drop(rule, matches)
+                (state.beside if near else state.places).drop(rule, matches)
             return None
         if isinstance(rule, CompiledRule):
             level(child, rule, added(egraph, child), options.enodes, _TUNING.levelled[near])
@@ -415,19 +416,14 @@ class Searching:
             return None
         fresh = frozenset(added(egraph, child))
         older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
-        made = State(child, growing, found, Places(View(child, before=state.places.view), state.places, matches), fresh | older)
-        return made, outcome
+        places = Places(View(child, before=state.places.view), state.places, matches)
+        return State(child, growing, found, places, fresh | older, state.beside, matches), outcome
 
     def _matched(self, state: State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
         """A clone after a rule at some places, and these; None where it matches nowhere."""
 
         limits, caps = self._limits, self._caps[near]
-        matches: Sequence[Match]
-        capped, sampled = frozenset[Cap](), False
-        if near:
-            matches, capped = rewrite.matches_of(rule, state.view, self._random, caps, limits.until)
-        else:
-            matches, sampled = state.places.of(rule, self._random, caps, limits.until)
+        matches, sampled = (state.beside if near else state.places).of(rule, self._random, caps, limits.until)
         if len(matches) > caps.matches:
             matches = [matches[k] for k in sorted(self._random.sample(range(len(matches)), caps.matches))]
             sampled = True
@@ -435,7 +431,7 @@ class Searching:
             return None
         child = state.egraph.clone()
         outcome = rewrite.apply_matches(child, matches, caps, limits.until)
-        capped |= outcome.capped | ({Cap.MATCHES} if sampled else set())
+        capped = outcome.capped | ({Cap.MATCHES} if sampled else set())
         return child, replace(outcome, capped=capped), matches
 
     def _stated(self, state: State, source: Source) -> tuple[EGraph, Outcome, Sequence[Match]] | None:

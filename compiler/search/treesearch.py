@@ -51,9 +51,9 @@ class Mcts:
         choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
     ))  # fmt: skip
     tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph alone.", type=bool,
+        "Search in the e-graph, or in the queue, alone.", type=bool,
         more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see.",
+        "prices does not see. What a queue finds is swept, and so is what it begins with.",
     ))  # fmt: skip
     matches: int = field(default=60, metadata=option(
         "Places at which a rule is applied at once (default: 60).", type=int, least=1, metavar="N",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dslc.egraph.carried import Places
 from dslc.egraph.extract.growing import Anew, Growing
 from dslc.egraph.extract.table import Extraction
@@ -9,6 +11,7 @@ from dslc.egraph.graph import EGraph
 from dslc.egraph.view import View
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
+from dslc.match.matcher import Match
 from dslc.search.sources import Source
 
 
@@ -16,12 +19,14 @@ class State:
     """An e-graph with its best program, and what simulations from here were worth."""
 
     __slots__ = (
-        "_near", "_view", "children", "egraph", "found", "fresh", "growing", "open", "parent", "places", "value", "visits",
+        "_before", "_beside", "children", "egraph", "found", "fresh", "growing", "open", "parent", "places", "value", "visits",
     )  # fmt: skip
 
     def __init__(
-        self, egraph: EGraph, growing: Growing | Anew, found: Extraction, places: Places, fresh: frozenset[Node] = frozenset()
-    ) -> None:
+        self, egraph: EGraph, growing: Growing | Anew, found: Extraction, places: Places, fresh: frozenset[Node] = frozenset(),
+        before: Places | None = None, done: Collection[Match] = (),
+    ) -> None:  # fmt: skip
+        """`before`: where rules match near the best program of what the e-graph was cloned from, and what was applied since."""
         self.egraph, self.growing, self.found, self.places = egraph, growing, found, places
         self.parent: State | None = None
         self.children: list[State] = []
@@ -29,8 +34,8 @@ class State:
         self.fresh = fresh
         #: rules that may change something, and were not tried: everywhere, and in the best program
         self.open: dict[bool, list[CompiledRule | Source]] = {}
-        self._near: frozenset[Node] | None = None
-        self._view: View | None = None
+        self._before = (before, done)
+        self._beside: Places | None = None
         self.value = 0.0
         self.visits = 0
 
@@ -39,24 +44,20 @@ class State:
         return self.found.cost
 
     @property
-    def near(self) -> frozenset[Node]:
-        """The e-nodes of the best program, and those that were added last."""
-        if self._near is None:
+    def beside(self) -> Places:
+        """Where rules match in the e-nodes that are near: those of the best program, and those that were added last."""
+        if self._beside is None:
+            before, done = self._before
             chosen = (one.key for one in self.found.choice.values())
-            self._near = self.fresh.union(key for key in chosen if isinstance(key, Node))
-        return self._near
-
-    @property
-    def view(self) -> View:
-        """What rules see of the e-nodes that are near."""
-        if self._view is None:
-            self._view = View(self.egraph, self.near, self.places.view)
-        return self._view
+            near = self.fresh.union(key for key in chosen if isinstance(key, Node))
+            view = View(self.egraph, near, self.places.view if before is None else before.view)
+            self._beside, self._before = Places(view, before, done), (None, ())
+        return self._beside
 
     def close(self) -> None:
         """It is visited no more; what it was worth stays."""
         self.open = {False: [], True: []}
-        self.children, self._view, self._near = [], None, None
+        self.children, self._beside, self._before = [], None, (None, ())
 
 
 __all__ = ["State"]

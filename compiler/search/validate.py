@@ -22,7 +22,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
-from dslc.ir.facts import Fact
+from dslc.ir.facts import Chain, Fact
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
@@ -173,6 +173,8 @@ class _Prover:
     def of(self, claim: Fact | Rewrite) -> How | _Failed:
         if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and not self._until.over:
             return self._corrected(claim, claim.proof)
+        if isinstance(claim, Fact) and isinstance(claim.proof, Chain) and not self._until.over:
+            return self._chained(claim, claim.proof)
         attempts: list[Sides] = []
         most = Deadline.after(_TUNING.most)
         for sides in self._ways(claim):
@@ -199,6 +201,18 @@ class _Prover:
         if key not in self._known:
             self._known[key] = proof.shows(self._rules, fact)
         return "exact" if self._known[key] is True else "rule"
+
+    def _chained(self, fact: Fact, proof: Chain) -> How | _Failed:
+        """By the facts that lead from one program to the other, each of which is proved by itself."""
+        if not proof.shows(fact):
+            return "rule"
+        found: How = "exact"
+        for step in proof.steps:
+            how = self.of(step)
+            if isinstance(how, _Failed):
+                return how
+            found = max(found, how, key=_WORST.index)
+        return found
 
     def _ways(self, claim: Fact | Rewrite) -> Iterator[Sides]:
         """The facts any of which would do."""

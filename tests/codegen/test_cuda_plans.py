@@ -14,14 +14,13 @@ from dslc.codegen.cuda.choose import seconds
 from dslc.cuda.code import generable, hardware, priced, texts
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.launch import CudaFailure, Reason
-from dslc.cuda.matching import found
-from dslc.cuda.patterns import pattern_of
+from dslc.cuda.matching import found, summed_of
+from dslc.cuda.patterns import patterns_of
 from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, plan_of, text_of
 from dslc.cuda.planning import NotPlanned, Planned, Why, planned
 from dslc.cuda.programs import one_scope
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
-from dslc.cuda.windows import summed_of
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import array_value
@@ -340,7 +339,7 @@ def test_the_text_of_a_lowering_decides(tmp_path: Path) -> None:
     (tmp_path / "own.rules").write_text(DOUBLED, encoding="utf-8")
     rules = load(tmp_path / "own.rules")
     (lowering,) = rules.lowerings.values()
-    pattern = pattern_of(rules, lowering)
+    (pattern,) = patterns_of(rules, lowering)
     A, C = tensor("A", 4, 5), tensor("C", 6, 5)
     product = op("matmul", A, turned(C, 1, 0))
 

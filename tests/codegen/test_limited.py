@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import shutil
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -52,6 +53,29 @@ def test_work_that_loses_its_end_is_ended_again() -> None:
     with pytest.raises(TooLong):
         within(0.1, deaf)
     assert ended.wait(30)
+
+
+def test_an_end_that_is_lost_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, printed = threading.Event(), list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+
+    class Last:
+        def __del__(self) -> None:
+            # Python prints what is raised here, and goes on
+            endless()
+
+    def work() -> None:
+        one = Last()
+        del one
+        try:
+            endless()
+        finally:
+            ended.set()
+
+    with pytest.raises(TooLong):
+        within(0.1, work)
+    assert ended.wait(30)
+    assert not printed
 
 
 def test_work_ends_in_its_time() -> None:

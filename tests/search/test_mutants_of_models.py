@@ -22,7 +22,11 @@ from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Graph, Kernel
+from dslc.fuse.groups import Neighbours
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.facts import Chain, Fact
+from dslc.ir.graph import Call, Graph, Kernel, ScopeNode
+from dslc.ir.holes import hole, program
 from dslc.kernels import note, prepared
 from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
@@ -32,7 +36,9 @@ from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.mutants import Mutants
+from dslc.search.subprograms import Subprograms
 from dslc.search.validate import claims_of, validate
+from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
@@ -213,7 +219,8 @@ def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
         (tmp_path / "own.rules").write_text(text.replace("1 / 4", "1 / 100") if correction == "auto" else text)
         finds = noted(convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1]), str(tmp_path / "own.rules"))
         said += list(finds.notes)
-    low, wrong = said
+    low, looked_at, wrong, _ = said
+    assert looked_at == "mutants of conv + add of [2, 4, 6, 10]: 1 priced, 1 cheaper if nothing had to be corrected, 0 built"
     assert low.startswith("a mutant by own.pair_biased differs in 10.0 %, and 1.0 % may be computed again: left out (")
     assert wrong == "the correction of own.pair_biased's own is wrong at [0, 0, 0, 9]: left out"
 
@@ -236,7 +243,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
     monkeypatch.setattr(CostModel, "cost", lambda self, node: seconds)
 
     def as_kernels(**attrs: Any) -> list[Kernel]:
-        made = Mutants(rules, (), prices, 17)._builder.with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
+        made = Mutants(rules, (), prices, 17).with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
         assert made is not None
         return [node for node in made.nodes() if isinstance(node, Kernel)]
 
@@ -255,9 +262,90 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         ):
             region = read_call(rules, call).graph
             products = known_flops(expand(rules, region.outputs)) or 0.0
-            assert finds._plain_products(region, over * products / finds._builder.machine.peak) is best, call
+            assert finds._plain_products(region, over * products / finds.builder.machine.peak) is best, call
         seconds = 1e-5
         assert not as_kernels(pads=[1, 1, 1, 1])
+
+
+def behind_each_other() -> onnx.ModelProto:
+    """Two convolutions dilated by 2, a relu behind each: the phases of 8x10 are four images of 4x5."""
+    rng = np.random.default_rng(0)
+    nodes = []
+    for k, (x, y) in enumerate((("x", "r"), ("r", "y"))):
+        nodes.append(helper.make_node("Conv", [x, f"k{k}"], [f"c{k}"], dilations=[2, 2], pads=[2, 2, 2, 2]))
+        nodes.append(helper.make_node("Relu", [f"c{k}"], [y]))
+    tensors = [numpy_helper.from_array(rng.standard_normal((6, 6, 3, 3)).astype(np.float32) / 8, f"k{k}") for k in range(2)]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 6, 8, 10]) for name in "xy"]
+    graph = helper.make_graph(nodes, "two", ends[:1], ends[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes convolutions, which have no other form, and each kernel that lays something out, take so many seconds."""
+
+    def of(self: CostModel, node: Any) -> float:
+        if not isinstance(node, Call) or node.op != "std.conv":
+            return 0.0
+        return dilated if node.attr("dilation") == (2, 2) else dense
+
+    monkeypatch.setattr(CostModel, "cost", of)
+    monkeypatch.setattr(Mutants, "_forms_of", lambda *_: [])
+    for module in ("derivations", "subprograms"):
+        monkeypatch.setattr(f"dslc.search.{module}.seconds_of", lambda *_: layout)
+
+
+def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PET, Algorithm 2: each convolution pays for two layouts by itself, both together for two, as the two between them cancel."""
+    with priced(behind_each_other(), []) as (rules, imported, prices, seconds):
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=Options(tries=500), tilings=0)
+        base = Candidate(imported.graph, seconds)
+        around = Neighbours(imported.graph)
+        # 80 + 2 * 15 is more than 100, 80 + 80 + 2 * 15 less than 200
+        priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
+        (site,) = mutants.dear(base, around)
+        assert not mutants._promising(mutants.programs(site), site.price)
+        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, mutants=mutants)
+        ((first, second),) = behind._sets(base, around)
+        found = behind._several(base, (first, second), around, set())
+    assert found is not None
+    one = found.facts[0]
+    assert one.rule == "2 mutants together: mutant by std.conv, equal everywhere"
+    # phases, two dense convolutions with a relu between, and back
+    new = [node for node in one.new.nodes() if not node.constant and isinstance(node, Call | ScopeNode)]
+    assert [node.op if isinstance(node, Call) else "layout" for node in new] == [
+        "layout", "std.conv", "std.relu", "std.conv", "layout", "std.relu",
+    ]  # fmt: skip
+    assert validate(rules, [one]).how == {one.rule: "exact"}
+
+
+@compiles
+def test_mutants_together_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = behind_each_other()
+    with priced(model, []) as (rules, imported, prices, seconds):
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=Options(tries=500), tilings=0)
+        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, mutants=mutants)
+        candidates, _ = behind.of(Candidate(imported.graph, seconds))
+    (one,) = (each for each in candidates if each.rule.startswith("2 mutants together: "))
+    after = export(imported.context, one.graph, rules)
+    note(after, one.kernels, 1)
+    prepared(after, texts=one.kernels)
+    assert validate(rules, claims_of(one)).how[one.rule] == "exact"
+    assert error(model, after) < 1e-5
+
+
+def test_evidence_that_does_not_lead_to_the_new_program_is_none() -> None:
+    """A chain of facts is followed: without its last step it shows nothing."""
+    x = hole(0, TensorType(DType.F32, (2, 3)))
+    rules = load_many(["std"])
+    (a,) = apply(rules, "std.relu", (x,), {})
+    (b,) = apply(rules, "std.relu", (a,), {})
+    (c,) = apply(rules, "std.relu", (b,), {})
+    once = Fact("relu of relu", program((x,), (b,)), program((x,), (a,)))
+    twice = program((x,), (c,))
+    whole = Fact("twice", twice, program((x,), (a,)), Chain((once, once)))
+    short = Fact("once", twice, program((x,), (a,)), Chain((once,)))
+    assert validate(rules, [whole]).how == {"twice": "exact"}
+    assert validate(rules, [short]).how == {"once": "rule"}
 
 
 @compiles

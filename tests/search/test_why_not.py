@@ -214,3 +214,44 @@ def test_an_operator_without_a_node_runs_as_a_kernel(rule: str, difference: list
 def test_a_rule_of_another_status_is_not_used(difference: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     text = said("mine.own", difference, capsys)
     assert "Not used: its status is refuted. " in text
+
+
+PARTIAL = """dslc 1
+import std (conv)
+
+partial substitution pair(X: T[N, C, H, W], K: T[F, C, R, S]) -> Y {
+  Y = conv(X, K, pads=p, stride=[1, 1], dilation=[1, 1], groups=1)
+  where N % 2 == 0, S > 1, p[1] + p[3] == S - 1
+  =>
+  A = {[n: N // 2, c: C, h: H, (k: 2, w: W)] X[2 * n + k, c, h, w]}
+  Z = conv(A, K, pads=p)
+  Y = {[(n: N // 2, k: 2), f: F, h: H + p[0] + p[2] - R + 1, w: W] Z[n, f, h, k * W + w]}
+  correct CORRECTION
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "correction", "way"),
+    [
+        (10, "auto limit 1 / 100", "Not used: its sides differ in 10.0 %, and 1.0 % may be computed again."),
+        (10, "Y = conv(add(X, X), K, pads=p)", "Not used: its correction is wrong at [0, 0, 0, 9]."),
+        (10, "Y = conv(X, K, pads=p)", "10.0 % of the result is computed again by its correction. Alone"),
+        (10, "auto", "10.0 % of the result is computed again. Alone"),
+        ("W", "auto", "Not used: mutants need known sizes: --bind NAME=N --specialize."),
+    ],
+)
+def test_what_stands_in_the_way_of_a_partial_rule(
+    width: int | str, correction: str, way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its status does not: it is corrected where it is used."""
+    rules, file = tmp_path / "own.rules", tmp_path / "m.onnx"
+    rules.write_text(PARTIAL.replace("(conv)", "(conv, add)").replace("CORRECTION", correction))
+    kernel = numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "k")
+    shape = [2, 3, 6, width]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, size) for name, size in (("x", shape), ("y", [2, 4, 6, width]))]
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1])], "g", ends[:1], ends[1:], [kernel])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    assert run(["why-not", "own.pair", str(file), "--rules", str(rules)]) == 0
+    text = capsys.readouterr().out
+    assert way in text and "status" not in text

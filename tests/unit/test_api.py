@@ -47,7 +47,7 @@ def test_the_interface_is_what_dir_says_and_nothing_hides_behind_a_package() -> 
     assert dir(dslc) == sorted(dslc.__all__)
     # a package of the same name would take the place of a function as soon as something imports it
     assert not {one.name for one in pkgutil.iter_modules(dslc.__path__)} & set(dslc.__all__)
-    assert {"check", "test", "verify", "show", "why_not", "diff", "derive", "build", "bench", "optimize"} <= set(FUNCTIONS)
+    assert {"check", "test", "verify", "show", "why_not", "diff", "derive", "mutants", "build", "bench", "optimize"} <= set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

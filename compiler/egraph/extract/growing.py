@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from dslc.deadline import Deadline
 from dslc.egraph.extract.joint import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.shared import Shared, shared_of
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, walk
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Walked, walk
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
@@ -33,7 +33,7 @@ _TUNING = _Tuning()
 class Growing:
     """The program of an e-graph's roots by shared costs, and by joint switches where `joint`. One for each e-graph."""
 
-    __slots__ = ("_begun", "_joint", "_over", "_shared", "_table")
+    __slots__ = ("_begun", "_joint", "_last", "_over", "_plain", "_shared", "_table")
 
     def __init__(self, egraph: EGraph, price: Price, joint: bool = True, program: Graph | None = None) -> None:
         """`program`: one that the e-graph holds, to begin with."""
@@ -42,6 +42,9 @@ class Growing:
         self._over: dict[int, Choice] = {}
         self._joint = joint
         self._begun = False
+        #: the program by shared costs alone, and the one after switches, where that is another
+        self._plain: Walked | None = None
+        self._last: Walked | None = None
         if program is not None:
             rebuild(program.outputs, self._hold)
         self._shared.update(list(egraph.members) + list(egraph.units))
@@ -74,6 +77,7 @@ class Growing:
         new._shared = self._shared.clone(new._table)
         new._over = self._over.copy()
         new._joint, new._begun = self._joint, self._begun
+        new._plain, new._last = self._plain, self._last
         return new
 
     def best(self) -> Extraction | None:
@@ -83,9 +87,19 @@ class Growing:
         changed = egraph.changes()
         shared.update(changed)
         roots = [egraph.find(root) for root in egraph.roots]
-        over = self._alive()
-        program = walk(shared.best, roots, table.find)
-        if over:
+        touched = set(changed)
+        touched.update(map(egraph.find, changed))
+        over, same = self._alive(touched)
+        # a program of which no class has another choice is what it was
+        plain, last = self._plain, self._last
+        if plain is not None and not shared.moved.isdisjoint(plain.choice):
+            plain = None
+        if last is not None and (plain is None or not same or not shared.moved.isdisjoint(last.choice)):
+            last = None
+        program = self._plain = plain or walk(shared.best, roots, table.find)
+        if last is not None:
+            program = last
+        elif over:
             other = walk(lambda n: over.get(n) or shared.best(n), roots, table.find, program.cost if program else float("inf"))
             program, over = (other, over) if other is not None else (program, {})
         if program is None:
@@ -96,19 +110,27 @@ class Growing:
             most = _TUNING.switches if self._begun else _TUNING.first
             program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=most)
             self._begun = True
-        self._over = over
+        self._over, self._last = over, program if over else None
         return Extraction(program.cost, program.choice, sum(map(shared.cost, roots)))
 
-    def _alive(self) -> dict[int, Choice]:
-        """The switches made before, in terms of what there is now."""
-        table, out = self._table, dict[int, Choice]()
+    def _alive(self, touched: Container[int]) -> tuple[dict[int, Choice], bool]:
+        """The switches made before, in terms of what there is now, and whether they are what they were.
+
+        Args:
+            touched: the classes whose e-nodes changed; a choice of another one is what it was.
+        """
+        table, out, same = self._table, dict[int, Choice](), True
         for number, choice in self._over.items():
+            if number not in touched:
+                out[number] = choice
+                continue
             at = table.find(number)
             kids = tuple([table.find(kid) for kid in choice.kids])
             found = next((one for one in table.choices(at) if one == choice or (one.kids == kids and one.cost == choice.cost)), None)
+            same = same and found == choice and at == number
             if found is not None:
                 out[at] = found
-        return out
+        return out, same
 
     def _anew(self, roots: list[int]) -> Extraction | None:
         """By everything: choices that were made at different times may read each other in a circle."""
@@ -117,7 +139,7 @@ class Growing:
         if found is None:
             return None
         found = problem.named(found)
-        self._over = dict(found.choice)
+        self._over, self._last = dict(found.choice), None
         return found
 
 

@@ -55,13 +55,15 @@ class Best(NamedTuple):
 class Shared:
     """The best choices of a table's classes. `update` after every change; `clone` follows a clone of the table."""
 
-    __slots__ = ("_best", "_dead", "_own", "table")
+    __slots__ = ("_best", "_dead", "_own", "moved", "table")
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._best: dict[int, Best] = {}
         self._own: dict[int, float] = {}
         self._dead = 0
+        #: the classes whose choices the last update changed, and the numbers that it found to be of other classes
+        self.moved: set[int] = set()
 
     def clone(self, table: Table) -> Shared:
         new = Shared(table)
@@ -83,11 +85,13 @@ class Shared:
         find, best, own = self.table.find, self._best, self._own
         queue: deque[int] = deque()
         waiting: set[int] = set()
+        moved = self.moved = set()
         for number in changed:
             leader = find(number)
             if leader != number:
                 self._dead |= 1 << number
                 best.pop(number, None)
+                moved.add(number)
             if leader not in waiting:
                 waiting.add(leader)
                 queue.append(leader)
@@ -111,6 +115,8 @@ class Shared:
             gone = old is not None and not stays
             if old is not None and not gone and not found.cost < old.cost - _TUNING.less * abs(old.cost):
                 continue
+            if old is None or found.choice is not old.choice:
+                moved.add(number)
             best[number] = found
             own[number] = found.choice.cost
             held += found.mask.bit_length() >> 3

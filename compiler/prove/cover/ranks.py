@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from dslc.ir.dtype import DType
@@ -13,7 +12,7 @@ from dslc.prove.cover.draw import LEVELS, Choice
 from dslc.prove.ranks.bound import Labels, Probe, packs_of
 from dslc.prove.ranks.maps import Mapped, mapped
 from dslc.prove.ranks.moves import bases, enough
-from dslc.prove.ranks.text import Readings, readings
+from dslc.prove.ranks.reading import Readings, natural
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet
 from dslc.semantics.values import numbers_of
@@ -37,12 +36,12 @@ _TUNING = _Tuning()
 #: the instances of a choice, and whether the right side had a meaning in all cases that the left side allows
 Run = Callable[[Choice], "tuple[Sequence[Probe], bool]"]
 
-_readings = lru_cache(maxsize=8)(readings)
+
 
 
 def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Probe], Choice] | None:
     """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
-    read = _readings(sub)
+    read = natural(sub)
     for rank in _TUNING.ranks if read is not None else ():
         if read is None or any(each.padded for each in read.values()) or not enough(read, rank):
             continue
@@ -68,7 +67,7 @@ class Maps:
 
 def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[Maps] | None:
     """Instances at rank 1 that stand for every rank and every number of the lists with one for each axis; None where none do."""
-    read: Readings | None = _readings(sub)
+    read: Readings | None = natural(sub)
     if not packs_of(sub) or read is None or not all(reading.alike for reading in read.values()):
         return None
     first = next(iter(read.values()))

@@ -65,8 +65,15 @@ class One:
     """A place that is no axis of a pack."""
 
 
-Segment: TypeAlias = "Pack | Chosen | Rest | Reversed | Part | Named | One"
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """Axes of which it is not followed which ones they are, nor how many."""
+
+
+Segment: TypeAlias = "Pack | Chosen | Rest | Reversed | Part | Named | One | Loose"
 Segments: TypeAlias = "tuple[Segment, ...]"
+
+LOOSE: Segments = (Loose(),)
 
 # ---- values -------------------------------------------------------------------------------------------------------
 
@@ -80,11 +87,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones."""
+    """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones; `given`: it is an attribute."""
 
     segments: Segments
     sizes: bool = False
     flat: bool = False
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,11 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Linear:
+    """A number of axes more or less a number."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor; `flat`: its axes have size 1."""
 
@@ -146,6 +159,13 @@ class Spaces:
     #: segments that a guard makes equal
     equal: dict[Segments, Segments] = field(default_factory=dict)
     targets: dict[str, Segments] = field(default_factory=dict)
+    #: whether it is followed of every list for which axes its entries are
+    exact: bool = True
+
+    def loosen(self) -> Segments:
+        """Axes that are not followed: what is said of a rule is then no more than that it treats all axes alike."""
+        self.exact = False
+        return LOOSE
 
     def root(self, name: str) -> str:
         while name in self.same:
@@ -174,18 +194,18 @@ class Spaces:
         return segment
 
     def unify(self, one: Segments, other: Segments, equal_length: bool = False) -> Segments:
-        """The same segments. Raises Unnatural where nothing says that they are.
+        """The same segments; loose ones where nothing says that they are.
 
         `equal_length`: where the lists have different lengths the rule is not used, so two packs go together axis by axis.
         """
         one, other = self.normal(one), self.normal(other)
-        if len(one) != len(other):
-            raise Unnatural("lists of different axes")
+        if len(one) != len(other) or one == LOOSE:
+            return self.loosen()
         for a, b in zip(one, other, strict=True):
             if a == b or (_single(a) and _single(b)):
                 continue
             if not (equal_length and len(one) == 1 and isinstance(a, Pack) and isinstance(b, Pack)):
-                raise Unnatural("lists of different axes")
+                return self.loosen()
             self.same[b.name] = a.name
         return self.normal(one)
 
@@ -208,11 +228,11 @@ class Spaces:
         self.unify(known, segments, equal_length)
 
     def target(self, value: Places | Place) -> Segments:
-        """Raises Unnatural where it is not known yet."""
+        """The list that positions are in."""
         if not isinstance(value.target, str):
             return self.normal(value.target)
         if value.target not in self.targets:
-            raise Unnatural(f"positions of `{value.target}` in an unknown list")
+            return self.loosen()
         return self.normal(self.targets[value.target])
 
     def full(self, segments: Segments) -> str | None:
@@ -231,7 +251,7 @@ class Spaces:
 
     def as_many(self, one: Segments, other: Segments) -> bool:
         """Whether both have every axis of one pack, and as many other places."""
-        pack = self.full(one)
+        pack = self.full(one) if self.exact else None
         return pack is not None and self.full(other) == pack and len(self.normal(one)) == len(self.normal(other))
 
     # ---- numbers ------------------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dslc.prove.ranks.kinds import (
+    LOOSE,
     Count,
     Entries,
     Every,
+    Linear,
+    Loose,
     Number,
     One,
     Places,
@@ -30,6 +33,12 @@ class Lists:
     spaces: Spaces
     #: whether a product of sizes occurs
     folds: bool
+    #: whether axes are picked, or lists for axes permuted, cut or ravelled: what that does shows at rank 2
+    shown: bool
+    #: whether it matters which position an axis has: then two of them tell more than rank 2 does
+    apart: bool
+    #: whether a guard is looked at, of which it need not be known what it says of fewer axes
+    guarding: bool
 
     def segments(self, value: Any) -> Segments:
         if isinstance(value, Number):
@@ -39,6 +48,11 @@ class Lists:
         return self.spaces.normal(value.segments)
 
     def number(self, value: Any) -> Number:
+        if isinstance(value, Tensor) and not self.segments(value):
+            return NUMBER
+        if isinstance(value, Truth):
+            self.spaces.loosen()
+            return NUMBER
         if not isinstance(value, Number):
             raise Unnatural("a list, a position or a number of axes where a number is expected")
         return value
@@ -50,7 +64,7 @@ class Lists:
         if not lists:
             return Number(folded)
         if folded:
-            raise Unnatural("a product of sizes in a list")
+            self.spaces.loosen()
         segments = self.segments(lists[0])
         for other in lists[1:]:
             segments = self.spaces.unify(segments, self.segments(other), equal_length=True)
@@ -73,8 +87,12 @@ class Lists:
     def halves(self, values: Any, count: Any) -> tuple[Segments, Segments]:
         if not isinstance(count, Count) or not isinstance(values, Entries):
             raise Unnatural("a list that is cut at a number")
+        self.shown = True
         segments, front = self.segments(values), self.spaces.normal(count.segments)
-        if not front or segments[: len(front)] != front:
+        same = front and Loose() not in front and segments[: len(front)] == front
+        if not same and values.given and front and One() not in front:
+            return self.spaces.loosen(), LOOSE
+        if not same:
             raise Unnatural("a list that is cut elsewhere")
         return front, segments[len(front) :]
 
@@ -83,12 +101,17 @@ class Lists:
             raise Unnatural("the shape of no tensor")
         return Entries(value.segments, True, value.flat)
 
-    def f_range(self, value: Any) -> Every:
-        if not isinstance(value, Count):
+    def f_range(self, *ends: Any) -> Every | Places:
+        self.shown = True
+        if len(ends) == 1 and isinstance(ends[0], Count):
+            return Every(ends[0].segments)
+        counted = [isinstance(end, Count | Linear) for end in ends]
+        if not any(counted) or not all(one or isinstance(end, Number) for one, end in zip(counted, ends, strict=True)):
             raise Unnatural("positions by their numbers")
-        return Every(value.segments)
+        return Places(self.spaces.loosen(), LOOSE)
 
     def f_reversed(self, value: Any) -> Entries | Places:
+        self.shown = True
         turned: Segments = (Reversed(self.segments(value)),)
         if isinstance(value, Every):
             return Places(turned, value.segments)
@@ -103,10 +126,14 @@ class Lists:
             raise Unnatural("no list of conditions")
         return Truth()
 
+    def f_any(self, value: Any) -> Truth:
+        self.spaces.loosen()
+        return self.f_all(value)
+
     def f_prod(self, value: Any) -> Number:
         if isinstance(value, Entries) and self.flat(value):
             return NUMBER
-        if not isinstance(value, Entries) or not value.sizes:
+        if not isinstance(value, Entries) or not (value.sizes or (self.guarding and value.given)):
             raise Unnatural("a product of what is no size")
         self.folds = True
         return Number(folded=True)
@@ -118,26 +145,33 @@ class Lists:
                 raise Unnatural("no list of sizes")
             lists.append(Entries(self.segments(value), value.sizes, self.flat(value)))
         longest = max(lists, key=lambda value: len(value.segments))
+        segments = longest.segments
         for value in lists:
             # shorter lists are aligned on the right
-            if value.segments:
-                self.spaces.unify(longest.segments[-len(value.segments) :], value.segments)
-        return Entries(self.segments(longest), all(value.sizes for value in lists), all(value.flat for value in lists))
+            if value.segments and self.spaces.unify(longest.segments[-len(value.segments) :], value.segments) == LOOSE:
+                segments = LOOSE
+        return Entries(self.spaces.normal(segments), all(value.sizes for value in lists), all(value.flat for value in lists))
 
     def flat(self, value: Entries) -> bool:
         """Whether the entries for axes are ones."""
-        return value.flat or all(isinstance(each, One) for each in self.segments(value))
+        return value.flat or self.fixed(value)
 
     def f_ravel(self, index: Any, shape: Any) -> Number:
         """A position among all elements, on which axes of size 1 have no influence."""
-        if not isinstance(index, Entries) or not isinstance(shape, Entries) or not self.flat(shape):
-            raise Unnatural("axes that are merged")
+        if not isinstance(index, Entries) or not isinstance(shape, Entries):
+            raise Unnatural("no lists")
+        self.shown = True
+        if not self.flat(shape):
+            self.spaces.loosen()
         self.spaces.unify(index.segments, shape.segments, equal_length=True)
         return NUMBER
 
     def f_unravel(self, position: Any, shape: Any) -> Entries:
-        if not isinstance(shape, Entries) or not self.flat(shape):
-            raise Unnatural("axes that are merged")
+        if not isinstance(shape, Entries):
+            raise Unnatural("no list")
+        self.shown = True
+        if not self.flat(shape):
+            self.spaces.loosen()
         self.number(position)
         return Entries(shape.segments)
 
@@ -150,11 +184,10 @@ class Lists:
         return Entries(self.spaces.unify(self.segments(index)[-len(segments) :], segments))
 
     def f_permute(self, values: Any, by: Any) -> Entries | Places:
-        if isinstance(by, Entries) and isinstance(values, Entries):
+        self.shown = True
+        if isinstance(by, Entries) and isinstance(values, Entries) and self.fixed(by):
             # of places that are no axes
-            if all(isinstance(each, One) for each in (*self.segments(by), *self.segments(values))):
-                return Entries(self.spaces.unify(by.segments, values.segments), values.sizes)
-            raise Unnatural("a permutation by numbers")
+            return Entries(self.spaces.unify(by.segments, values.segments), values.sizes)
         if isinstance(by, Every):
             return self.entries(values, by.segments)
         if not isinstance(by, Places):
@@ -164,6 +197,7 @@ class Lists:
         return self.like(values, by.segments)
 
     def f_unpermute(self, values: Any, by: Any) -> Entries | Places:
+        self.shown = True
         if isinstance(by, Entries):
             return self.f_permute(values, by)
         if isinstance(by, Every):
@@ -191,30 +225,44 @@ class Lists:
         return Entries(segments, values.sizes)
 
     def f_only(self, values: Any, by: Any) -> Entries | Places:
-        values = self.entries(values, None)
-        by = self.entries(by, self.segments(values))
-        if not isinstance(by, Places):
-            raise Unnatural("no list of axes")
-        self.spaces.aim(by, self.segments(values))
+        values, by = self.picked(values, by)
         return self.like(values, by.segments)
 
     def f_without(self, values: Any, by: Any) -> Entries | Places:
-        values = self.entries(values, None)
-        by = self.entries(by, self.segments(values))
-        if not isinstance(by, Places):
-            raise Unnatural("no list of axes")
-        self.spaces.aim(by, self.segments(values))
+        values, by = self.picked(values, by)
         return self.like(values, (Rest(self.segments(values), by.segments),))
 
-    def f_merge(self, rest: Any, chosen: Any, by: Any) -> Entries:
-        by = self.entries(by, None)
-        if not isinstance(by, Places) or not isinstance(rest, Entries):
+    def picked(self, values: Any, by: Any) -> tuple[Entries | Places, Places]:
+        """A list, and positions in it."""
+        self.shown = True
+        values = self.entries(values, None)
+        by = self.positions(by, self.segments(values))
+        self.spaces.aim(by, self.segments(values))
+        return values, by
+
+    def positions(self, by: Any, segments: Segments | None) -> Places:
+        """A list of axes; of numbers that are written out it is not followed which axes these are."""
+        if isinstance(by, Entries) and self.fixed(by):
+            return Places(self.spaces.loosen(), LOOSE)
+        by = self.entries(by, segments)
+        if not isinstance(by, Places):
             raise Unnatural("no list of axes")
+        return by
+
+    def fixed(self, value: Entries) -> bool:
+        """Whether no entry is one for axes."""
+        return all(isinstance(each, One) for each in self.segments(value))
+
+    def f_merge(self, rest: Any, chosen: Any, by: Any) -> Entries:
+        self.shown = True
+        by = self.positions(by, None)
+        if not isinstance(rest, Entries):
+            raise Unnatural("no list")
         target = self.spaces.target(by)
         self.spaces.unify(rest.segments, (Rest(target, by.segments),))
         if isinstance(chosen, Entries):
             self.spaces.unify(chosen.segments, by.segments)
             return Entries(target, rest.sizes and chosen.sizes)
         if self.number(chosen).folded:
-            raise Unnatural("a product of sizes in a list")
+            self.spaces.loosen()
         return Entries(target)

@@ -15,7 +15,7 @@ from dslc.ir.scopes import substitute
 from dslc.ir.sizes import with_sizes
 from dslc.prove.ranks.bound import Labels, Probe, positions_alone, sides_without, trace_of
 from dslc.prove.ranks.kinds import Segments, Unnatural
-from dslc.prove.ranks.text import Readings
+from dslc.prove.ranks.reading import Readings
 from dslc.semantics.env import AttrSet
 
 

@@ -10,11 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from dslc.prove.ranks.kinds import (
+    LOOSE,
     Chosen,
     Count,
     Entries,
     Every,
     Fixed,
+    Linear,
     Number,
     One,
     Part,
@@ -101,14 +103,15 @@ class Operators(Values):
         return out
 
     def meant(self, value: t.Expr, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> None:
-        """Binds the names in a list of axes that nothing has said yet."""
-        if attr.type.name not in _LISTED or not isinstance(value, t.ListExpr):
+        """Binds the names in a list that nothing has said yet."""
+        if not isinstance(value, t.ListExpr):
             return
         for element in value.elements:
             inner = element.value if isinstance(element, t.Pack) else element
             if isinstance(inner, t.Name) and isinstance(self.value(inner, env), Unknown):
-                kind = replace(attr, type=replace(attr.type, name="axes" if isinstance(element, t.Pack) else "axis"))
-                self.drawn(inner.id, kind, operands, env)
+                names = ("axes", "axis") if attr.type.name in _LISTED else ("ints", "int")
+                kind = replace(attr.type, name=names[not isinstance(element, t.Pack)], dims=None)
+                self.drawn(inner.id, replace(attr, type=kind), operands, env)
 
     def drawn(self, name: str, attr: t.Attr, operands: list[Tensor | None], env: AxisEnv) -> Any:
         """The kind of an attribute that may have any value."""
@@ -120,7 +123,7 @@ class Operators(Values):
             if kind in _LISTED or len(attr.type.dims) != 1:
                 raise Unnatural("a list of lists")
             (count,) = attr.type.dims
-            value = Entries(ONE * count.value) if isinstance(count, t.Int) else Drawn(name, env)
+            value = Entries(ONE * count.value, given=True) if isinstance(count, t.Int) else Drawn(name, env)
         elif kind == "axis":
             value = Place(name, name)
             self.named[name] = None
@@ -130,8 +133,10 @@ class Operators(Values):
             if name not in self.flags:
                 raise UnknownFlag(name)
             value = self.flags[name]
+        elif kind in {"ints", "floats"}:
+            value = Entries(self.spaces.loosen(), given=True)
         elif kind not in _SCALARS:
-            raise Unnatural("a list of numbers of any length")
+            raise Unnatural("an attribute that is not understood")
         env.values[name] = value
         return value
 
@@ -147,17 +152,22 @@ class Operators(Values):
                 passed = front[: value.at + 1] if value.at >= 0 else front[value.at :]
                 if -len(front) <= value.at < len(front) and all(isinstance(each, One) for each in passed):
                     return value
-                raise Unnatural("an axis of a pack by its number")
+                return Place(attr.name, self.spaces.loosen())
+            if kind == "axis" and isinstance(value, Count | Linear):
+                return Place(attr.name, self.spaces.loosen())
             fixed = isinstance(value, Entries) and len(value.segments) == len(front)
             if kind == "permutation" and fixed and all(isinstance(each, One) for each in (*front, *value.segments)):
                 return value
+            if kind != "axis" and not isinstance(value, Every):
+                value = self.positions(value, None)
             fits = isinstance(value, Place) if kind == "axis" else isinstance(value, Places | Every)
             if fits:
                 self.counted.append((value, front))
         elif kind == "bool":
             fits = isinstance(value, bool)
-        elif kind == "ints":
+        elif kind in {"ints", "floats"}:
             fits = isinstance(value, Entries)
+            value = replace(value, given=True) if fits else value
         else:
             fits = kind in _SCALARS and isinstance(value, Number)
         if not fits:
@@ -205,6 +215,8 @@ class Operators(Values):
             if isinstance(statement, t.Let | t.Equation):
                 declared = next((output.type for output in op.syntax.outputs if output.name == statement.target.name), None)
                 env.values[statement.target.name] = self.target(statement, declared, env)
+            elif isinstance(statement, t.LetMany | t.EquationMany):
+                env.values.update(zip(statement.names, self.results(statement, env), strict=True))
             elif isinstance(statement, t.Function):
                 env.values[statement.name] = Closure(statement, env)
             elif not isinstance(statement, t.Attr | t.Where | t.OnnxMap | t.Example | t.Tags | t.Verify):
@@ -215,6 +227,14 @@ class Operators(Values):
         if not all(isinstance(result, Tensor) for result in results):
             raise Unnatural("no tensor")
         return results if len(results) > 1 else results[0]
+
+    def results(self, statement: t.LetMany | t.EquationMany | t.Bind, env: AxisEnv) -> tuple[Any, ...]:
+        """The results of a call that have names."""
+        value = self.value(statement.value, env)
+        values = value if isinstance(value, tuple) else (value,)
+        if len(values) != len(statement.names):
+            raise Unnatural("results without names")
+        return values
 
     def counted_list(self, attr: t.Attr, value: Any, env: AxisEnv) -> Entries:
         """A list attribute with as many entries as its type says; a number stands for every one of them."""
@@ -228,12 +248,12 @@ class Operators(Values):
                 raise Unnatural("a list whose length is no number of axes")
             segments = number.segments * (2 if twice else 1)
         if isinstance(value, Drawn):
-            value.rule.values[value.name] = Entries(segments)
+            value.rule.values[value.name] = Entries(segments, given=True)
         elif isinstance(value, Entries):
             self.spaces.unify(value.segments, segments, equal_length=True)
         elif self.number(value).folded:
-            raise Unnatural("a product of sizes in a list")
-        return Entries(segments)
+            self.spaces.loosen()
+        return Entries(segments, given=True)
 
     def bind_equal(self, conditions: list[t.Expr], env: AxisEnv) -> None:
         """`R == kernel` says what R is."""
@@ -262,9 +282,7 @@ class Operators(Values):
         for k, place in enumerate(places):
             if isinstance(place, t.TuplePlace):
                 for slot in place.places:
-                    if slot.star:
-                        raise Unnatural("a merged pack")
-                    inner.values[slot.name] = NUMBER
+                    inner.values[slot.name] = Entries(self.spaces.loosen()) if slot.star else NUMBER
                 out.append(One())
                 continue
             over = dims[k] if dims is not None else place.range
@@ -285,22 +303,20 @@ class Operators(Values):
         for dim in dims:
             for name in (node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)):
                 self.number(env.values.setdefault(name, NUMBER))
-        if len(packs) == 2 and len(dims) == 3 and packs == [0, 2]:
-            self.cut(dims, segments, conditions, env)
+        if len(packs) == 2 and len(dims) == 3 and packs == [0, 2] and self.cut(dims, segments, conditions, env):
             return
-        if len(packs) > 1:
-            raise Unnatural("a type of several packs")
         before = packs[0] if packs else len(dims)
         after = len(dims) - before - 1 if packs else 0
         inside = segments[before : len(segments) - after]
         outside = segments[:before] + (segments[len(segments) - after :] if after else ())
-        if len(segments) < before + after or not all(isinstance(each, One) for each in outside) or (not packs and inside):
-            raise Unnatural("sizes that are not those of the type")
+        single = all(isinstance(each, One) for each in outside)
+        if len(packs) > 1 or len(segments) < before + after or not single or (not packs and inside):
+            inside = self.spaces.loosen()
         for k in packs:
             self.packed(dims[k], inside, env, operand.flat)
 
-    def cut(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> None:
-        """`[*L, A, *R]` where `rank(L) == axis`."""
+    def cut(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> bool:
+        """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:
             if isinstance(condition, t.Compare) and condition.ops == ("==",) and isinstance(condition.operands[1], t.Name):
@@ -311,13 +327,13 @@ class Operators(Values):
                     at = axis.at if axis.at >= 0 else len(segments) + axis.at
                     self.packed(dims[0], segments[:at], env)
                     self.packed(dims[2], segments[at + 1 :], env)
-                    return
-                if isinstance(axis, Place):
+                    return True
+                if isinstance(axis, Place) and axis.target != LOOSE:
                     self.spaces.aim(axis, segments)
                     self.packed(dims[0], (Part(segments, axis.axis, -1),), env)
                     self.packed(dims[2], (Part(segments, axis.axis, 1),), env)
-                    return
-        raise Unnatural("nothing says where a pack ends")
+                    return True
+        return False
 
     def packed(self, dim: t.Expr, segments: Segments, env: AxisEnv, flat: bool = False) -> None:
         if not isinstance(dim, t.Pack) or not isinstance(dim.value, t.Name):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.prove.ranks.kinds import (
+    LOOSE,
     Count,
     Entries,
     Every,
+    Linear,
+    Loose,
     Named,
     Number,
     One,
@@ -110,6 +114,11 @@ class Values(Lists, ABC):
         if isinstance(values[0], Count) and expr.op == "+" and isinstance(expr.right, t.Int):
             # a list of so many entries is one in front of which there are others
             return Count((*ONE * expr.right.value, *values[0].segments))
+        counted = [isinstance(value, Count | Linear | Place) for value in values]
+        if expr.op in {"+", "-"} and any(counted):
+            if all(one or isinstance(side, t.Int) for one, side in zip(counted, (expr.left, expr.right), strict=True)):
+                return Linear()
+            raise Unnatural("a number of axes and another number")
         if expr.op in {"and", "or"}:
             if expr.op == "and" and any(isinstance(value, Truth) for value in values):
                 return Truth() if all(isinstance(value, Truth | Number) for value in values) else self.number(None)
@@ -123,8 +132,13 @@ class Values(Lists, ABC):
                 return self.placed(expr.ops[0], values[0], values[1])
             raise Unnatural("positions in a chain")
         values = [NUMBER if isinstance(value, bool) else value for value in values]
-        if set(expr.ops) & {"==", "!=", "in"} and sum(isinstance(value, Entries) for value in values) > 1:
-            raise Unnatural("lists compared as a whole")
+        lists = [self.segments(value) for value in values if isinstance(value, Entries)]
+        if set(expr.ops) & {"==", "!=", "in"} and len(lists) > 1:
+            alike = len(set(lists)) == 1 and Loose() not in lists[0]
+            if "in" in expr.ops or not (alike or all(isinstance(one, One) for one in itertools.chain(*lists))):
+                raise Unnatural("lists that are equal at some ranks only")
+            self.spaces.loosen()
+            return NUMBER
         if "in" in expr.ops:
             raise Unnatural("a number among others")
         found = self.together(values)
@@ -138,6 +152,7 @@ class Values(Lists, ABC):
             raise Unnatural("how many axes there are")
         if not isinstance(other, Place | Places):
             raise Unnatural("a position and a number")
+        self.apart = True
         if isinstance(one.target, str) and one.target not in self.spaces.targets:
             self.spaces.aim(one, self.spaces.target(other))
         self.spaces.aim(other, self.spaces.target(one))
@@ -180,17 +195,24 @@ class Values(Lists, ABC):
         values: list[Any] = []
         for element in expr.elements:
             value = self.value(element.value if isinstance(element, t.Pack) else element, env)
-            if isinstance(element, t.Pack) == isinstance(value, Number | Place):
+            if isinstance(element, t.Pack) == isinstance(value, Number | Place | Count | Linear):
                 raise Unnatural("a list that is spliced")
             values.append(value)
         if values and all(isinstance(value, Place | Places) for value in values):
             return self.listed(values)
+        if any(isinstance(value, Place | Places | Every | Count | Linear) for value in values):
+            if not all(isinstance(value, Place | Places | Every | Count | Linear) or value is NUMBER for value in values):
+                raise Unnatural("a list of positions and others")
+            self.shown = True
+            return Places(self.spaces.loosen(), LOOSE)
         out: list[Any] = []
         sizes = flat = True
         for value, element in zip(values, expr.elements, strict=True):
             one = value if isinstance(value, Entries) else Entries(ONE, isinstance(element, t.Int) and element.value == 1)
-            if not isinstance(value, Entries | Number) or (isinstance(value, Number) and value.folded):
-                raise Unnatural("a list of positions and numbers")
+            if not isinstance(value, Entries | Number):
+                raise Unnatural("a list of what is no number")
+            if isinstance(value, Number) and value.folded:
+                self.spaces.loosen()
             out += one.segments
             sizes, flat = sizes and one.sizes, flat and self.flat(one)
         return Entries(tuple(out), sizes, flat)
@@ -215,7 +237,9 @@ class Values(Lists, ABC):
             for sub in expr.subs:
                 if isinstance(sub, t.TupleExpr):
                     for slot in sub.slots:
-                        self.number(self.value(slot, env))
+                        part = self.value(slot.value if isinstance(slot, t.Pack) else slot, env)
+                        if not (isinstance(slot, t.Pack) and isinstance(part, Entries) and self.spaces.loosen()):
+                            self.number(part)
                     index += ONE
                     continue
                 part = self.value(sub.value if isinstance(sub, t.Pack) else sub, env)
@@ -233,6 +257,7 @@ class Values(Lists, ABC):
         at = self.value(expr.subs[0], env)
         if isinstance(at, Place) and isinstance(base, Entries | Places):
             self.spaces.aim(at, base.segments)
+            self.apart = self.apart or isinstance(base, Places) or at.axis != _HERE
             return NUMBER if isinstance(base, Entries) else Place(at.axis, base.target)
         fixed = isinstance(base, Entries) and all(isinstance(each, One) for each in base.segments)
         if not fixed or not isinstance(expr.subs[0], t.Int):
@@ -252,13 +277,15 @@ class Values(Lists, ABC):
             raise Unnatural("a list whose length is no number of axes")
         if any(isinstance(value, Place) and value.axis == _HERE for value in env.values.values()):
             raise Unnatural("a list within a list")
+        self.shown = True
         inner = env.child()
         inner.values[binder.name] = Place(_HERE, count.segments)
         value = self.value(scope.body, inner)
         if isinstance(value, Place) and value.axis == _HERE:
+            self.apart = True
             return Places(count.segments, self.spaces.target(value))
         if self.number(value).folded:
-            raise Unnatural("a product of sizes in a list")
+            self.spaces.loosen()
         ones = isinstance(scope.body, t.Int) and scope.body.value == 1
         return Entries(count.segments, ones, ones)
 
@@ -291,6 +318,8 @@ class Values(Lists, ABC):
                 return meaning(*values)
             except TypeError:
                 raise Unnatural(f"`{expr.function}` of this") from None
+        if expr.function == "max" and len(values) > 1 and all(isinstance(value, Count | Linear) for value in values):
+            return Linear()
         if expr.function in FUNCTIONS_1 | {"ceildiv", CONVERT} or (expr.function in {"min", "max"} and len(values) > 1):
             return self.together(values)
         raise Unnatural(f"`{expr.function}`")

@@ -20,6 +20,7 @@ from dslc.search.mutants import TUNING as MUTANTS_TUNING
 from dslc.search.mutants import Mutants
 from dslc.search.rulesets import chosen_partial
 from dslc.search.siblings import Siblings
+from dslc.search.subprograms import Subprograms
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,15 @@ class Mutated:
             options=how, operators=settings.mutant_operators, strict=settings.strict_floats, leaning=settings.library_only,
         )  # fmt: skip
 
+        behind = Subprograms(**_common(context), spent=context.run.spent, strict=settings.strict_floats, mutants=looked)
+
         def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
-            for found in _told(context, self.name, looked, base):
-                for note in looked.notes:
-                    context.run.note(note)
-                yield found
+            # operators by themselves, then those that stand one behind the other
+            for finds in (looked, behind):
+                for found in _told(context, self.name, finds, base):
+                    for note in looked.notes:
+                        context.run.note(note)
+                    yield found
 
         return of
 
@@ -157,14 +162,14 @@ def _known(context: SearchContext) -> dict[str, Any]:
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:
     """What is found in a candidate, and its story."""
-    run, how = context.run, "" if isinstance(looked, Mutants | Branches) else "derived by "
+    run, how = context.run, "" if isinstance(looked, Mutants | Subprograms | Branches) else "derived by "
     for made, tale in looked.proposals(base):
         run.much.update(made)
         run.kernels.update((each, tale.told(each.kernels, how)) for each in made)
         for one in tale.measured:
             if one.ratio >= looked.margin:
                 run.found.add(derived(one))
-        run.untaken[name, base] = tale.left(how) if how else []
+        run.untaken[name, base] = tale.left(how)
         yield made
 
 

@@ -10,9 +10,10 @@ from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
 from dslc.search.candidate import KERNELS, Candidate
+from dslc.search.compiling import no_compiler, wanted, with_kernels
 from dslc.search.context import SearchContext
 from dslc.search.findings import fused
-from dslc.search.fusions import Fusions, no_compiler, told, unbuilt, wanted, with_kernels
+from dslc.search.fusions import Fusions, told, unbuilt
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.settings import Settings
 

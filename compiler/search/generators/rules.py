@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dslc.search.candidate import Candidate
+from dslc.search.compiling import wanted
 from dslc.search.contenders import Blamed, Contender
 from dslc.search.context import SearchContext
-from dslc.search.fusions import wanted
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.proving import passed

@@ -1,0 +1,183 @@
+"""Where an operator's iterators are in an expression: the one matcher of operators and calls (EinNet, section 5.1, Figure 8).
+
+Iterators are given to the table's by where they stand. Those of windows are found by the coefficients with which they move along a
+dimension, which say what strides and dilations are. `solving` makes operators of what is found, `cuda/matching` makes calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import gcd
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.poly import Poly
+from dslc.derivation.tables import Group, Pattern, Window
+from dslc.ir.scalar import Iter, Read, Scalar, Sym, num
+from dslc.ir.scopes import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of finding iterators.
+
+    Attributes:
+        slopes: ways to match one window of a pattern.
+    """
+
+    slopes: int = 2
+
+
+_TUNING = _Tuning()
+
+
+class Along(Enum):
+    """What has to move along a dimension for a window."""
+
+    WHOLE = "all that moves in the operator"
+    FIRST = "its first iterator, as in a window of one position"
+    EXACT = "what has several positions, and nothing else moves there"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
+
+    operand: int
+    dim: int
+    at: int
+    unit: int
+    rest: Scalar
+
+
+@dataclass(frozen=True)
+class Way:
+    """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
+
+    given: Mapping[Iter, tuple[Iter, ...]]
+    known: Mapping[Sym, Scalar] = field(default_factory=dict)
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def taken(self) -> set[Iter]:
+        return {it for own in self.given.values() for it in own}
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """A pattern and what its windows are looked for in, along the last dimensions first where nothing else moves there.
+
+    `factors`: what stands for each of the pattern's reads. `groups`: where the expression's iterators stand, by operands among
+    `operands` (None: all of them).
+    """
+
+    pattern: Pattern
+    factors: Mapping[int, Scalar]
+    groups: Mapping[Iter, Group]
+    along: Along = Along.WHOLE
+    operands: frozenset[int] | None = None
+
+    def ways(self) -> Iterator[Way]:
+        """Every way to find the pattern's windows in the expression's reads, in the order of dimensions."""
+        return self._windows(Way({}), self.pattern.windows)
+
+    def _group(self, it: Iter) -> Group:
+        operands, result = self.pattern.group(it)
+        return (operands if self.operands is None else operands & self.operands), result
+
+    def _windows(self, way: Way, windows: Sequence[tuple[int, int, Window]]) -> Iterator[Way]:
+        if not windows:
+            yield way
+            return
+        (operand, dim, window), *rest = windows
+        factor = self.factors[operand]
+        if not isinstance(factor, Read):
+            return
+        used = max((each.at for each in way.moved if each.operand == operand), default=-1)
+        places = list(enumerate(factor.index))[used + 1 :]
+        for at, index in reversed(places) if self.along is Along.EXACT else places:
+            if not index.free and self.along is not Along.EXACT:
+                continue
+            for given, known, unit in self._slopes(way, window.terms, index):
+                chosen = [it for own in given.values() for it in own]
+                if any(it in other.free for it in chosen for k, other in enumerate(factor.index) if k != at):
+                    continue
+                remainder = substitute(index, {it: num(0) for it in chosen})
+                if self.along is Along.EXACT and not remainder.free.isdisjoint(self.groups):
+                    continue
+                moved = Moved(operand, dim, at, unit, remainder)
+                more = Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
+                yield from self._windows(more, rest)
+
+    def _slopes(
+        self, way: Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar
+    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
+        """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
+        own = [it for it in self.groups if it in index.free and it not in way.taken]
+        options: list[list[Iter | None]] = []
+        for it, _ in terms:
+            if it in way.given:
+                return []
+            group = self._group(it)
+            alike: list[Iter | None] = [each for each in own if self.groups[each] == group]
+            if self.along is Along.EXACT:
+                options.append(alike or [None])
+            else:
+                options.append(alike if self.along is Along.WHOLE or not options else [None])
+        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
+        for chosen in _distinct(options):
+            solved = self._coefficients(terms, chosen, index)
+            if solved is not None:
+                known, unit = solved
+                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
+                slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
+                found.append((abs(unit), slopes, (given, known, unit)))
+        found.sort(key=lambda each: each[:2], reverse=True)
+        return [each for _, _, each in found[: _TUNING.slopes]]
+
+    def _coefficients(
+        self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar
+    ) -> tuple[dict[Sym, Scalar], int] | None:
+        slopes: list[tuple[Poly, int]] = []
+        for (_, wanted), it in zip(terms, chosen, strict=True):
+            if it is not None:
+                slope = coefficient_of(index, it)
+                if not slope:
+                    return None
+                slopes.append((wanted, slope))
+        fixed = [(wanted.constant, slope) for wanted, slope in slopes if wanted.is_constant]
+        if self.along is Along.EXACT:
+            unit = 1
+        elif fixed:
+            wanted_slope, slope = fixed[0]
+            if slope % wanted_slope:
+                return None
+            unit = slope // wanted_slope
+        else:
+            unit = gcd(*(slope for _, slope in slopes)) * (-1 if all(slope < 0 for _, slope in slopes) else 1)
+        known: dict[Sym, Scalar] = {}
+        for wanted, slope in slopes:
+            if wanted.is_constant:
+                if wanted.constant * unit != slope:
+                    return None
+                continue
+            names = [name for name in wanted.atoms if isinstance(name, Sym)]
+            if slope % unit or slope // unit < 1 or wanted.terms != (((names[0],), 1),):
+                return None
+            if known.setdefault(names[0], num(slope // unit)) is not num(slope // unit):
+                return None
+        return known, unit
+
+
+def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter | None, ...]]:
+    if not options:
+        yield ()
+        return
+    for first in options[0]:
+        for rest in _distinct(options[1:]):
+            if first is None or first not in rest:
+                yield first, *rest
+
+
+__all__ = ["Along", "Moved", "Sought", "Way"]
