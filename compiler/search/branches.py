@@ -14,6 +14,7 @@ from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.mutate.joined import joined
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.search.candidate import Candidate
+from dslc.search.expressions import is_static
 from dslc.search.together import Several, Together
 from dslc.semantics.env import EvalError, Mismatch
 
@@ -68,7 +69,7 @@ class Branches(Together):
         """Calls of one operator with equal attributes that read a common value, and none of which is below another."""
         users: dict[tuple[Value, str, object], list[Call]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and not node.constant and len(node.types) == 1 and self._is_static(node):
+            if isinstance(node, Call) and not node.constant and len(node.types) == 1 and is_static(node) and _is_float(node):
                 for arg in dict.fromkeys(arg for arg in node.args if not arg.constant):
                     users.setdefault((arg, node.op, node.tag), []).append(node)
         own: set[Call] = set()
@@ -84,10 +85,6 @@ class Branches(Together):
                 own.update(apart[:_TUNING.most])
                 yield tuple(apart[:_TUNING.most])
 
-    def _is_static(self, call: Call) -> bool:
-        values = (*call.args, *call.values)
-        return all(value.known and value.type.is_static and value.type.dtype.is_float for value in values)
-
     def _made(self, region: Graph) -> list[tuple[tuple[Value, ...], float]]:
         """Programs of one call in the place of several, the cheapest first, with their prices. Raises TimeUp."""
         found: dict[tuple[Value, ...], float] = {}
@@ -101,9 +98,12 @@ class Branches(Together):
                 continue
             if made is not None and made not in found and len(found) < _TUNING.ways:
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
-                calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
-                found[made] = calls + self._generated(made)
+                found[made] = self.builder.calls(nodes) + self.builder.generated(made)
         return sorted(found.items(), key=lambda each: each[1])
+
+
+def _is_float(call: Call) -> bool:
+    return all(value.type.dtype.is_float for value in (*call.args, *call.values))
 
 
 __all__ = ["Branches"]

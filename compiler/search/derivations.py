@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from math import inf, isfinite
 
-from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
@@ -21,41 +20,23 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.generic import Generic, NotGeneric, unknown_sizes
 from dslc.derivation.programs import Program, estimated, unlike
 from dslc.derivation.search import DerivationLimits, Search
-from dslc.errors import DslcError
-from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
-from dslc.fuse.kernels import Cyclic, folded, unfold
-from dslc.fuse.profile import Profiles, Reach
+from dslc.fuse.kernels import unfold
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
-from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace, scope_value, topological
+from dslc.ir.graph import Call, Graph, Kernel, Node, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, apply, num, rebuild, walk
-from dslc.ir.scopes import inline
+from dslc.ir.scalar import Read
+from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
+from dslc.search.building import Builder
 from dslc.search.candidate import Candidate
+from dslc.search.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.looking import (
-    Dearer,
-    LeftOut,
-    Looking,
-    Open,
-    Place,
-    Rival,
-    Site,
-    Tale,
-    Visit,
-    at_work,
-    distinct,
-    groups,
-)
+from dslc.search.looking import Dearer, LeftOut, Looking, Open, Place, Rival, Site, Tale, Visit, distinct, groups
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
-from dslc.search.written import readable
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.elaborate import expand
-from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, load_many
 
 
@@ -69,10 +50,14 @@ class _Tuning:
         depth, states: derivations one after the other, and expressions that are looked at.
         seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
         priced, built: programs of one expression.
+        formed: those among the others whose operators have another form, that are priced as well.
         proof: seconds of proving one program.
         whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
         behind: nodes behind a product that are computed with it.
         factors: tensors that a sum is over, at most.
+        window: positions of a window of which convolutions have another form (minimal filtering).
+        filtered: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and these
+            another form.
     """
 
     share: float = 0.05
@@ -84,17 +69,16 @@ class _Tuning:
     searching: float = 0.4
     priced: int = 12
     built: int = 3
+    formed: int = 4
     proof: float = 5.0
     whole: float = 1.2
     behind: int = 4
     factors: int = 3
+    window: int = 3
+    filtered: float = 0.5
 
 
 TUNING = _Tuning()
-
-
-#: further measurements of what decides
-TURNS = ("again", "once more")
 
 
 #: what a step is called that takes another operator, by an expression as it is
@@ -137,17 +121,12 @@ class Derivations:
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     #: of symbolic dimensions, at which is measured
     sizes: Mapping[str, int] = field(default_factory=dict)
-    _profiles: Profiles = field(init=False)
-    _trials: Trials = field(init=False)
-    _machine: Speeds = field(init=False, default=EVERYDAY)
+    builder: Builder = field(init=False)
     #: of each operator a program at unknown sizes that nobody may take
     _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._profiles = Profiles(self.rules, self.sizes)
-        sizes = self._profiles.sizes
-        costs, footprint = self.costs, self.costs.timer.footprint
-        self._trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
+        self.builder = Builder(self.rules, self.costs, self.opset, self.until, self.strict, self.sizes)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """What is found in the time that there is, the best first, and the story."""
@@ -167,7 +146,7 @@ class Derivations:
             sites: list[Site] | None = None
             while sites is None:
                 try:
-                    self._machine = machine(self.costs.measurer)
+                    self.builder.begin()
                     looking.around = looking.around or Neighbours(base.graph)
                     sites = list(find(base, looking.around))
                 except TimeUp:
@@ -196,7 +175,9 @@ class Derivations:
     def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
         programs = self.programs(site)
-        promising = self._promising(programs, site.price)
+        # a node may have another form itself
+        price = site.price if site.inner else min(site.price, self.builder.form(site.nodes[0]))
+        promising = self._promising(programs, price)
         dearer = [] if promising else self._cheapest(programs, site.price)
         around = looking.around or Neighbours(base.graph)
         regions: dict[Graph, list[Place]] = {}
@@ -245,7 +226,7 @@ class Derivations:
         """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
         found: list[tuple[float, frozenset[Node]]] = []
         with suppress(TimeUp):
-            self._machine = machine(self.costs.measurer)
+            self.builder.begin()
             around = Neighbours(base.graph)
             for site in (one for find in self._finders() for one in find(base, around)):
                 below = site.inner.get(site.nodes[0], ())
@@ -265,7 +246,7 @@ class Derivations:
         """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and len(node.types) == 1 and self._is_sized(node):
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node):
                 program, _ = abstracted(node.values, leaves_of((node,)))
                 nodes.setdefault(program, []).append(node)
         guessed = {
@@ -288,7 +269,7 @@ class Derivations:
         """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and len(node.types) == 1 and self._is_sized(node) and self._sums(node) == 1:
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
                 inner = self._before(node, around)
                 program, _ = abstracted(node.values, leaves_of((node, *inner)))
                 if inner and self._is_wanted(program):
@@ -310,72 +291,42 @@ class Derivations:
             for arg in stack.pop().args:
                 below = arg.node
                 alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
-                if alone and isinstance(below, Call) and not below.constant and len(below.types) == 1 and self._sums(below) == 0:
+                if not alone or not isinstance(below, Call) or below.constant or len(below.types) != 1:
+                    continue
+                if reductions(self.rules, below) == 0:
                     own[below] = None
                     stack.append(below)
         return tuple(own)[1:]
 
-    def _sums(self, node: Call) -> int | None:
-        """How many reductions an operator has; None where it is no expression."""
-        program, _ = abstracted(node.values, leaves_of((node,)))
-        value = self._expanded(program)
-        if value is None:
-            return None
-        scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
-        return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
-
-    def _is_sized(self, node: Node) -> bool:
-        """Whether all types of a node are known, its unknown sizes being those of inputs."""
-        return all(type is not None for type in (*node.types, *(arg.node.types[arg.index] for arg in node.args)))
+    def _is_looked_at(self, node: Node) -> bool:
+        return is_sized(node)
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
         return price <= TUNING.slack * self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
-        """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
-        by nothing."""
-        profile = self._profiles.of(node)
-        if profile is None or profile.loose or self._machine is EVERYDAY or not self.costs.target.measured:
-            return 0.0
-        return profile.operations / self._machine.peak
+        """Seconds that a sum of products takes at the runtime's best, or that programs of it may take where these have another form; 0
+        where that is not known."""
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        longer = [span for span in windows(self.rules, program) if span > TUNING.window]
+        return self.builder.least(node) * (TUNING.filtered if len(longer) > 1 else 1.0)
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether a program is one sum over elements of two tensors or three."""
-        value = self._expanded(program)
-        below = [] if value is None else Graph(program.inputs, (_as_one(value),)).nodes()
-        sums = [
-            (node, part) for node in below if isinstance(node, ScopeNode)
-            for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"
-        ]  # fmt: skip
-        if len(sums) != 1:
-            return False
-        node, total = sums[0]
-        operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
-        return 2 <= sum(one.type.rank > 0 for one in operands) <= TUNING.factors
-
-    def _expanded(self, program: Graph) -> Value | None:
-        try:
-            (value,) = expand(self.rules, program.outputs)
-        except (Mismatch, EvalError, DslcError):
-            return None
-        return value
+        return 2 <= factors(self.rules, program) <= TUNING.factors
 
     def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> Place:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
         while len(behind) < TUNING.behind and end not in around.final:
             users = around.used.get(end, [])
-            if len(users) != 1 or users[0] in owned or not self._pointwise(users[0]) or users[0].types[0] != end.type:
+            if len(users) != 1 or users[0] in owned or not self.builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
                 break
             behind.append(users[0])
             owned.add(users[0])
             end = users[0].values[0]
         return Place(node, (*inner, *behind), end, inner)
-
-    def _pointwise(self, node: Node) -> bool:
-        profile = self._profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
-        return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
@@ -395,16 +346,16 @@ class Derivations:
 
     def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[Program]:
         """What a search finds for one operator, at unknown sizes what is one program at all of them."""
-        value = self._expanded(program)
+        value = expanded(self.rules, program)
         generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
             return
-        at = generic.at(Graph(program.inputs, (_as_one(value), *program.outputs)))
+        at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
         search = Search(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
         with rare_collections():
             every = search.run(at.outputs[0]).programs
         given = at.outputs[1]
-        for each in unlike(self.rules, (each for each in every if not _same(each.value, given)), [given.node]):
+        for each in unlike(self.rules, (each for each in every if not same(each.value, given)), [given.node]):
             try:
                 yield replace_fields(each, value=generic.back(each.value))
             except NotGeneric:
@@ -414,39 +365,32 @@ class Derivations:
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
         TimeUp."""
-        worth: dict[int, float] = {}
-        for k, each in enumerate(programs[:TUNING.priced]):
-            calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
+        worth: dict[Program, float] = {}
+        for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
+            calls = self.builder.calls(each.calls)
             if calls * self.margin < price:
-                worth[k] = calls + self._generated([each.value])
-        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
+                worth[each] = calls + self.builder.generated([each.value])
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
+
+    def _with_forms(self, programs: Sequence[Program], price: float) -> list[Program]:
+        """Of programs that a search holds to be dear the cheapest ones whose operators have other forms, of which it knows nothing."""
+        worth: dict[Program, float] = {}
+        for each in programs:
+            forms = self.builder.in_other_forms(each.calls)
+            if forms * self.margin < price:
+                worth[each] = forms + self.builder.generated([each.value])
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
 
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
-        calls = [sum(self.costs.cost(node) for node in each.calls if not node.constant) for each in programs[: TUNING.priced]]
-        worth = [own + self._generated([each.value]) for own, each in zip(calls, programs, strict=False)]
+        own = programs[: TUNING.priced]
+        worth = [self.builder.calls(each.calls) + self.builder.generated([each.value]) for each in own]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
         names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
         kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
         return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
-
-    def _generated(self, results: Sequence[Value]) -> float:
-        """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
-        nodes = [node for node in topological(value.node for value in results) if not node.constant]
-        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
-        scopes = [node for node in nodes if isinstance(node, ScopeNode)]
-        return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
-
-    def _scope(self, node: ScopeNode) -> float:
-        """Estimated seconds of a scope as a kernel."""
-        graph, _ = abstracted(node.values, node.args)
-        kernel = fact_of_kernel(graph).new.outputs[0].node
-        assert isinstance(kernel, Kernel)
-        if not self.costs.target.measured:
-            return self._computed(Graph(graph.inputs, kernel.values))
-        return seconds_of(kernel, self._profiles, self._machine)
 
     # ---- trials ------------------------------------------------------------------------------------------------
 
@@ -458,26 +402,13 @@ class Derivations:
             self._left_out[program] = LeftOut(fact.rule, Open.UNPROVED, names)
         if fact is None or one is None:
             return []
-        whole = self._as_one(fact) if one.ratio >= TUNING.whole else None
+        formed = has_form(self.rules, fact.new, self.strict)
+        whole = self._as_one(fact) if one.ratio >= TUNING.whole or formed else None
         return [one] if whole is None else [one, whole]
 
     def _as_one(self, fact: Fact) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
-        if not self.costs.target.measured:
-            return None
-        whole = fact_of_kernel(fact.old).new
-        node = whole.outputs[0].node
-        subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), self._form_of(fact))
-        found = self._trials.tried([subject]).get(fact.old)
-        if isinstance(found, Dropped) and found.why is Why.LATE:
-            raise TimeUp
-        if not isinstance(found, Tried) or not isinstance(node, Kernel):
-            return None
-        return Rival(fact, whole, (found,), found.nodes, found.kernel, whole=True)
-
-    def _form_of(self, fact: Fact) -> Form:
-        """The form of the one kernel that computes a program."""
-        return Form(fact.rule, fact.new)
+        return self.builder.one_kernel(fact, self.builder.form_of(fact))
 
     def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
@@ -505,68 +436,11 @@ class Derivations:
         return validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
 
     def _measured(self, fact: Fact) -> Rival | None:
-        with_kernels = self.with_kernels(fact.new)
-        if with_kernels is None:
-            return None
-        if not self.costs.target.measured:
-            if not all(readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)):
-                # who plans the file would not know what it computes
-                return None
-            before, after = self._computed(fact.old), self._computed(with_kernels)
-            return Rival(fact, with_kernels, (), before, after) if before < inf and after < inf else None
-        own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
-        subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
-        kernels: list[Tried] = []
-        again = False
-        for one in self._trials.tried(subjects.values()).values():
-            if isinstance(one, Tried):
-                kernels.append(one)
-            elif one.why is Why.LATE:
-                raise TimeUp
-            elif self._has_no_form(one.program):
-                again = True
-            elif one.why is not Why.SLOWER:
-                # its nodes will do where they are faster
-                return None
-        if again:
-            return self._measured(fact)
-        library = self._trials.library(kernels) if kernels else None
-        if kernels and library is None:
-            return None
-        before, after = self._seconds(fact.old, None), self._seconds(with_kernels, library)
-        return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
-
-    def _seconds(self, program: Graph, library: Library | None) -> float:
-        """Seconds of a program by itself, weights and what is computed of them aside."""
-        seconds = inf
-        whole, weights = at_work(program)
-        for turn in ("", *TURNS):
-            seconds = min(seconds, self._trials.whole(whole, weights, library, turn))
-        return seconds
-
-    def _computed(self, program: Graph) -> float:
-        """Seconds of a program by itself, on a target whose times are computed."""
-        nodes = tuple(Neighbours(program).nodes)
-        return self.costs.target.price(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
+        return self.builder.measured(fact)
 
     def with_kernels(self, program: Graph) -> Graph | None:
-        """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel."""
-        around = Neighbours(program)
-        inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self._pointwise(node)]
-        parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
-        parts += [[node] for node in around.nodes if self._in_another_form(node)]
-        try:
-            return folded(program, [around.group(part) for part in parts])
-        except Cyclic:
-            return None
-
-    def _in_another_form(self, node: Node) -> bool:
-        """Whether an operator of a program is tried as a kernel that computes it in another form."""
-        return False
-
-    def _has_no_form(self, group: Graph) -> bool:
-        """Whether a kernel that does not do is one of another form, which is not tried again."""
-        return False
+        """A program with its scopes as kernels, see `Builder`."""
+        return self.builder.with_kernels(program)
 
     # ---- candidates --------------------------------------------------------------------------------------------
 
@@ -589,38 +463,6 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
-
-
-def _as_one(value: Value) -> Value:
-    """A scope with all that it reads of scopes without reductions in it, as far as that is one expression."""
-    while isinstance(value.node, ScopeNode):
-        below = (k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node))
-        k = next(below, None)
-        if k is None:
-            break
-        value = inline(value, k)
-    node = value.node
-    if not isinstance(node, ScopeNode):
-        return value
-    body = rebuild(node.scope.body, _squared)
-    return value if body is node.scope.body else scope_value(replace_fields(node.scope, body=body), node.args)
-
-
-def _squared(part: Scalar) -> Scalar | None:
-    """`f * f` as `f ^ 2`, where `f` is more than an element: so rules are written."""
-    if isinstance(part, Apply) and part.name == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
-        return None if isinstance(part.args[0], Read) else apply("^", part.args[0], num(2))
-    return None
-
-
-def _reduces(node: ScopeNode) -> bool:
-    return any(isinstance(part, Reduce) for part in walk(node.scope.body))
-
-
-def _same(found: Value, old: Value) -> bool:
-    """Whether a program is the operator that it was derived of."""
-    a, b = found.node, old.node
-    return isinstance(a, Call) and isinstance(b, Call) and (a.op, a.tag) == (b.op, b.tag)
 
 
 __all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]

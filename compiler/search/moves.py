@@ -85,7 +85,8 @@ def moves_of(
 ) -> tuple[tuple[Source, ...], Callable[[Node], float | None]]:
     """Both sources, and what they price. Raises TimeUp: there was no time to measure the machine."""
     kernels = Kernels(rules, sizes, machine(costs.measurer))
-    return (kernels, Derived(Derivations(rules, derivations_of(rules), costs, opset, until))), kernels.price
+    derived = Derivations(rules, derivations_of(rules), costs, opset, until, sizes=sizes)
+    return (kernels, Derived(derived)), kernels.price
 
 
 __all__ = ["Derived", "Kernels", "moves_of"]

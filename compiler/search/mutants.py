@@ -15,16 +15,12 @@ from math import inf, isfinite
 from dslc.analysis.counts import known_flops
 from dslc.deadline import TimeUp
 from dslc.derivation.programs import Program, estimated
-from dslc.fuse.estimate import machine
-from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
-from dslc.fuse.kernels import fold_of
-from dslc.fuse.trials import Form
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.match.forms import forms, has_form
+from dslc.match.forms import has_form
 from dslc.mutate.correct import TUNING as CORRECT_TUNING
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
@@ -38,6 +34,7 @@ from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations
+from dslc.search.expressions import expanded, is_static
 from dslc.search.looking import Dearer, Place, Rival, Site
 from dslc.search.validate import validate
 from dslc.semantics.apply import apply
@@ -59,9 +56,6 @@ class _Tuning:
         operators: operators of a region.
         tilings: ways to cut one operator's result into tiles that overlap, and to lay its images on sheets, that are priced.
         regions: regions of several operators that are looked at.
-        formed: part that another form takes of what is estimated for it: its products are those of matrices, of which
-            caches hold both.
-        saved: seconds that it is to save: building it takes some.
         told: mutants of which a report says that too much of them would have to be computed again.
     """
 
@@ -73,8 +67,6 @@ class _Tuning:
     operators: int = 4
     tilings: int = 6
     regions: int = 6
-    formed: float = 0.4
-    saved: float = 5e-5
     told: int = 3
 
 
@@ -101,8 +93,6 @@ class Mutants(Derivations):
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
     _linear: dict[Graph, bool] = field(init=False, default_factory=dict)
-    #: what operators take in another form
-    _forms: dict[Graph, float] = field(init=False, default_factory=dict)
     #: what the fastest form takes that operators may become
     _fastest: dict[Graph, float] = field(init=False, default_factory=dict)
     #: regions that were looked at in each candidate
@@ -124,13 +114,12 @@ class Mutants(Derivations):
 
     def dear(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
         """Dear operators, whether they were looked at or not."""
-        self._machine = machine(self.costs.measurer)
+        self.builder.begin()
         yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
 
-    def _is_sized(self, node: Node) -> bool:
+    def _is_looked_at(self, node: Node) -> bool:
         """Whether all sizes are known: mutants are compared where they are."""
-        types = [*node.types, *(arg.node.types[arg.index] for arg in node.args)]
-        return all(type is not None and type.is_static for type in types)
+        return is_static(node)
 
     def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
         """Dear regions of several operators, those that rules match among them; each once in all rounds."""
@@ -169,7 +158,7 @@ class Mutants(Derivations):
     def _plain_products(self, program: Graph, price: float) -> bool:
         """Whether an operator, as it is or as a kernel of another form, takes no longer than the fastest form that it may become."""
         node = program.outputs[0].node
-        return isinstance(node, Call) and min(price, self._form(node)) < self.margin * self._least(node)
+        return isinstance(node, Call) and min(price, self.builder.form(node)) < self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
         """Estimated seconds of the fastest form that an operator may become: a product of matrices, or minimal filtering of what it
@@ -180,7 +169,7 @@ class Mutants(Derivations):
             if products is None or not self.costs.target.measured:
                 self._fastest[program] = 0.0
             else:
-                self._fastest[program] = min(products / self._machine.peak, self._plain_form(node))
+                self._fastest[program] = min(products / self.builder.machine.peak, self._plain_form(node))
         return self._fastest[program]
 
     def _plain_form(self, node: Call) -> float:
@@ -188,14 +177,7 @@ class Mutants(Derivations):
             plain = apply(self.rules, node.op, node.args, {})
         except (Mismatch, EvalError):
             return inf
-        return min(self._forms_of(Group((plain[0].node,), plain)), default=inf)
-
-    def _forms_of(self, group: Group) -> list[float]:
-        """Estimated seconds of each other form that a kernel of some nodes has."""
-        kernel = fold_of(group).kernel
-        if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
-            return []
-        return [TUNING.formed * each.seconds(self._machine) for each in form_estimates(kernel, self._profiles, self.strict)]
+        return min(self.builder.forms_of(Group((plain[0].node,), plain)), default=inf)
 
     def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
@@ -229,7 +211,7 @@ class Mutants(Derivations):
         return len(dtypes) == 1 and value.type.dtype.is_float and is_linear_region(self.rules, program) and self._reduces(program)
 
     def _reduces(self, program: Graph) -> bool:
-        value = self._expanded(program)
+        value = expanded(self.rules, program)
         below = [] if value is None else topological([value.node])
         return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
 
@@ -279,7 +261,7 @@ class Mutants(Derivations):
         region = self._regions[programs[0].value]
         if isinstance(region.node, Call) and not any(map(_is_call, region.node.args)):
             # the operator itself may have another form
-            price = min(price, self._form(region.node))
+            price = min(price, self.builder.form(region.node))
         cheap = self._cheap_enough(programs, price)
         found = self._corrected_of(cheap, price)[: self.built]
         self._tell(region, len(programs), cheap, found, price)
@@ -303,7 +285,7 @@ class Mutants(Derivations):
             for one in ways:
                 value = one.value(self.rules)
                 if one.pieces:
-                    worth[value] = self._calls(value) + self._scopes(value)
+                    worth[value] = self._calls(value) + self.builder.generated([value])
                 else:
                     # a guard computes its branch where it holds
                     worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
@@ -321,7 +303,7 @@ class Mutants(Derivations):
         for each in programs:
             calls = self._calls(each.value)
             if calls * self.margin < price:
-                plain = calls + self._scopes(each.value)
+                plain = calls + self.builder.generated([each.value])
                 if plain * self.margin < price:
                     found.append((plain, each))
         return sorted(found, key=lambda one: one[0])
@@ -329,7 +311,7 @@ class Mutants(Derivations):
     def _guard(self, instead: Value, one: Corrected) -> float:
         """Estimated seconds of what is computed under the guard of a correction; only looking things up takes no longer there."""
         slower = TUNING.guarded if one.boxes and one.own is None else 1.0
-        return self._calls(instead) + slower * one.share * self._scopes(instead)
+        return self._calls(instead) + slower * one.share * self.builder.generated([instead])
 
     def _tell(self, region: Value, count: int, cheap: Sequence[tuple[float, Program]], built: Sequence[Program], price: float) -> None:
         """Keeps how many mutants of a region were looked at, and how far they came."""
@@ -364,33 +346,11 @@ class Mutants(Derivations):
         return []
 
     def _calls(self, value: Value) -> float:
-        nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
-        return sum(map(self.seconds_of, nodes))
+        return self.builder.calls(topological([value.node]))
 
     def seconds_of(self, node: Call) -> float:
         """Seconds of an operator by itself, in the form that takes least."""
-        return min(self._form(node), self.costs.cost(node))
-
-    def _form(self, node: Call) -> float:
-        """Estimated seconds of an operator by itself as a kernel of another form (minimal filtering); infinite where none saves any."""
-        kernel = fold_of(Group((node,), node.values)).kernel
-        if kernel.group not in self._forms:
-            least = min(self._forms_of(Group((node,), node.values)), default=inf)
-            self._forms[kernel.group] = least if least + TUNING.saved < self.costs.cost(node) else inf
-        return self._forms[kernel.group]
-
-    def _in_another_form(self, node: Node) -> bool:
-        return isinstance(node, Call) and not node.constant and isfinite(self._form(node))
-
-    def _has_no_form(self, group: Graph) -> bool:
-        """Notes that a kernel does not do in the place of an operator; False where the operator has no other form."""
-        if not isfinite(self._forms.get(group, inf)):
-            return False
-        self._forms[group] = inf
-        return True
-
-    def _scopes(self, value: Value) -> float:
-        return self._generated([value])
+        return self.builder.calls([node])
 
     def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
         """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""
@@ -409,16 +369,10 @@ class Mutants(Derivations):
     def _without_forms(self, value: Value) -> float:
         """Seconds of a mutant whose operators are the runtime's."""
         nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
-        return sum(map(self.costs.cost, nodes)) + self._scopes(value)
+        return sum(map(self.costs.cost, nodes)) + self.builder.generated([value])
 
     def _by_itself(self, place: Place) -> float:
         return sum(self.costs.cost(node) for node in (place.node, *place.inner))
-
-    def _form_of(self, fact: Fact) -> Form:
-        """A mutant in the first form that its operators have: `std.winograd(tile=4) of mutant by std.conv, ...`."""
-        for name, program in forms(self.rules, fact.new, self.strict):
-            return Form(f"{name} of {fact.rule}", program)
-        return Form(fact.rule, fact.new)
 
     def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]

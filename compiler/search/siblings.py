@@ -10,7 +10,6 @@ from dslc.deadline import TimeUp
 from dslc.derivation.merging import merged
 from dslc.derivation.programs import Program
 from dslc.derivation.steps import Steps
-from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, replace, topological
@@ -47,7 +46,7 @@ class Siblings(Together):
         """The share of a candidate's time that dear pairs take beyond what their operations must take."""
         found = 0.0
         try:
-            self._machine = machine(self.costs.measurer)
+            self.builder.begin()
             own = {node for pair in self._sets(base, Neighbours(base.graph)) for node in pair}
             found = sum(max(0.0, self.costs.cost(node) - self._least(node)) for node in own)
         except TimeUp:
@@ -91,9 +90,9 @@ class Siblings(Together):
                 if made in worth:
                     continue
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
-                calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
+                calls = self.builder.calls(nodes)
                 if calls * self.margin < price:
-                    total = calls + self._generated(made)
+                    total = calls + self.builder.generated(made)
                     rules = dict.fromkeys(f"{rule_of(a)} > {rule_of(b)}".split(" > "))
                     worth[made] = total, " > ".join([*rules, "calls of one operand merged"])
         order = sorted(worth, key=lambda made: worth[made][0])

@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.fuse.estimate import seconds_of
 from dslc.fuse.groups import Neighbours
-from dslc.fuse.trials import Form
 from dslc.ir.facts import Chain, Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.prove.exact import Equal, compare
 from dslc.search.candidate import Candidate
-from dslc.search.fusions import fact_of_kernel
 from dslc.search.looking import Place, Site
 from dslc.search.mutants import Mutants
 from dslc.search.together import Several, Together
@@ -87,6 +84,10 @@ class Subprograms(Together):
     #: whether two layouts were proved to cancel
     _cancel: dict[tuple[Graph, Graph], bool] = field(init=False, default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # what is known of operators in other forms is known to both
+        self.builder = self.mutants.builder
+
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
         """Dear operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
         rows: dict[Graph, tuple[Call, ...]] = {}
@@ -143,15 +144,6 @@ class Subprograms(Together):
         price = min(site.price, self.mutants.seconds_of(place.node))
         return _Subprogram(price, place, leaves, tuple(fact for fact in facts if fact is not None)[: _TUNING.each])
 
-    def _in_another_form(self, node: Node) -> bool:
-        return self.mutants._in_another_form(node)
-
-    def _has_no_form(self, group: Graph) -> bool:
-        return self.mutants._has_no_form(group)
-
-    def _form_of(self, fact: Fact) -> Form:
-        return self.mutants._form_of(fact)
-
     # ---- the heap ----------------------------------------------------------------------------------------------
 
     def _heap(self, row: Sequence[_Subprogram], start: _Partial) -> list[_Partial]:
@@ -194,7 +186,7 @@ class Subprograms(Together):
                 continue
             if isinstance(node, Kernel):
                 total += self._kernel(node)
-            elif isinstance(node, Call) and not self._pointwise(node):
+            elif isinstance(node, Call) and not self.builder.is_pointwise(node):
                 # what is computed element by element behind an operator the runtime does along with it
                 total += self.mutants.seconds_of(node)
         return total
@@ -203,9 +195,7 @@ class Subprograms(Together):
         calls = [each for each in node.group.nodes() if isinstance(each, Call)]
         if len(calls) == 1 and not any(isinstance(each, ScopeNode) for each in node.group.nodes()):
             return self.mutants.seconds_of(calls[0])
-        if not self.costs.target.measured:
-            return self._computed(fact_of_kernel(node.group).new)
-        return seconds_of(node, self._profiles, self._machine)
+        return self.builder.as_kernel(node)
 
     # ---- what cancels ------------------------------------------------------------------------------------------
 
@@ -229,7 +219,7 @@ class Subprograms(Together):
         for arg in node.args:
             between: list[Call] = []
             below = arg
-            while isinstance(below.node, Call) and self._pointwise(below.node) and len(between) < _TUNING.between:
+            while isinstance(below.node, Call) and self.builder.is_pointwise(below.node) and len(between) < _TUNING.between:
                 between.append(below.node)
                 below = below.node.args[0]
             if not isinstance(below.node, ScopeNode) or below.node.scope.body.binds:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Kernel, Node, Value
@@ -59,7 +58,7 @@ class Together(Derivations):
         sets: list[tuple[Call, ...]] | None = None
         while sets is None:
             try:
-                self._machine = machine(self.costs.measurer)
+                self.builder.begin()
                 sets = list(self._sets(base, around))
             except TimeUp:
                 yield (), looked.tale(late=True)

@@ -262,7 +262,7 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         ):
             region = read_call(rules, call).graph
             products = known_flops(expand(rules, region.outputs)) or 0.0
-            assert finds._plain_products(region, over * products / finds._machine.peak) is best, call
+            assert finds._plain_products(region, over * products / finds.builder.machine.peak) is best, call
         seconds = 1e-5
         assert not as_kernels(pads=[1, 1, 1, 1])
 

@@ -1,0 +1,120 @@
+"""What operators compute, as one expression: whether it is a sum of products, and how it is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.errors import DslcError
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, scope_value
+from dslc.ir.holes import abstracted, leaves_of
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, num, rebuild, walk
+from dslc.ir.scopes import inline
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+
+def expanded(rules: Rules, program: Graph) -> Value | None:
+    """The expression of a program with one result; None where it has none."""
+    try:
+        (value,) = expand(rules, program.outputs)
+    except (Mismatch, EvalError, DslcError):
+        return None
+    return value
+
+
+def as_one(value: Value) -> Value:
+    """A scope with all that it reads of scopes without reductions in it, as far as that is one expression."""
+    while isinstance(value.node, ScopeNode):
+        below = (k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node))
+        k = next(below, None)
+        if k is None:
+            break
+        value = inline(value, k)
+    node = value.node
+    if not isinstance(node, ScopeNode):
+        return value
+    body = rebuild(node.scope.body, _squared)
+    return value if body is node.scope.body else scope_value(replace(node.scope, body=body), node.args)
+
+
+def reductions(rules: Rules, node: Call) -> int | None:
+    """How many reductions an operator has; None where it is no expression."""
+    program, _ = abstracted(node.values, leaves_of((node,)))
+    value = expanded(rules, program)
+    if value is None:
+        return None
+    scopes = [one for one in Graph(program.inputs, (value,)).nodes() if isinstance(one, ScopeNode)]
+    return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
+
+
+def factors(rules: Rules, program: Graph) -> int:
+    """How many tensors the elements are of over which a program is one sum; 0 where it is none."""
+    found = _sum(rules, program)
+    if found is None:
+        return 0
+    node, total = found
+    operands = {node.args[part.operand] for part in walk(total.body) if isinstance(part, Read)}
+    return sum(one.type.rank > 0 for one in operands)
+
+
+def windows(rules: Rules, program: Graph) -> tuple[int, ...]:
+    """How long the sum of a program is along each window that moves over an operand by one position, as `r` in `X[h + 2 * r]`: how many
+    positions, from the first to the last."""
+    found = _sum(rules, program)
+    if found is None:
+        return ()
+    node, total = found
+    sizes = dict(zip(total.iters, total.extents, strict=True))
+    around = frozenset(node.scope.iters)
+    spans: list[int] = []
+    for index in (index for part in walk(total.body) if isinstance(part, Read) for index in part.index):
+        summed = [it for it in total.iters if it in index.free]
+        moved = [it for it in around if it in index.free]
+        steps = [coefficient_of(index, it) for it in moved]
+        size = sizes[summed[0]] if len(summed) == 1 else None
+        if steps == [1] and size is not None and isinstance(size, Num) and isinstance(size.value, int):
+            spans.append((size.value - 1) * abs(coefficient_of(index, summed[0]) or 0) + 1)
+    return tuple(spans)
+
+
+def is_sized(node: Node) -> bool:
+    """Whether all types of a node are known."""
+    return all(type is not None for type in (*node.types, *(arg.node.types[arg.index] for arg in node.args)))
+
+
+def is_static(node: Node) -> bool:
+    """Whether all sizes of a node are known."""
+    return is_sized(node) and all(value.type.is_static for value in (*node.values, *node.args))
+
+
+def same(found: Value, old: Value) -> bool:
+    """Whether a program is the operator that it was derived of."""
+    a, b = found.node, old.node
+    return isinstance(a, Call) and isinstance(b, Call) and (a.op, a.tag) == (b.op, b.tag)
+
+
+def _sum(rules: Rules, program: Graph) -> tuple[ScopeNode, Reduce] | None:
+    """The only sum of a program, and the scope that it is in."""
+    value = expanded(rules, program)
+    below = [] if value is None else Graph(program.inputs, (as_one(value),)).nodes()
+    sums = [
+        (node, part) for node in below if isinstance(node, ScopeNode)
+        for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"
+    ]  # fmt: skip
+    return sums[0] if len(sums) == 1 else None
+
+
+def _squared(part: Scalar) -> Scalar | None:
+    """`f * f` as `f ^ 2`, where `f` is more than an element: so rules are written."""
+    if isinstance(part, Apply) and part.name == "*" and len(part.args) == 2 and part.args[0] is part.args[1]:
+        return None if isinstance(part.args[0], Read) else apply("^", part.args[0], num(2))
+    return None
+
+
+def _reduces(node: ScopeNode) -> bool:
+    return any(isinstance(part, Reduce) for part in walk(node.scope.body))
+
+
+__all__ = ["as_one", "expanded", "factors", "is_sized", "is_static", "reductions", "same", "windows"]
