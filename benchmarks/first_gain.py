@@ -30,7 +30,7 @@ from benchmarks import machine, models, zoo
 from benchmarks.kernel_models import CASES
 from benchmarks.rows import Row, Rows, markdown
 from dslc.folders import cache_folder
-from dslc.search.run import CHECKED, DECIDED
+from dslc.search.runs.progress import CHECKED, DECIDED
 
 #: real models, networks, and small models that kernels decide
 NAMES = (

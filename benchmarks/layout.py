@@ -24,11 +24,11 @@ from dslc.deadline import Deadline
 from dslc.errors import DslcError
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.contenders import serialized
-from dslc.search.layouts import layouts_of, without_layouts
-from dslc.search.rulesets import chosen_rules
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.layouts import layouts_of, without_layouts
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.contenders import serialized
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import standard
 
 #: a case that takes longer is stopped there, in seconds

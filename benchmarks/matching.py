@@ -25,7 +25,7 @@ from dslc.match.apply import Refused, replacements
 from dslc.match.cases import cases_of
 from dslc.onnx.importer import import_model
 from dslc.prove.garbage import rare_collections
-from dslc.search.rulesets import chosen_rules
+from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

@@ -28,11 +28,11 @@ from dslc.errors import DslcError
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.contenders import Checker, Compared, Contender, distinct, serialized
-from dslc.search.sizes import sizes_of
-from dslc.search.sweep import State, everywhere
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.sizes import sizes_of
+from dslc.search.rewrites.sweep import State, everywhere
+from dslc.search.runs.contenders import Checker, Compared, Contender, distinct, serialized
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import Rules
 
 #: a prediction is judged where the paired ratios of the measurement spread no more than this

@@ -25,10 +25,10 @@ from dslc.deadline import Deadline
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph
 from dslc.match import CompiledRule
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.rulesets import chosen_rules
-from dslc.search.tree import Searching
-from dslc.search.treesearch import Mcts
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.strategies.tree import Searching
+from dslc.search.strategies.treesearch import Mcts
 from dslc.semantics.library import Rules, load_many
 
 #: seconds that are not counted, where nobody says how many

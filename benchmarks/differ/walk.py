@@ -20,9 +20,9 @@ from dslc.match import CompiledRule, GraphIndex, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import export, node_model
-from dslc.search.candidate import Candidate
-from dslc.search.flatten import flattened
-from dslc.search.rewriting import rewritten
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.flatten import flattened
+from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 

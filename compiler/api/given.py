@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 from onnx import ModelProto
 
 from dslc.errors import DslcError, error
-from dslc.search.option import told
-from dslc.search.typed import PathLike
+from dslc.search.strategies.option import told
+from dslc.search.strategies.typed import PathLike
 
 #: a file, or a model in memory: as bytes of a file, or as ONNX's protobuf
 Model: TypeAlias = PathLike | bytes | ModelProto
@@ -96,7 +96,7 @@ def names_of(given: Any, what: str) -> tuple[str, ...]:
 
 def sizes_of(bind: Mapping[str, int] | None) -> dict[str, int]:
     """Sizes of dimensions by name, one each."""
-    from dslc.search.settings import each_binding
+    from dslc.search.runs.settings import each_binding
 
     try:
         found = each_binding(bind or {})
@@ -116,7 +116,7 @@ def whole(value: Any, what: str, least: int = 0) -> int:
 
 def seconds_of(time: Any) -> float:
     """Seconds as a number, or a time as a text (`20s`)."""
-    from dslc.search.settings import seconds
+    from dslc.search.runs.settings import seconds
 
     try:
         return seconds(time)

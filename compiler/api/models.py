@@ -21,9 +21,9 @@ from dslc.api.given import (
     whole,
     wrong,
 )  # fmt: skip
-from dslc.search.option import documented, options
-from dslc.search.settings import Settings
-from dslc.search.typed import (
+from dslc.search.runs.settings import Settings
+from dslc.search.strategies.option import documented, options
+from dslc.search.strategies.typed import (
     InputsLike,
     Isa,
     Options,
@@ -72,7 +72,7 @@ def optimize(
         ['Relu']
     """
     from dslc.search.pipeline import optimize as run
-    from dslc.search.settings import WrongOption, settings_of
+    from dslc.search.runs.settings import WrongOption, settings_of
 
     given: dict[str, Any] = {**options}
     for name in given:
@@ -277,7 +277,7 @@ def bench(
         DslcError: E0810 for inputs that do not fit, E0906 for wrong arguments, and for what is no model or does not run.
     """
     from dslc.cli.bench import benched
-    from dslc.search.given import read_inputs
+    from dslc.search.strategies.given import read_inputs
 
     try:
         given: Given | None = None if inputs is None else read_inputs(inputs)

@@ -51,7 +51,7 @@ def _checked(path: Path | None, key: str, value: Any, param: click.Parameter) ->
 
     hint = ""
     if key == "budget" and value != "auto":
-        from dslc.search.settings import seconds_of
+        from dslc.search.runs.settings import seconds_of
 
         try:
             seconds_of(value)

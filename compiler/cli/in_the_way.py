@@ -131,7 +131,7 @@ def _status(rules: Rules, rule: CompiledRule) -> str:
     """The status of a rule that is not used unless allowed, as `dslc optimize` knows it."""
     from dslc.folders import cache_folder
     from dslc.prove.verdict import RELIABLE
-    from dslc.search.statuses import statuses
+    from dslc.search.rewrites.statuses import statuses
 
     known = statuses(rules, [rule.definition], cache_folder()).get(rule.definition.name)
     if known is None or known.status in RELIABLE:
@@ -163,8 +163,8 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
 def _generated(rules: Rules, node: Call, opset: int) -> bool:
     """Whether a call can run as a kernel here."""
     from dslc.ir.graph import Kernel
-    from dslc.search.compiling import no_compiler
-    from dslc.search.written import as_kernels, texts_of
+    from dslc.search.rewrites.written import as_kernels, texts_of
+    from dslc.search.runs.compiling import no_compiler
 
     outputs = as_kernels(rules, node.values, opset)
     return not no_compiler() and isinstance(outputs[0].node, Kernel) and bool(texts_of(rules, outputs, opset))
@@ -201,7 +201,7 @@ def _prepared(rules: Rules, outputs: list[Value], inputs: Sequence[Value], opset
 
     from dslc.interpret.draws import elements
     from dslc.onnx.exporter import node_model
-    from dslc.search.written import as_kernels
+    from dslc.search.rewrites.written import as_kernels
     from dslc.sessions import session
 
     model, names = node_model(as_kernels(rules, outputs, opset), rules, opset, inputs=inputs)

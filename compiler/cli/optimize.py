@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import form_option, options_of
-from dslc.search.option import flag
-from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.strategies.option import flag
 
 if TYPE_CHECKING:
     from dslc.report import Report

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from dslc.search.option import Option
+    from dslc.search.strategies.option import Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def seconds_of(text: str, option: str) -> float:
     """`90`, `90s`, `1.5m`, `2h` as seconds; raises click.BadParameter."""
-    from dslc.search.settings import seconds_of as parsed
+    from dslc.search.runs.settings import seconds_of as parsed
 
     try:
         return parsed(text)
@@ -71,7 +71,7 @@ def binding(texts: Sequence[str]) -> dict[str, int]:
 
     Raises click.BadParameter for what is no `NAME=N`, and for several sizes of one name.
     """
-    from dslc.search.settings import bindings
+    from dslc.search.runs.settings import bindings
 
     try:
         out = bindings(texts)
@@ -113,7 +113,7 @@ def options_of(
 
     `on`: the others that are on by themselves.
     """
-    from dslc.search.option import options
+    from dslc.search.strategies.option import options
 
     found = [(one.name, about, one.default) for one, about in options(dataclass)]
     found += [(name, about, True if name in on else None) for name, about in (others or {}).items()]
@@ -127,7 +127,7 @@ def options_of(
 
 
 def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Command]:
-    from dslc.search.option import flag
+    from dslc.search.strategies.option import flag
 
     written = flag(name, about, default)
     if about.type is bool and default is True:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dslc.cost.clock import Clock
-    from dslc.search.settings import Progress
+    from dslc.search.runs.settings import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
 
     A thread of its own looks at the clock, so that time goes on while a phase blocks.
     """
-    from dslc.search.settings import Progress
+    from dslc.search.runs.settings import Progress
 
     if quiet:
         yield Progress()

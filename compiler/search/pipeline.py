@@ -14,18 +14,18 @@ from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
 from dslc.cost.process import Worker
 from dslc.deadline import TimeUp
-from dslc.search.applying import UNCHANGED, applied_alone, apply
-from dslc.search.explore import Exploration
-from dslc.search.finish import finish, interrupted, sharpened
-from dslc.search.originals import Unusable
-from dslc.search.reading import prove_rules
-from dslc.search.reference import reference
-from dslc.search.run import Run
-from dslc.search.settings import Settings
-from dslc.search.stages import Explored, Finished, Optimized, Task
-from dslc.search.tuning import TUNING
-from dslc.search.untouched import begun
-from dslc.search.writing import canonical, write
+from dslc.search.phases.applying import UNCHANGED, applied_alone, apply
+from dslc.search.phases.explore import Exploration
+from dslc.search.phases.finish import finish, interrupted, sharpened
+from dslc.search.phases.reading import prove_rules
+from dslc.search.phases.reference import reference
+from dslc.search.phases.untouched import begun
+from dslc.search.phases.writing import canonical, write
+from dslc.search.runs.originals import Unusable
+from dslc.search.runs.progress import Run
+from dslc.search.runs.settings import Settings
+from dslc.search.runs.stages import Explored, Finished, Optimized, Task
+from dslc.search.runs.tuning import TUNING
 
 
 def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None = None) -> Optimized:

@@ -27,7 +27,7 @@ from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import Mutant, Options, made, search
 from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
-from dslc.search.validate import validate
+from dslc.search.finders.validate import validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

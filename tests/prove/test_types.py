@@ -230,7 +230,7 @@ def test_matching_is_restricted(rules: Rules, tmp_path: Path) -> None:
     from dslc.ir.dtype import DType, TensorType
     from dslc.ir.graph import Graph, input_value
     from dslc.match import GraphIndex, compile_directions, find_matches
-    from dslc.search.statuses import usable
+    from dslc.search.rewrites.statuses import usable
     from dslc.semantics.apply import apply
 
     definition = rules.substitutions["typed.halves"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.search import scheduler
+from dslc.search.generators import scheduler
 from dslc.search.generators.nearby import Nearby
 from dslc.search.generators.rules import Rules
 

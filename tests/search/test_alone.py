@@ -10,11 +10,11 @@ import pytest
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.deadline import TimeUp
-from dslc.search import alone
-from dslc.search.contenders import Contender
-from dslc.search.judge import Verdict
-from dslc.search.settings import Settings
-from dslc.search.stages import Finished
+from dslc.search.runs import alone
+from dslc.search.runs.contenders import Contender
+from dslc.search.runs.judge import Verdict
+from dslc.search.runs.settings import Settings
+from dslc.search.runs.stages import Finished
 
 
 def verdict(ratio: float, spread: float = 0.01) -> Verdict:

@@ -21,9 +21,9 @@ from dslc.errors import DslcError
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run
-from dslc.search.applied import Bounds, applied
-from dslc.search.candidate import Candidate
-from dslc.search.rulesets import applied_rules
+from dslc.search.rewrites.applied import Bounds, applied
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.rulesets import applied_rules
 from dslc.semantics.library import load_many, standard
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]> '
@@ -168,7 +168,7 @@ def test_what_applies_to_its_own_work_is_soon_found_out(tmp_path: Path, monkeypa
         passes.append(rule.name)
         return find_matches(rule, index)
 
-    monkeypatch.setattr("dslc.search.applied.find_matches", counted)
+    monkeypatch.setattr("dslc.search.rewrites.applied.find_matches", counted)
     rules = load_many(["std", mine(tmp_path)])
     graph = import_model(model_of(NEGATED), rules, {}).graph
     with pytest.raises(DslcError, match="for ever"):

@@ -36,16 +36,16 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.contenders import Contender
-from dslc.search.finish import affordable
+from dslc.search.phases.finish import affordable
 from dslc.search.pipeline import optimize
-from dslc.search.rewriting import rewritten
-from dslc.search.run import Run
-from dslc.search.settings import Settings
-from dslc.search.stages import Explored
-from dslc.search.statuses import LATE, statuses
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.rewrites.statuses import LATE, statuses
+from dslc.search.runs.contenders import Contender
+from dslc.search.runs.progress import Run
+from dslc.search.runs.settings import Settings
+from dslc.search.runs.stages import Explored
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -624,7 +624,7 @@ def test_an_error_that_a_library_made_of_ctrl_c_is_an_interruption(
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("a callback failed")
 
-    monkeypatch.setattr("dslc.search.reading.statuses", fails)
+    monkeypatch.setattr("dslc.search.phases.reading.statuses", fails)
     pressed = optimize(chain(2), Settings(budget=30.0, cache=tmp_path, interrupts=lambda: 1)).report
     assert pressed.interrupted and pressed.kept_original
     with pytest.raises(RuntimeError):

@@ -14,8 +14,8 @@ from dslc.ir.graph import Call, Node
 from dslc.match import GraphIndex, compile_directions
 from dslc.onnx.importer import import_model
 from dslc.onnx.small import beside, with_weights
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import Rules
 
 RULES = ("merge_matmuls", "split_through_binary", "split_of_first_part", "split_of_last_part")

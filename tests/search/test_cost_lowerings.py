@@ -24,7 +24,7 @@ from dslc.ir.graph import Call, Graph, Value, kernel_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.onnx.exporter import node_model
-from dslc.search.rewriting import rewritten
+from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.library import load_many, standard
 from dslc.semantics.targets import TARGETS
 

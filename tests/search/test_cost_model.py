@@ -24,9 +24,9 @@ from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.rewriting import rewritten
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

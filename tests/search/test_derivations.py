@@ -31,11 +31,11 @@ from dslc.kernels import note, prepared
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.folding import compute
 from dslc.onnx.importer import import_model
-from dslc.search import derivations
-from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations, Tale, derivations_of
-from dslc.search.siblings import Siblings
-from dslc.search.validate import claims_of, validate
+from dslc.search.finders import derivations
+from dslc.search.finders.derivations import Derivations, Tale, derivations_of
+from dslc.search.finders.siblings import Siblings
+from dslc.search.finders.validate import claims_of, validate
+from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import load_many, standard
 from dslc.sessions import session

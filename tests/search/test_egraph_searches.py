@@ -27,20 +27,20 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Kernel, Value, input_value
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
-from dslc.search.automatic import Auto
-from dslc.search.backtracking import Backtrack
-from dslc.search.candidate import KERNELS, Candidate, Limits
-from dslc.search.derivations import Derivations, derivations_of
-from dslc.search.divided import is_large, is_repeated
-from dslc.search.dumping import dumped
-from dslc.search.moves import Derived, Kernels
-from dslc.search.rulesets import chosen_rules
-from dslc.search.saturation import Saturate
-from dslc.search.sources import Source, Substitutions
-from dslc.search.strategies import STRATEGIES
-from dslc.search.strategy import Grown, Space, Strategy
-from dslc.search.treesearch import Mcts
-from dslc.search.validate import claims_of, validate
+from dslc.search.finders.derivations import Derivations, derivations_of
+from dslc.search.finders.validate import claims_of, validate
+from dslc.search.rewrites.candidate import KERNELS, Candidate, Limits
+from dslc.search.rewrites.divided import is_large, is_repeated
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.strategies.automatic import Auto
+from dslc.search.strategies.backtracking import Backtrack
+from dslc.search.strategies.dumping import dumped
+from dslc.search.strategies.moves import Derived, Kernels
+from dslc.search.strategies.saturation import Saturate
+from dslc.search.strategies.sources import Source, Substitutions
+from dslc.search.strategies.strategy import Grown, Space, Strategy
+from dslc.search.strategies.table import STRATEGIES
+from dslc.search.strategies.treesearch import Mcts
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 from tests.pressed import press
@@ -177,7 +177,7 @@ def test_the_last_program_is_taken_out_as_it_is_said(monkeypatch: pytest.MonkeyP
     def told(_egraph: object, _price: object, how: str, **_: object) -> None:
         asked.append(how)
 
-    monkeypatch.setattr("dslc.search.tree.extract", told)
+    monkeypatch.setattr("dslc.search.strategies.tree.extract", told)
     options: dict[str, Any] = {"simulations": 12, "rollout": 4, "tidy": False}
     searched(Mcts(reward="shared", final="ilp", **options), gates(), named(*GATES), Limits(30))
     assert asked and set(asked) == {"ilp"}
@@ -346,7 +346,7 @@ def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> N
 
 def test_a_tree_tries_rules_about_any_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """`term f(X)` names no operator: the rule fits wherever the others of its operators are."""
-    monkeypatch.setattr("dslc.search.tree.Searching._tidy", lambda self, swept=False: None)
+    monkeypatch.setattr("dslc.search.strategies.tree.Searching._tidy", lambda self, swept=False: None)
     x, y = tensor("x", 2, 3), tensor("y", 2, 5)
     graph = Graph((x, y), (op("concat", op("relu", x), op("relu", y), axis=1),))
     found = searched(Mcts(simulations=8, rollout=2), graph, named("concat_through_unary"), Limits(40))

@@ -22,9 +22,9 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
 from dslc.match import compile_directions
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.sweep import sweep
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.sweep import sweep
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 

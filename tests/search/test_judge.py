@@ -18,14 +18,14 @@ from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Race
 from dslc.deadline import TimeUp
-from dslc.search import finish
-from dslc.search.candidate import Candidate
-from dslc.search.contenders import Contender
-from dslc.search.judge import Decision, Judge, Verdict
-from dslc.search.run import Run
-from dslc.search.settings import Settings
-from dslc.search.stages import Explored
-from dslc.search.writing import _complete
+from dslc.search.phases import finish
+from dslc.search.phases.writing import _complete
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.contenders import Contender
+from dslc.search.runs.judge import Decision, Judge, Verdict
+from dslc.search.runs.progress import Run
+from dslc.search.runs.settings import Settings
+from dslc.search.runs.stages import Explored
 
 
 @dataclass

@@ -17,7 +17,7 @@ import dslc
 from benchmarks import neighbours
 from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
-from dslc.search import compiling
+from dslc.search.runs import compiling
 from tests.caches import apart
 
 pytestmark = [

@@ -15,10 +15,10 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
 from dslc.match import CompiledRule
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.layouts import Layouts, layout_variants, layouts_of, without_layouts
-from dslc.search.rulesets import chosen_rules
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.layouts import Layouts, layout_variants, layouts_of, without_layouts
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

@@ -27,7 +27,7 @@ from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.match.trace import Trace
 from dslc.onnx.importer import import_model
-from dslc.search.rulesets import chosen_rules
+from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.library import Rules, load_many
 
 GOLDEN = Path(__file__).with_name("golden_matches.json")

@@ -32,12 +32,12 @@ from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import Imported, import_model
-from dslc.search.branches import Branches
-from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations, derivations_of
-from dslc.search.mutants import Mutants
-from dslc.search.subprograms import Subprograms
-from dslc.search.validate import claims_of, validate
+from dslc.search.finders.branches import Branches
+from dslc.search.finders.derivations import Derivations, derivations_of
+from dslc.search.finders.mutants import Mutants
+from dslc.search.finders.subprograms import Subprograms
+from dslc.search.finders.validate import claims_of, validate
+from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many

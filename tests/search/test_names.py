@@ -26,10 +26,10 @@ from dslc.match import GraphIndex, Refused, find_matches, replacements
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run
-from dslc.search.candidate import Candidate
-from dslc.search.naming import Story
-from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.rulesets import chosen_rules
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.rewriting import disjoint, rewritten
+from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.library import standard
 
 RULES = standard()

@@ -20,11 +20,11 @@ from onnx.parser import parse_model
 import dslc
 from dslc.cli.main import cli, run
 from dslc.cli.options import options_of
-from dslc.search.candidate import Candidate
-from dslc.search.option import flag, option, options
-from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
-from dslc.search.strategies import STRATEGIES, name_of
-from dslc.search.strategy import Space
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
+from dslc.search.strategies.option import flag, option, options
+from dslc.search.strategies.strategy import Space
+from dslc.search.strategies.table import STRATEGIES, name_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 DOCS = Path(__file__).parents[2] / "docs"

@@ -19,13 +19,13 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Opaque, Value, input_value, opaque
 from dslc.match import compile_all
 from dslc.onnx.importer import import_model
-from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
-from dslc.search.divided import is_large
-from dslc.search.regions import TUNING as REGIONS_TUNING
-from dslc.search.regions import Map
-from dslc.search.sweep import sweep
-from dslc.search.validate import claims_of, validate
+from dslc.search.finders.validate import claims_of, validate
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.divided import is_large
+from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
+from dslc.search.rewrites.regions import Map
+from dslc.search.rewrites.sweep import sweep
+from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

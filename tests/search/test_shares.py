@@ -23,18 +23,18 @@ from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.report import Asked
-from dslc.search import scheduler
-from dslc.search.candidate import Candidate
-from dslc.search.contenders import Contender
-from dslc.search.context import SearchContext
-from dslc.search.finish import affordable
+from dslc.search.generators import scheduler
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.rules import Rules
+from dslc.search.phases.finish import affordable
 from dslc.search.pipeline import optimize
-from dslc.search.rewriting import rewritten
-from dslc.search.rulesets import chosen_rules
-from dslc.search.run import Run
-from dslc.search.settings import Settings
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.contenders import Contender
+from dslc.search.runs.context import SearchContext
+from dslc.search.runs.progress import Run
+from dslc.search.runs.settings import Settings
 from dslc.semantics.library import standard
 
 RULES = standard()

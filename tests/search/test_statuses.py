@@ -13,8 +13,8 @@ from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, write_lock
 from dslc.prove.known.resting import believed_lock, held_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
-from dslc.search.rulesets import chosen_rules
-from dslc.search.statuses import statuses, usable
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.rewrites.statuses import statuses, usable
 from dslc.semantics.library import load_many, standard
 
 

@@ -23,19 +23,19 @@ from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, repla
 from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
-from dslc.search import scheduler
-from dslc.search.candidate import Candidate
-from dslc.search.context import SearchContext
+from dslc.search.finders.validate import claims_of, validate
+from dslc.search.generators import scheduler
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.rules import Rules
-from dslc.search.naming import Story
 from dslc.search.pipeline import optimize
-from dslc.search.rewriting import rewritten
-from dslc.search.rulesets import chosen_rules
-from dslc.search.settings import Settings
-from dslc.search.sources import Substitutions
-from dslc.search.strategy import Space
-from dslc.search.validate import claims_of, validate
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.rewriting import rewritten
+from dslc.search.rewrites.rulesets import chosen_rules
+from dslc.search.runs.context import SearchContext
+from dslc.search.runs.settings import Settings
+from dslc.search.strategies.sources import Substitutions
+from dslc.search.strategies.strategy import Space
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 

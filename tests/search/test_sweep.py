@@ -12,9 +12,9 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, compile_directions, find_matches
-from dslc.search.candidate import Candidate, Front, Limits
-from dslc.search.sweep import TUNING as SWEEP_TUNING
-from dslc.search.sweep import State, most_saved, sweep
+from dslc.search.rewrites.candidate import Candidate, Front, Limits
+from dslc.search.rewrites.sweep import TUNING as SWEEP_TUNING
+from dslc.search.rewrites.sweep import State, most_saved, sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 

@@ -19,10 +19,10 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_directions, find_matches, replacements
 from dslc.prove.verdict import RuleVerdict
-from dslc.search import statuses
-from dslc.search.candidate import Candidate
-from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.validate import Claim, Known, Rewrite, Validated, claims_of, validate
+from dslc.search.finders.validate import Claim, Known, Rewrite, Validated, claims_of, validate
+from dslc.search.rewrites import statuses
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.rewriting import disjoint, rewritten
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many, standard
 
@@ -221,7 +221,7 @@ substitution careless(A: T[*S]) -> Y {
     )
     proved = lambda name: RuleVerdict(name, "proved", (), "")  # noqa: E731
     monkeypatch.setattr(
-        "dslc.search.reading.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
+        "dslc.search.phases.reading.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
     )
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
     found = dslc.optimize(powers(), **options, rules=[file], only=["own.careless"], tolerance=1e9)
@@ -245,11 +245,11 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
         return Validated({"std.pow_half": "field"}, 1, unproved=("std.pow_half",) if used and asked[-1] else ())
 
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
-    monkeypatch.setattr("dslc.search.proving.validate", undecided)
+    monkeypatch.setattr("dslc.search.runs.proving.validate", undecided)
     for status in ("bounded", "proved"):
         found_as = lambda name, status=status: RuleVerdict(name, status, (), "")  # noqa: E731
         monkeypatch.setattr(
-            "dslc.search.reading.statuses",
+            "dslc.search.phases.reading.statuses",
             lambda _rules, definitions, *_, verdict=found_as: {d.name: verdict(d.name) for d in definitions},
         )
         found = dslc.optimize(powers(), **options, only=["std.pow_half"])
@@ -280,10 +280,10 @@ substitution small(X: T[*S]) -> Y {
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("one", TensorProto.INT64, [], [1])])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     monkeypatch.setattr(
-        "dslc.search.reading.statuses",
+        "dslc.search.phases.reading.statuses",
         lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
     )
-    monkeypatch.setattr("dslc.search.proving.validate", lambda *_, **__: Validated({}))
+    monkeypatch.setattr("dslc.search.runs.proving.validate", lambda *_, **__: Validated({}))
     found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
     assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
 

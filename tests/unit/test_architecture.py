@@ -40,6 +40,31 @@ def test_imports_point_to_earlier_stages() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+#: the rooms of the optimizer, in the order in which one may know another
+ROOMS = ["rewrites", "finders", "strategies", "runs", "generators", "phases"]
+
+
+def of_room(path: Path) -> Iterator[str]:
+    """Rooms that a module of the optimizer imports from, but for its types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    left_out = {id(part) for node in types for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in left_out and (node.module or "").startswith("dslc.search."):
+            yield (node.module or "").split(".")[2]
+
+
+def test_rooms_of_the_optimizer_know_earlier_ones() -> None:
+    wrong = []
+    for at, room in enumerate(ROOMS):
+        for path in sorted((ROOT / "search" / room).glob("*.py")):
+            wrong += [f"{room}/{path.name} imports {other}" for other in of_room(path) if other not in ROOMS[: at + 1]]
+    assert not wrong, "\n".join(wrong)
+    assert {path.name for path in (ROOT / "search").iterdir() if path.is_dir() and path.name != "__pycache__"} == {*ROOMS}
+    rows = re.findall(r"^\| `(\w+)/` \|", (DOCS / "architecture.md").read_text("utf-8").partition("**`search/`.**")[2], re.M)
+    assert rows == ROOMS
+
+
 def test_every_stage_has_a_place() -> None:
     stages = {path.name.removesuffix(".py") for path in ROOT.iterdir() if not path.name.startswith("__")}
     assert {stage for stage in stages if stage != "py.typed"} <= {*ORDER, "rules"}

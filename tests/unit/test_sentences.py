@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dslc
-from dslc.search.option import options
-from dslc.search.settings import Settings
+from dslc.search.runs.settings import Settings
+from dslc.search.strategies.option import options
 
 ROOT = Path(__file__).parents[2]
 MOST = 35

@@ -8,19 +8,19 @@ from typing import Any
 
 from dslc.deadline import Deadline
 from dslc.mutate.mutant import Options
-from dslc.search.branches import Branches
-from dslc.search.candidate import Candidate
-from dslc.search.context import SearchContext
-from dslc.search.derivations import Derivations, derivations_of
-from dslc.search.findings import derived
+from dslc.search.finders.branches import Branches
+from dslc.search.finders.derivations import Derivations, derivations_of
+from dslc.search.finders.findings import derived
+from dslc.search.finders.mutants import TUNING as MUTANTS_TUNING
+from dslc.search.finders.mutants import Mutants
+from dslc.search.finders.siblings import Siblings
+from dslc.search.finders.subprograms import Subprograms
 from dslc.search.generators.kernels import has_kernels, may_be_kernels
+from dslc.search.generators.left_open import tell_left_open
 from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.left_open import tell_left_open
-from dslc.search.mutants import TUNING as MUTANTS_TUNING
-from dslc.search.mutants import Mutants
-from dslc.search.rulesets import chosen_partial
-from dslc.search.siblings import Siblings
-from dslc.search.subprograms import Subprograms
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.rulesets import chosen_partial
+from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)

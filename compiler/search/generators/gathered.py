@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.search.candidate import KERNELS, Candidate
-from dslc.search.context import SearchContext
-from dslc.search.findings import Findings, gathered
+from dslc.search.finders.findings import Findings, gathered
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.searches import limits_of, searched
+from dslc.search.generators.searches import limits_of, searched
+from dslc.search.rewrites.candidate import KERNELS, Candidate
+from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)

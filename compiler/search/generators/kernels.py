@@ -9,13 +9,13 @@ from math import inf
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.fuse.templates import Templates
-from dslc.search.candidate import KERNELS, Candidate
-from dslc.search.compiling import no_compiler, wanted, with_kernels
-from dslc.search.context import SearchContext
-from dslc.search.findings import fused
-from dslc.search.fusions import Fusions, told, unbuilt
+from dslc.search.finders.findings import fused
+from dslc.search.finders.fusions import Fusions, told, unbuilt
 from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.settings import Settings
+from dslc.search.rewrites.candidate import KERNELS, Candidate
+from dslc.search.runs.compiling import no_compiler, wanted, with_kernels
+from dslc.search.runs.context import SearchContext
+from dslc.search.runs.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

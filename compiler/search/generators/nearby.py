@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
-from dslc.search.candidate import Candidate
-from dslc.search.contenders import distinct
-from dslc.search.context import SearchContext
 from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.searches import limits_of
-from dslc.search.sweep import sweep
+from dslc.search.generators.searches import limits_of
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.sweep import sweep
+from dslc.search.runs.contenders import distinct
+from dslc.search.runs.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)

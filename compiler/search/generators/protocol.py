@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from dslc.search.candidate import Candidate
-from dslc.search.context import SearchContext
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.context import SearchContext
 
 #: of one candidate: what each unit of work found, often nothing; asked again it goes on, and where its time was over it tries again
 Proposer = Callable[[Candidate], Iterator[Sequence[Candidate]]]

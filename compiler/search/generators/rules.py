@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from dslc.search.candidate import Candidate
-from dslc.search.compiling import wanted
-from dslc.search.contenders import Blamed, Contender
-from dslc.search.context import SearchContext
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Prior, Proposer
-from dslc.search.proving import passed
-from dslc.search.run import CHECKED
-from dslc.search.searches import searched
+from dslc.search.generators.searches import searched
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.compiling import wanted
+from dslc.search.runs.contenders import Blamed, Contender
+from dslc.search.runs.context import SearchContext
+from dslc.search.runs.progress import CHECKED
+from dslc.search.runs.proving import passed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,225 @@
+"""Programs as they run: scopes and what is next to them as kernels, operators in the fastest of their forms, estimated or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+from dslc.codegen.host.library import Library
+from dslc.cost.groups import Group as Together
+from dslc.cost.model import CostModel
+from dslc.deadline import Deadline, TimeUp
+from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
+from dslc.fuse.formed import form_estimates
+from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.profile import Profiles, Reach
+from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
+from dslc.ir.holes import abstracted
+from dslc.ir.scalar import Read
+from dslc.match.forms import forms, has_form
+from dslc.search.finders.fusions import fact_of_kernel
+from dslc.search.finders.looking import Rival, at_work
+from dslc.search.rewrites.written import readable
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers by which operators in other forms are estimated; `benchmarks/pet_models.py` shows them.
+
+    Attributes:
+        formed: part that another form takes of what is estimated for it: its products are those of matrices, of which
+            caches hold both.
+        saved: seconds that it is to save: building it takes some.
+    """
+
+    formed: float = 0.4
+    saved: float = 5e-5
+
+
+TUNING = _Tuning()
+
+#: further measurements of what decides
+TURNS = ("again", "once more")
+
+
+@dataclass(slots=True)
+class Builder:
+    """Where programs are built, until a moment; `sizes` are those of symbolic dimensions, at which is measured."""
+
+    rules: Rules
+    costs: CostModel
+    opset: int
+    until: Deadline
+    strict: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    machine: Speeds = EVERYDAY
+    profiles: Profiles = field(init=False)
+    trials: Trials = field(init=False)
+    #: what operators take in another form
+    _forms: dict[Graph, float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.profiles = Profiles(self.rules, self.sizes)
+        sizes, costs, footprint = self.profiles.sizes, self.costs, self.costs.timer.footprint
+        self.trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
+
+    def begin(self) -> None:
+        """Measures the machine. Raises TimeUp."""
+        self.machine = machine(self.costs.measurer)
+
+    # ---- estimates ---------------------------------------------------------------------------------------------
+
+    def least(self, node: Node) -> float:
+        """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
+        by nothing."""
+        profile = self.profiles.of(node)
+        if profile is None or profile.loose or self.machine is EVERYDAY or not self.costs.target.measured:
+            return 0.0
+        return profile.operations / self.machine.peak
+
+    def calls(self, nodes: Sequence[Node]) -> float:
+        """Seconds of those nodes that are operators and no weights, each in its fastest form. Raises TimeUp."""
+        return sum(min(self.form(node), self.costs.cost(node)) for node in nodes if isinstance(node, Call) and not node.constant)
+
+    def in_other_forms(self, nodes: Sequence[Node]) -> float:
+        """Estimated seconds of those nodes that are operators and no weights, each in another form; infinite where one has none."""
+        own = [node for node in nodes if isinstance(node, Call) and not node.constant]
+        return sum(min(self.forms_of(Group((node,), node.values)), default=inf) for node in own) if own else inf
+
+    def generated(self, results: Sequence[Value]) -> float:
+        """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
+        nodes = [node for node in topological(value.node for value in results) if not node.constant]
+        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
+        scopes = [node for node in nodes if isinstance(node, ScopeNode)]
+        return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
+
+    def _scope(self, node: ScopeNode) -> float:
+        """Estimated seconds of a scope as a kernel."""
+        graph, _ = abstracted(node.values, node.args)
+        kernel = fact_of_kernel(graph).new.outputs[0].node
+        assert isinstance(kernel, Kernel)
+        return self.as_kernel(kernel)
+
+    def as_kernel(self, node: Kernel) -> float:
+        """Estimated seconds of a kernel."""
+        if not self.costs.target.measured:
+            return self.computed(fact_of_kernel(node.group).new)
+        return seconds_of(node, self.profiles, self.machine)
+
+    def computed(self, program: Graph) -> float:
+        """Seconds of a program by itself, on a target whose times are computed."""
+        nodes = tuple(Neighbours(program).nodes)
+        return self.costs.target.price(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
+
+    # ---- forms -------------------------------------------------------------------------------------------------
+
+    def form(self, node: Call) -> float:
+        """Seconds of an operator by itself as a kernel of another form (minimal filtering); infinite where none saves any.
+
+        By estimate, until one was measured.
+        """
+        kernel = fold_of(Group((node,), node.values)).kernel
+        if kernel.group not in self._forms:
+            least = min(self.forms_of(Group((node,), node.values)), default=inf)
+            self._forms[kernel.group] = least if least + TUNING.saved < self.costs.cost(node) else inf
+        return self._forms[kernel.group]
+
+    def forms_of(self, group: Group) -> list[float]:
+        """Estimated seconds of each other form that a kernel of some nodes has."""
+        kernel = fold_of(group).kernel
+        if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
+            return []
+        return [TUNING.formed * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]
+
+    def form_of(self, fact: Fact) -> Form:
+        """A program as the form of one kernel, in the first form that its operators have: `std.winograd(tile=4) of ...`."""
+        for name, program in forms(self.rules, fact.new, self.strict):
+            return Form(f"{name} of {fact.rule}", program)
+        return Form(fact.rule, fact.new)
+
+    def _learnt(self, group: Graph, seconds: float) -> bool:
+        """Keeps what the kernel of an operator takes that was estimated; False where it is no such kernel, or known to be slower."""
+        if not isfinite(self._forms.get(group, inf)):
+            return False
+        self._forms[group] = seconds
+        return True
+
+    # ---- measurements ------------------------------------------------------------------------------------------
+
+    def measured(self, fact: Fact) -> Rival | None:
+        """A program that was proved, built and measured; None where that fails. Raises TimeUp."""
+        with_kernels = self.with_kernels(fact.new)
+        if with_kernels is None:
+            return None
+        if not self.costs.target.measured:
+            if not all(readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)):
+                # who plans the file would not know what it computes
+                return None
+            before, after = self.computed(fact.old), self.computed(with_kernels)
+            return Rival(fact, with_kernels, (), before, after) if before < inf and after < inf else None
+        own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
+        subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
+        kernels: list[Tried] = []
+        again = False
+        for one in self.trials.tried(subjects.values()).values():
+            if isinstance(one, Tried):
+                kernels.append(one)
+                self._learnt(one.program, one.kernel)
+            elif one.why is Why.LATE:
+                raise TimeUp
+            elif self._learnt(one.program, inf):
+                again = True
+            elif one.why is not Why.SLOWER:
+                # its nodes will do where they are faster
+                return None
+        if again:
+            return self.measured(fact)
+        library = self.trials.library(kernels) if kernels else None
+        if kernels and library is None:
+            return None
+        before, after = self.seconds(fact.old, None), self.seconds(with_kernels, library)
+        return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
+
+    def one_kernel(self, fact: Fact, form: Form) -> Rival | None:
+        """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
+        if not self.costs.target.measured:
+            return None
+        whole = fact_of_kernel(fact.old).new
+        node = whole.outputs[0].node
+        subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), form)
+        found = self.trials.tried([subject]).get(fact.old)
+        if isinstance(found, Dropped) and found.why is Why.LATE:
+            raise TimeUp
+        if not isinstance(found, Tried) or not isinstance(node, Kernel):
+            return None
+        return Rival(fact, whole, (found,), found.nodes, found.kernel, whole=True)
+
+    def seconds(self, program: Graph, library: Library | None) -> float:
+        """Seconds of a program by itself, weights and what is computed of them aside. Raises TimeUp."""
+        whole, weights = at_work(program)
+        return min(self.trials.whole(whole, weights, library, turn) for turn in ("", *TURNS))
+
+    def with_kernels(self, program: Graph) -> Graph | None:
+        """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel, and
+        operators that are faster so as kernels of another form."""
+        around = Neighbours(program)
+        inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self.is_pointwise(node)]
+        parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
+        parts += [[node] for node in around.nodes if isinstance(node, Call) and not node.constant and isfinite(self.form(node))]
+        try:
+            return folded(program, [around.group(part) for part in parts])
+        except Cyclic:
+            return None
+
+    def is_pointwise(self, node: Node) -> bool:
+        """Whether a node computes each element of its result of one of each operand."""
+        profile = self.profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
+        return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
+
+
+__all__ = ["TUNING", "Builder"]

@@ -1,0 +1,480 @@
+"""Derivations for what a search found: operators that are sums of products as programs that are derived from their expressions.
+
+A dear node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
+it. The cheapest of these are priced, their scopes become kernels together with what is computed element by element behind them, and
+what is measured to be faster than the nodes is offered as a candidate. Scopes over weights are computed when a model is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+from math import inf, isfinite
+
+from dslc.codegen.text import KernelText
+from dslc.cost.groups import Group as Together
+from dslc.cost.model import CostModel
+from dslc.deadline import FOREVER, Deadline, TimeUp
+from dslc.derivation.generic import Generic, NotGeneric, unknown_sizes
+from dslc.derivation.programs import Program, estimated, unlike
+from dslc.derivation.search import DerivationLimits, Search
+from dslc.fuse.groups import Neighbours
+from dslc.fuse.kernels import unfold
+from dslc.fuse.trials import TUNING as TRIALS_TUNING
+from dslc.ir.facts import Fact, fact_of
+from dslc.ir.graph import Call, Graph, Kernel, Node, Value, replace
+from dslc.ir.holes import abstracted, instantiated, leaves_of
+from dslc.ir.scalar import Read
+from dslc.match.forms import has_form
+from dslc.prove.garbage import rare_collections
+from dslc.search.finders.building import Builder
+from dslc.search.finders.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
+from dslc.search.finders.fusions import fact_of_kernel
+from dslc.search.finders.looking import (
+    Dearer,
+    LeftOut,
+    Looking,
+    Open,
+    Place,
+    Rival,
+    Site,
+    Tale,
+    Visit,
+    distinct,
+    groups,
+)
+from dslc.search.finders.validate import Known, validate
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.rewriting import imaged
+from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.library import Rules, load_many
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of derivations of a model; `benchmarks/einnet_kernels.py` shows them.
+
+    Attributes:
+        share, sites: share of a model that equal nodes must take together, and different ones that are looked at.
+        slack: times that what its operations must take a node may take and still be at the runtime's best.
+        depth, states: derivations one after the other, and expressions that are looked at.
+        seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
+        priced, built: programs of one expression.
+        formed: those among the others whose operators have another form, that are priced as well.
+        proof: seconds of proving one program.
+        whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
+        behind: nodes behind a product that are computed with it.
+        factors: tensors that a sum is over, at most.
+        window: positions of a window of which convolutions have another form (minimal filtering).
+        filtered: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and these
+            another form.
+    """
+
+    share: float = 0.05
+    sites: int = 6
+    slack: float = 1.2
+    depth: int = 7
+    states: int = 2000
+    seconds: float = 20.0
+    searching: float = 0.4
+    priced: int = 12
+    built: int = 3
+    formed: int = 4
+    proof: float = 5.0
+    whole: float = 1.2
+    behind: int = 4
+    factors: int = 3
+    window: int = 3
+    filtered: float = 0.5
+
+
+TUNING = _Tuning()
+
+
+#: what a step is called that takes another operator, by an expression as it is
+MATCHED = "operator matched"
+
+
+def derivations_of(rules: Rules) -> list[DerivationDef]:
+    """The derivations of some libraries, and EinNet's."""
+    return list({**load_many(["einnet"]).derivations, **rules.derivations}.values())
+
+
+def rule_of(program: Program) -> str:
+    """What the step that takes a program is called: its derivations."""
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
+
+
+@dataclass(slots=True)
+class Derivations:
+    """Where programs are derived until a moment; see `Fusions`. `known` is what was proved in this run."""
+
+    rules: Rules
+    derivations: Sequence[DerivationDef]
+    costs: CostModel
+    opset: int
+    until: Deadline = FOREVER
+    known: Known = field(default_factory=dict)
+    #: the share of a model that equal nodes must take together
+    share: float = TUNING.share
+    #: how many times as fast as the nodes a program must be
+    margin: float = TRIALS_TUNING.margin
+    #: programs of one expression that are built
+    built: int = TUNING.built
+    #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything
+    every: bool = False
+    #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
+    spent: Mapping[Node, float] = field(default_factory=dict)
+    #: whether infinities, NaN and overflows must stay what they are
+    strict: bool = False
+    #: what was derived so far of each operator
+    found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
+    #: of symbolic dimensions, at which is measured
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    builder: Builder = field(init=False)
+    #: of each operator a program at unknown sizes that nobody may take
+    _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.builder = Builder(self.rules, self.costs, self.opset, self.until, self.strict, self.sizes)
+
+    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
+        """What is found in the time that there is, the best first, and the story."""
+        found: list[Candidate] = []
+        tale = Tale()
+        for made, tale in self.proposals(base):
+            found += made[::-1]
+            if tale.late:
+                break
+        return found[::-1], tale
+
+    def proposals(self, base: Candidate) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        """What each unit of work finds, with the story so far: a candidate with everything that is faster by then, and one with those
+        programs alone that are one kernel each. After a story that is late it may be asked again when there is more time."""
+        looking = Looking()
+        for find in self._finders():
+            sites: list[Site] | None = None
+            while sites is None:
+                try:
+                    self.builder.begin()
+                    looking.around = looking.around or Neighbours(base.graph)
+                    sites = list(find(base, looking.around))
+                except TimeUp:
+                    yield (), looking.tale(late=True)
+            for site in sites:
+                yield from self._at(base, site, looking)
+
+    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
+        """Who finds places, what takes no time first."""
+        return (self._sites, self._subprograms)
+
+    def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+        """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
+        visit: Visit | None = None
+        late = True
+        while late or (visit is not None and visit.waiting):
+            late, known = False, (looking.chosen, looking.alone)
+            try:
+                visit = visit or self._visit(base, site, looking)
+                self._try_next(visit, site, looking)
+            except TimeUp:
+                late = True
+            new = [one for one, before in zip((looking.chosen, looking.alone), known, strict=True) if one != before]
+            yield [self._candidates(base, taken, looking.places)[0] for taken in distinct(new)], looking.tale(late)
+
+    def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
+        """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
+        programs = self.programs(site)
+        # a node may have another form itself
+        price = site.price if site.inner else min(site.price, self.builder.form(site.nodes[0]))
+        promising = self._promising(programs, price)
+        dearer = [] if promising else self._cheapest(programs, site.price)
+        around = looking.around or Neighbours(base.graph)
+        regions: dict[Graph, list[Place]] = {}
+        for node in site.nodes:
+            place = self._place(node, around, looking.owned, site.inner.get(node, ()))
+            old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+            regions.setdefault(old, []).append(place)
+        looking.searched, looking.found = looking.searched + 1, looking.found + len(programs)
+        looking.dearer += dearer
+        if site.program in self._left_out:
+            looking.left_out[site.program] = self._left_out[site.program]
+        looking.places.update(regions)
+        return Visit([(old, each) for old in regions for each in promising])
+
+    def _try_next(self, visit: Visit, site: Site, looking: Looking) -> None:
+        """Builds and measures one more program of a visit. Raises TimeUp."""
+        if visit.waiting:
+            old, derived = visit.waiting[0]
+            places = looking.places[old]
+            found = self._tried(derived, site.program, places[0])
+            visit.waiting.pop(0)
+            if site.program in self._left_out:
+                looking.left_out[site.program] = self._left_out[site.program]
+            looking.taken(old, found, max(self.spent.get(place.node, inf) for place in places), self.margin)
+
+    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+        """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
+        base = Candidate(graph, self.costs.graph_cost(graph))
+        for site in self._sites(base, Neighbours(graph)):
+            for derived in self._promising(self.programs(site), site.price):
+                rule = rule_of(derived)
+                for node in site.nodes:
+                    _, args = abstracted(node.values, leaves_of((node,)))
+                    (made,) = replace((derived.value,), dict(zip(site.program.inputs, args, strict=True)))
+                    fact, leaves = fact_of(rule, node.values, (made,), args)
+                    kernels = self.with_kernels(fact.new)
+                    if kernels is None:
+                        continue
+                    yield fact, leaves
+                    given = dict(zip(kernels.inputs, leaves, strict=True))
+                    for one in kernels.nodes():
+                        if isinstance(one, Kernel):
+                            yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
+
+    def to_gain(self, base: Candidate) -> float:
+        """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
+        found: list[tuple[float, frozenset[Node]]] = []
+        with suppress(TimeUp):
+            self.builder.begin()
+            around = Neighbours(base.graph)
+            for site in (one for find in self._finders() for one in find(base, around)):
+                below = site.inner.get(site.nodes[0], ())
+                gained = max(0.0, site.price - sum(map(self._least, (site.nodes[0], *below))))
+                found += ((gained, frozenset((node, *site.inner.get(node, ())))) for node in site.nodes)
+        # what several places have in common gets faster once
+        saved, taken = 0.0, set[Node]()
+        for gained, nodes in sorted(found, key=lambda one: -one[0]):
+            if taken.isdisjoint(nodes):
+                saved += gained
+                taken |= nodes
+        return saved / base.cost
+
+    # ---- where -------------------------------------------------------------------------------------------------
+
+    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
+        """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
+        nodes: dict[Graph, list[Call]] = {}
+        for node in around.nodes:
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node):
+                program, _ = abstracted(node.values, leaves_of((node,)))
+                nodes.setdefault(program, []).append(node)
+        guessed = {
+            program: len(own) * self.costs.guess(Together((own[0],), (own[0].args,)))
+            for program, own in nodes.items() if self._is_wanted(program)
+        }  # fmt: skip
+        likely = sorted(guessed, key=lambda program: -guessed[program])[:TUNING.sites]
+        prices: dict[Graph, float] = {}
+        worth: dict[Graph, float] = {}
+        for program in likely:
+            price = self.costs.cost(nodes[program][0])
+            own = [min(price, self.spent.get(node, inf)) for node in nodes[program]]
+            if isfinite(price) and (self.every or not self._at_its_best(nodes[program][0], max(own))):
+                prices[program], worth[program] = max(own), sum(own)
+        for program in sorted(worth, key=lambda program: -worth[program]):
+            if worth[program] >= (self.share if share is None else share) * base.cost:
+                yield Site(program, tuple(nodes[program]), prices[program])
+
+    def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
+        found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
+        for node in around.nodes:
+            if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
+                inner = self._before(node, around)
+                program, _ = abstracted(node.values, leaves_of((node, *inner)))
+                if inner and self._is_wanted(program):
+                    found.setdefault(program, {})[node] = inner
+        worth: dict[Graph, tuple[float, float]] = {}
+        for program, own in found.items():
+            node, inner = next(iter(own.items()))
+            price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
+            if isfinite(price) and len(own) * price >= self.share * base.cost and (self.every or not self._at_its_best(node, price)):
+                worth[program] = len(own) * price, price
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
+            yield Site(program, tuple(found[program]), worth[program][1], found[program])
+
+    def _before(self, node: Call, around: Neighbours) -> tuple[Call, ...]:
+        """What is computed element by element below a node, and for it alone."""
+        own: dict[Call, None] = {node: None}
+        stack: list[Node] = [node]
+        while stack:
+            for arg in stack.pop().args:
+                below = arg.node
+                alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
+                if not alone or not isinstance(below, Call) or below.constant or len(below.types) != 1:
+                    continue
+                if reductions(self.rules, below) == 0:
+                    own[below] = None
+                    stack.append(below)
+        return tuple(own)[1:]
+
+    def _is_looked_at(self, node: Node) -> bool:
+        return is_sized(node)
+
+    def _at_its_best(self, node: Call, price: float) -> bool:
+        """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
+        return price <= TUNING.slack * self.margin * self._least(node)
+
+    def _least(self, node: Call) -> float:
+        """Seconds that a sum of products takes at the runtime's best, or that programs of it may take where these have another form; 0
+        where that is not known."""
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        longer = [span for span in windows(self.rules, program) if span > TUNING.window]
+        return self.builder.least(node) * (TUNING.filtered if len(longer) > 1 else 1.0)
+
+    def _is_wanted(self, program: Graph) -> bool:
+        """Whether a program is one sum over elements of two tensors or three."""
+        return 2 <= factors(self.rules, program) <= TUNING.factors
+
+    def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> Place:
+        """A node with what is computed of its result alone, element by element, and belongs to no other place."""
+        end, behind = node.values[0], list[Node]()
+        while len(behind) < TUNING.behind and end not in around.final:
+            users = around.used.get(end, [])
+            if len(users) != 1 or users[0] in owned or not self.builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
+                break
+            behind.append(users[0])
+            owned.add(users[0])
+            end = users[0].values[0]
+        return Place(node, (*inner, *behind), end, inner)
+
+    # ---- programs ----------------------------------------------------------------------------------------------
+
+    def programs(self, site: Site) -> tuple[Program, ...]:
+        """What is found for one kind of place, the cheapest by estimate first. Raises TimeUp."""
+        return self._derived(site.program)
+
+    def _derived(self, program: Graph) -> tuple[Program, ...]:
+        """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
+        found = self.found.get(program)
+        if found is None:
+            if self.until.over:
+                raise TimeUp
+            limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
+            found = self.found[program] = tuple(self._searched(program, limits))
+        return found
+
+    def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[Program]:
+        """What a search finds for one operator, at unknown sizes what is one program at all of them."""
+        value = expanded(self.rules, program)
+        generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
+        if value is None or generic is None:
+            return
+        at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
+        search = Search(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
+        with rare_collections():
+            every = search.run(at.outputs[0]).programs
+        given = at.outputs[1]
+        for each in unlike(self.rules, (each for each in every if not same(each.value, given)), [given.node]):
+            try:
+                yield replace_fields(each, value=generic.back(each.value))
+            except NotGeneric:
+                names = tuple(size.name for size in generic.numbers)
+                self._left_out.setdefault(program, LeftOut(rule_of(each), Open.SOME, names))
+
+    def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
+        """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
+        TimeUp."""
+        worth: dict[Program, float] = {}
+        for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
+            calls = self.builder.calls(each.calls)
+            if calls * self.margin < price:
+                worth[each] = calls + self.builder.generated([each.value])
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
+
+    def _with_forms(self, programs: Sequence[Program], price: float) -> list[Program]:
+        """Of programs that a search holds to be dear the cheapest ones whose operators have other forms, of which it knows nothing."""
+        worth: dict[Program, float] = {}
+        for each in programs:
+            forms = self.builder.in_other_forms(each.calls)
+            if forms * self.margin < price:
+                worth[each] = forms + self.builder.generated([each.value])
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
+
+    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+        """The program of the least price by estimate, for a report. Raises TimeUp."""
+        own = programs[: TUNING.priced]
+        worth = [self.builder.calls(each.calls) + self.builder.generated([each.value]) for each in own]
+        if not worth:
+            return []
+        k = min(range(len(worth)), key=worth.__getitem__)
+        names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
+        kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
+        return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
+
+    # ---- trials ------------------------------------------------------------------------------------------------
+
+    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+        """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
+        fact = self.fact(derived, program, place)
+        one = None if fact is None else self._proved(fact)
+        if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
+            self._left_out[program] = LeftOut(fact.rule, Open.UNPROVED, names)
+        if fact is None or one is None:
+            return []
+        formed = has_form(self.rules, fact.new, self.strict)
+        whole = self._as_one(fact) if one.ratio >= TUNING.whole or formed else None
+        return [one] if whole is None else [one, whole]
+
+    def _as_one(self, fact: Fact) -> Rival | None:
+        """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
+        return self.builder.one_kernel(fact, self.builder.form_of(fact))
+
+    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+        """That a program may stand in a place; None where it reads what the place does not."""
+        node = place.node
+        _, args = abstracted(node.values, leaves_of((node, *place.inner)))
+        (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
+        (end,) = replace((place.end,), {node.values[0]: made})
+        rule = rule_of(derived)
+        try:
+            return fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))[0]
+        except ValueError:
+            return None
+
+    def _better(self, best: Rival | None, one: Rival | None) -> Rival | None:
+        """The best of several programs for one place after one more."""
+        if one is None or one.ratio < self.margin:
+            return best
+        return one if best is None or one.after < best.after else best
+
+    def _proved(self, fact: Fact) -> Rival | None:
+        """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
+        return self._measured(fact) if self._is_proved(fact) else None
+
+    def _is_proved(self, fact: Fact) -> bool:
+        return validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
+
+    def _measured(self, fact: Fact) -> Rival | None:
+        return self.builder.measured(fact)
+
+    def with_kernels(self, program: Graph) -> Graph | None:
+        """A program with its scopes as kernels, see `Builder`."""
+        return self.builder.with_kernels(program)
+
+    # ---- candidates --------------------------------------------------------------------------------------------
+
+    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]) -> list[Candidate]:
+        """Everything that is faster, one step for each of the rules."""
+        at = base
+        made: list[Candidate] = []
+        # what stands for the values of the first graph by now
+        now: dict[Value, Value] = {value: value for node in base.graph.nodes() for value in node.values}
+        for one in sorted(taken, key=lambda one: one.after - one.before):
+            new: dict[Value, Value] = {}
+            for place in places[one.fact.old]:
+                _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+                (new[now[place.end]],) = instantiated(one.program, [now[leaf] for leaf in leaves])
+            texts: dict[str, KernelText] = {**at.kernels, **{each.name: each.text for each in one.kernels}}
+            facts = (one.fact, *(fact_of_kernel(each) for each in groups(one.program)))
+            cost = max(at.cost - self.costs.share * len(new) * (one.before - one.after), 0.05 * at.cost)
+            graph, images = imaged(at.graph, new)
+            now = {value: images.get(image, image) for value, image in now.items()}
+            at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
+            made.append(at)
+        return made[::-1]
+
+
+__all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]

@@ -1,0 +1,217 @@
+"""What a run found and measured to be faster, as facts over holes: moves and unions of every strategy, in whatever graph they fit.
+
+Kernels, derived programs and corrected mutants are each found in some candidate. Their facts hold wherever their programs stand, so
+those of different finders, and the rules, meet in one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+
+from dslc.cost.groups import Group
+from dslc.cost.model import CostModel
+from dslc.fuse.kernels import kernels, unfold
+from dslc.fuse.trials import Tried
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Graph, Kernel, Node, Value, rebuild, replace, with_args
+from dslc.ir.holes import instantiated
+from dslc.ir.places import places_of
+from dslc.match import CompiledRule
+from dslc.search.finders.fusions import fact_of_kernel
+from dslc.search.finders.fusions import said as kernel_said
+from dslc.search.finders.looking import Rival, said
+from dslc.search.rewrites.candidate import Candidate, Limits, Progress
+from dslc.search.rewrites.rewriting import disjoint, rewritten
+from dslc.search.rewrites.sweep import least_gain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """A program that was measured to be faster than the one in the place of which it may stand, by itself.
+
+    `rests` are the facts that it rests on, in order; `weights` says which holes must stand for weights, and which must not.
+    """
+
+    fact: Fact
+    program: Graph
+    rests: tuple[Fact, ...]
+    kernels: tuple[Tried, ...]
+    weights: tuple[bool, ...]
+    before: float
+    after: float
+    #: what it was, for a report
+    rival: Rival | None = None
+
+    @property
+    def saving(self) -> float:
+        """Seconds at one place."""
+        return self.before - self.after
+
+    def places(self, graph: Graph) -> Iterator[tuple[tuple[Value, ...], dict[Value, Value]]]:
+        """Where its old program stands in a graph: what its holes stand for, and what may stand for which values there."""
+        for holes, values in places_of(self.fact.old, graph):
+            if tuple(value.constant for value in holes) == self.weights:
+                new = dict(zip(values, instantiated(self.program, holes), strict=True))
+                if any(old != value for old, value in new.items()):
+                    yield holes, new
+
+
+def derived(rival: Rival) -> Finding:
+    """What was derived, or mutated and corrected, and measured."""
+    groups = dict.fromkeys(node.group for node in rival.program.nodes() if isinstance(node, Kernel))
+    rests = dict.fromkeys((rival.fact, *map(fact_of_kernel, groups)))
+    weights = tuple(hole.constant for hole in rival.fact.old.inputs)
+    return Finding(rival.fact, rival.program, tuple(rests), rival.kernels, weights, rival.before, rival.after, rival)
+
+
+def fused(tried: Tried, graph: Graph) -> Iterator[Finding]:
+    """A kernel of a graph, for each pattern of weights in which it stands there."""
+    fact = fact_of_kernel(tried.program)
+    own = [node for node in graph.nodes() if isinstance(node, Kernel) and node.group == tried.program]
+    for weights in dict.fromkeys(tuple(arg.constant for arg in node.args) for node in own):
+        yield Finding(fact, fact.new, (fact,), (tried,), weights, tried.nodes, tried.kernel)
+
+
+@dataclass(slots=True)
+class Found:
+    """All findings of a run: of each program the fastest few."""
+
+    #: programs that are kept in the place of one
+    most: int = 3
+    by_program: dict[tuple[Graph, tuple[bool, ...]], list[Finding]] = field(default_factory=dict)
+    #: grows with every finding
+    count: int = 0
+
+    def add(self, one: Finding) -> None:
+        """Keeps one more, unless its program is known."""
+        own = self.by_program.setdefault((one.fact.old, one.weights), [])
+        if one.saving > 0 and not any(each.program == one.program and each.after <= one.after for each in own):
+            own[:] = sorted([*(each for each in own if each.program != one.program), one], key=lambda each: each.after)[: self.most]
+            self.count += one in own
+
+    def all(self) -> list[Finding]:
+        """The ones that save most by themselves first."""
+        return sorted((one for own in self.by_program.values() for one in own), key=lambda one: -one.saving)
+
+    def fitting(self, graph: Graph) -> tuple[Finding, ...]:
+        """Those that fit somewhere in a graph."""
+        return tuple(one for one in self.all() if next(one.places(graph), None) is not None)
+
+    def saving(self, graph: Graph) -> float:
+        """Seconds that all of them save together, where each node is part of one of them at most."""
+        own: set[Node] = set()
+        saved = 0.0
+        for one in self.all():
+            for holes, new in one.places(graph):
+                region = _between(new, holes)
+                if not region & own:
+                    own |= region
+                    saved += one.saving
+        return saved
+
+
+@dataclass(slots=True, eq=False)
+class Findings:
+    """Findings as a source; what their kernels take is known to the costs wherever one of them is placed."""
+
+    found: tuple[Finding, ...]
+    costs: CostModel
+
+    @property
+    def rules(self) -> tuple[CompiledRule, ...]:
+        return ()
+
+    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+        """What each finding rests on, at each of its places."""
+        for one in self.found:
+            for holes, _ in one.places(graph):
+                self._told(one, holes)
+                yield one.fact, holes
+                if one.fact.new != one.program:
+                    given = dict(zip(one.program.inputs, holes, strict=True))
+                    for node in one.program.nodes():
+                        if isinstance(node, Kernel):
+                            meant = unfold(Graph(one.program.inputs, node.args)).outputs
+                            yield fact_of_kernel(node.group), replace(meant, given)
+
+    def moves(self, graph: Graph) -> Iterator[tuple[Finding, dict[Value, Value]]]:
+        """Each finding at each of its places: what may stand for which values."""
+        for one in self.found:
+            for holes, new in one.places(graph):
+                self._told(one, holes)
+                yield one, new
+
+    def with_texts(self, candidate: Candidate) -> Candidate:
+        """A candidate with the C++ of its kernels, of two for one kernel the faster one."""
+        there = set(kernels(candidate.graph))
+        best: dict[str, Tried] = {}
+        for each in (tried for one in self.found for tried in one.kernels):
+            known = best.get(each.name)
+            if each.program in there and (known is None or each.kernel < known.kernel):
+                best[each.name] = each
+        texts = {name: each.text for name, each in best.items()}
+        return replace_fields(candidate, kernels={**candidate.kernels, **texts}) if texts else candidate
+
+    def said(self, step: Candidate) -> list[str]:
+        """What a report says of the findings that a step rests on."""
+        own = [one for one in self.found if one.fact in step.facts]
+        return [said(one.rival) if one.rival is not None else kernel_said(self.costs.rules, one.kernels[0], step.count) for one in own]
+
+    def _told(self, one: Finding, holes: Sequence[Value]) -> None:
+        """Has the costs know what its kernels take where it is placed."""
+        seconds = {each.program: each.kernel for each in one.kernels}
+        memo: dict[Node, Sequence[Value]] = {}
+        rebuild(one.program.outputs, with_args, dict(zip(one.program.inputs, holes, strict=True)), memo)
+        for node, values in memo.items():
+            if isinstance(node, Kernel):
+                made = values[0].node
+                self.costs.tell(Group((made,), (made.args,)), seconds[node.group])
+
+
+def _between(values: Iterable[Value], holes: Iterable[Value]) -> set[Node]:
+    """The nodes from values down to what the holes stand for."""
+    ends, found = set(holes), set[Node]()
+    stack = [value for value in values if value not in ends]
+    while stack:
+        node = stack.pop().node
+        if node not in found:
+            found.add(node)
+            stack += [arg for arg in node.args if arg not in ends and not arg.constant]
+    return found
+
+
+def gathered(
+    start: Candidate, findings: Findings, costs: CostModel, limits: Limits, on_best: Progress = lambda _: None
+) -> Candidate:
+    """A candidate with everything that was found and gains, wherever it fits: what gains most first, and no node twice."""
+    at, more = start, True
+    while more and not limits.over:
+        more = False
+        evaluation = costs.evaluate(at.graph)
+        worth: dict[Finding, list[tuple[float, dict[Value, Value]]]] = {}
+        for one, new in findings.moves(at.graph):
+            if not limits.step():
+                break
+            gain = evaluation.cost - evaluation.after(new)[0]
+            if gain > least_gain(evaluation.cost):
+                worth.setdefault(one, []).append((gain, new))
+        for one in sorted(worth, key=lambda one: -sum(gain for gain, _ in worth[one])):
+            found = taken(at, one, [new for _, new in worth[one]], costs)
+            if found.cost < at.cost - least_gain(at.cost):
+                limits.on_built(found)
+                on_best(found)
+                at, more = found, True
+                break
+    return at
+
+
+def taken(base: Candidate, one: Finding, places: Sequence[Mapping[Value, Value]], costs: CostModel) -> Candidate:
+    """A candidate with a finding at some places, as one step."""
+    graph = rewritten(base.graph, disjoint(places))
+    texts = {each.name: each.text for each in one.kernels}
+    return Candidate(graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts})
+
+
+__all__ = ["Finding", "Findings", "Found", "derived", "fused", "gathered", "taken"]

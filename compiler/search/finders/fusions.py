@@ -1,0 +1,127 @@
+"""Kernels for what a search found: groups of nodes that run as one, built and measured, as candidates beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dslc.codegen.host.ahead import Ahead
+from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
+from dslc.fuse.fused import TUNING as FUSED_TUNING
+from dslc.fuse.fused import Fused, Fusing
+from dslc.fuse.kernels import kernels
+from dslc.fuse.templates import Templates
+from dslc.fuse.trials import Tried, Why
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Graph, kernel_value
+from dslc.match.forms import stated_error
+from dslc.search.rewrites.candidate import KERNELS, Candidate
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Limits of what is predicted of kernels.
+
+    Attributes:
+        least: share of what it was made of that a graph takes at least, by prediction.
+    """
+
+    least: float = 0.02
+
+
+_TUNING = _Tuning()
+
+
+#: what became of kernels that a compiler made
+_BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Fusions:
+    """Where kernels are looked for: the model's opset, the sizes at which it is measured, the clock of the run, and the templates of
+    lowerings."""
+
+    rules: Rules
+    costs: CostModel
+    opset: int
+    sizes: Mapping[str, int]
+    templates: Templates | None = None
+    strict: bool = False
+    #: where it began by now, and where there was no time for all of it
+    begun: dict[Candidate, Fusing] = field(default_factory=dict)
+    unfinished: set[Candidate] = field(default_factory=set)
+
+    def of(self, base: Candidate, until: Deadline, hurried: bool = False) -> tuple[list[Candidate], Fused]:
+        """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
+        there was no time, it goes on there. `hurried`: kernels are tried at once, at guessed prices."""
+        begun = self.begun.get(base)
+        if begun is None:
+            begun = self.begun[base] = Fusing(
+                base.graph, self.rules, self.costs, self.opset, until, dict(self.sizes), None,
+                FUSED_TUNING.kernels, self.templates, self.strict, hurried,
+            )  # fmt: skip
+            found = begun.run()
+        else:
+            found = begun.again(until)
+        (self.unfinished.add if found.story.late else self.unfinished.discard)(base)
+        saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
+        taken = {name(kept.tried.program): kept.tried.kernel * kept.places for kept in found.story.kept}
+        made = []
+        for graph in found.graphs:
+            programs = list(kernels(graph))
+            gain = self.costs.share * sum(saved.get(name(program), 0.0) for program in programs)
+            facts = tuple(fact_of_kernel(program) for program in programs)
+            # what their nodes take by themselves may be more than the whole graph takes
+            least = sum(taken.get(name(program), 0.0) for program in programs)
+            cost = max(base.cost - gain, min(least, base.cost), _TUNING.least * base.cost)
+            made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
+        return made, found
+
+    def prepare(self, ahead: Ahead) -> None:
+        """Has other variants of the kernels that were tried compiled while somebody else uses the time."""
+        for fusing in self.begun.values():
+            fusing.trials.prepare(ahead)
+
+
+def name(program: Graph) -> int:
+    """Equal programs are equal here."""
+    return hash((program.inputs, program.outputs))
+
+
+def fact_of_kernel(program: Graph) -> Fact:
+    """A kernel means its program: `old` are the nodes, `new` is the kernel, over the same holes."""
+    return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
+
+
+def told(rules: Rules, found: Fused) -> list[str]:
+    """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
+    return [said(rules, kept.tried, kept.places) for kept in found.story.kept]
+
+
+def said(rules: Rules, tried: Tried, places: int) -> str:
+    """What a report says of a kernel in so many places."""
+    words = " + ".join(node.op.rpartition(".")[2] for node in tried.program.nodes() if isinstance(node, Call))
+    how = "" if places == 1 else f", in {places} places"
+    how += f", by the template of {tried.lowering}" if tried.lowering else ""
+    was, now = tried.nodes * 1e3, tried.kernel * 1e3
+    form = "" if tried.variant is None else tried.variant.form
+    how += f", by {form}" if form else ""
+    line = f"kernel {tried.name}: {words}{how}: {now:.4g} ms instead of {was:.4g} ms by itself"
+    stated = stated_error(rules, form)
+    if stated is not None:
+        line += f", off by {tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
+    return line
+
+
+def unbuilt(found: Fused) -> str:
+    """Why there are no kernels although a compiler was found: it made none of them; empty where it made one, or was not asked."""
+    dropped = found.story.dropped
+    failed = [one for one in dropped if one.why is Why.NOT_BUILT]
+    if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):
+        return ""
+    return f"no kernels: {failed[0].detail}"
+
+
+__all__ = ["Fusions", "fact_of_kernel", "said", "told", "unbuilt"]

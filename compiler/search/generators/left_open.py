@@ -1,0 +1,68 @@
+"""What is not tried because sizes are open: mutants and partial rules are of operators whose sizes are known."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from dslc.cost.model import CostModel
+from dslc.ir.graph import Call, Graph, ScopeNode, Value
+from dslc.ir.holes import abstracted, leaves_of
+from dslc.ir.scalar import Reduce, Scalar, Sym, walk
+from dslc.search.finders.derivations import TUNING as DERIVATIONS_TUNING
+from dslc.search.finders.looking import TUNING as LOOKING_TUNING
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.context import SearchContext
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+
+def tell_left_open(context: SearchContext) -> None:
+    """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
+    task = context.task
+    share, names = _open_share(task.rules, context.start, context.costs)
+    if share < DERIVATIONS_TUNING.share or not names:
+        return
+    said = ", ".join(names[: LOOKING_TUNING.told]) + (" and others" if len(names) > LOOKING_TUNING.told else "")
+    binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
+    context.run.note(
+        f"mutants and partial rules were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
+        f"`{binds} --specialize` tries them at the sizes that were measured"
+    )
+
+
+def _open_share(rules: Rules, start: Candidate, costs: CostModel) -> tuple[float, list[str]]:
+    """The share of a candidate's time in reductions with open sizes, and the names of these."""
+    asked: dict[Graph, bool] = {}
+    names: dict[str, None] = {}
+    seconds = 0.0
+    for node in start.graph.nodes():
+        if not isinstance(node, Call) or node.constant or not all(value.known for value in (*node.args, *node.values)):
+            continue
+        found = _names([*node.args, *node.values])
+        if not found:
+            continue
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        if program not in asked:
+            asked[program] = _reduces(rules, program)
+        price = costs.cost(node) if asked[program] else 0.0
+        if price and isfinite(price):
+            seconds += price
+            names.update(dict.fromkeys(found))
+    return seconds / start.cost if start.cost else 0.0, list(names)
+
+
+def _names(values: list[Value]) -> list[str]:
+    sizes = [size for value in values for size in value.type.shape if isinstance(size, Scalar)]
+    return [node.name for size in sizes for node in walk(size) if isinstance(node, Sym)]
+
+
+def _reduces(rules: Rules, program: Graph) -> bool:
+    try:
+        below = Graph(program.inputs, expand(rules, program.outputs)).nodes()
+    except (Mismatch, EvalError):
+        return False
+    return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+
+
+__all__ = ["tell_left_open"]

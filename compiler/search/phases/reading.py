@@ -1,0 +1,114 @@
+"""The first stages: what was asked for, and which rules may be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from onnx import ModelProto
+
+from dslc.errors import error
+from dslc.folders import cache_folder
+from dslc.onnx.importer import import_model
+from dslc.onnx.inputs import wanted_inputs
+from dslc.onnx.protos import read_model
+from dslc.onnx.pytorch import from_file, is_program_file
+from dslc.onnx.types import complete_bind
+from dslc.prove.known.resting import trust_locks
+from dslc.prove.verdict import RuleVerdict
+from dslc.search.phases.writing import size_of
+from dslc.search.rewrites.rulesets import Applied, applied_rules, chosen_rules, left_out, not_standard
+from dslc.search.rewrites.statuses import LATE, statuses, usable
+from dslc.search.runs.compiling import with_kernels
+from dslc.search.runs.progress import Run
+from dslc.search.runs.settings import Settings
+from dslc.search.runs.stages import Proven, Task
+from dslc.semantics.library import load_many, modules_of, standard
+from dslc.semantics.trust import belongs
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """What the time before and after a search is estimated by; `benchmarks/budget.py` shows it.
+
+    Attributes:
+        proofs: share of the budget that proofs of a user's rules may take.
+        writing: seconds that writing the result takes.
+        read: part of the time of reading the model that writing takes beside that.
+    """
+
+    proofs: float = 0.25
+    writing: float = 0.5
+    read: float = 0.3
+
+
+_TUNING = _Tuning()
+
+
+def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
+    """The rules that were asked for, and the model as a graph."""
+    run.phase("reading", "reading the model's file")
+    began = run.clock.seconds
+    if is_program_file(source):
+        source = from_file(source)
+    model, folder, where = read_model(source)
+    run.original = model, where
+    taken = run.clock.seconds - began
+    run.phase("reading", "reading rules")
+    rules = load_many(["std", *settings.rules]) if settings.rules else standard()
+    trust_locks(rules, settings.trust_lock)
+    searched = settings.apply is None or settings.budget > 0
+    chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats) if searched else []
+    applied = () if settings.apply is None else applied_rules(rules, settings.apply, settings.disable, settings.strict_floats)
+    for name in settings.trust:
+        if not any(belongs(module, name) for module in rules.modules):
+            known = ", ".join(dict.fromkeys(module.library for module in rules.modules))
+            raise error("E0909", f"no library of these rules is named `{name}`", hint=f"libraries: {known}")
+    if settings.rules:
+        named = modules_of(rules, map(str, settings.rules))
+        derived = settings.derive and with_kernels(settings)
+        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), derived)
+    run.phase("reading", "reading the model")
+    target = settings.target()
+    if target.measured and settings.device is not None:
+        run.notes.append(f"device {settings.device} is a data sheet: on {target.name} times are measured, and it changes nothing")
+    began = run.clock.seconds
+    values = set(wanted_inputs(model))
+    first = settings.bind[0] if settings.bind else {}
+    sizes = {name: size for name, size in first.items() if name not in values}
+    imported = import_model(source, rules, sizes if settings.specialize else {})
+    if not settings.specialize:
+        complete_bind(model, sizes, where)
+    writing = _TUNING.writing + _TUNING.read * (taken + run.clock.seconds - began)
+    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
+
+
+def prove_rules(task: Task, run: Run) -> Proven:
+    """The rules that are proved or allowed; what is left out is noted, where a user asked for it."""
+    run.phase("proving rules", "looking up proofs")
+    settings = task.settings
+    definitions = list(dict.fromkeys([rule.definition for rule in (*task.chosen, *(one.rule for one in task.applied))]))
+    until = run.clock.until().part(most=_TUNING.proofs * settings.budget or inf)
+
+    def told(done: int, total: int) -> None:
+        run.progress.phase(f"proving rules: {done} of {total}")
+
+    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, until)
+    used, out = usable(task.chosen, verdicts, settings.allow)
+    always = {one.rule.name: one.always for one in task.applied}
+    kept, unused = usable([one.rule for one in task.applied], verdicts, settings.allow)
+    out |= unused
+    if any(verdict.reason == LATE for verdict in out.values()):
+        run.cut("proving rules")
+    # of the standard library nobody asked for these rules by name
+    asked = list(out) if settings.only or settings.apply else not_standard(out)
+    run.notes += [_why_left_out(name, out[name]) for name in asked]
+    return Proven(task, tuple(used), verdicts, tuple([Applied(rule, always[rule.name]) for rule in kept]))
+
+
+def _why_left_out(name: str, verdict: RuleVerdict) -> str:
+    if verdict.status == "refuted":
+        return f"{name} was left out: it is refuted; `dslc verify` shows where its sides differ"
+    why = f" ({LATE}; `dslc verify` proves it)" if verdict.reason == LATE else ""
+    return f"{name} was left out: it is {verdict.status}{why}; `--allow {verdict.status}` uses it"

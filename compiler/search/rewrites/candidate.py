@@ -1,0 +1,188 @@
+"""Graphs that the search found, with how it came to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from dslc.codegen.text import KernelText
+from dslc.cost.groups import working_nodes
+from dslc.deadline import FOREVER, Deadline
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Graph
+
+
+class Later(Protocol):
+    """A graph that is built step by step when somebody asks for the steps."""
+
+    @property
+    def end(self) -> Graph:
+        """What the steps lead to, as it was built at once."""
+
+    def graph(self) -> Graph:
+        """A graph that says what it was made of, see `dslc.search.rewrites.rewriting`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times.
+
+    `facts` are what the step rests on where the graph itself does not say how it was rewritten (`dslc.search.rewrites.rewriting`).
+    """
+
+    made: Graph | Later
+    cost: float
+    parent: Candidate | None = None
+    rule: str = ""
+    count: int = 0
+    facts: tuple[Fact, ...] = ()
+    #: the C++ of its kernels, by the names of their operators
+    kernels: Mapping[str, KernelText] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; where it was made by a rule, made of its parent's."""
+        return self.made if isinstance(self.made, Graph) else self.made.graph()
+
+    @property
+    def end(self) -> Graph:
+        """A graph of the same outputs that is there already, and may not say what it was made of."""
+        return self.made if isinstance(self.made, Graph) else self.made.end
+
+    @property
+    def gain(self) -> float:
+        """Predicted seconds that the last step saved."""
+        return self.parent.cost - self.cost if self.parent is not None else 0.0
+
+    def path(self) -> list[Candidate]:
+        """From the start to this one."""
+        out: list[Candidate] = [self]
+        while out[-1].parent is not None:
+            out.append(out[-1].parent)
+        return out[::-1]
+
+    def rules(self) -> Iterator[str]:
+        """The rules of the path, in order."""
+        return (step.rule for step in self.path() if step.rule)
+
+
+#: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
+KERNELS = "kernels"
+#: told of every candidate that is better than those before
+Progress = Callable[[Candidate], None]
+
+
+@dataclass(slots=True)
+class Limits:
+    """When a search stops: after `steps` evaluated candidates, at a time, when it has gained nothing for `patience`
+    seconds, or when asked to.
+
+    Only the number of steps decides what is found, so that a run that was stopped by its clock is repeated by its step count.
+    """
+
+    steps: int | None = None
+    until: Deadline = FOREVER
+    done: int = 0
+    stopped: bool = False
+    interrupted: bool = False
+    on_step: Callable[[int], None] = lambda _: None
+    #: told of every graph that was built, whatever becomes of it
+    on_built: Callable[[Candidate], None] = lambda _: None
+    #: told of every rule whose rewrite cannot be run here, or can
+    on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
+    patience: float = inf
+    #: seconds after which a search that has gained gives way, once it gained little for as long as its clear gains took
+    brief: float = inf
+    #: what is done now ends at so many steps, and the search goes on with something else
+    pause: int | None = None
+    #: whether time was up, and whether patience was
+    late: bool = False
+    idle: bool = False
+    began: float | None = None
+    gained_at: float | None = None
+    clear_at: float | None = None
+
+    def now(self) -> float:
+        """The time in seconds, by the clock of its deadline."""
+        return self.until.now()
+
+    @property
+    def over(self) -> bool:
+        """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
+        steps."""
+        moment = self.now()
+        if self.began is None:
+            self.began = moment
+        since = self.began if self.gained_at is None else self.gained_at
+        self.late = self.late or self.until.over
+        self.idle = self.idle or moment > since + self.patience
+        if self.gained_at is not None:
+            clear = self.began if self.clear_at is None else self.clear_at
+            self.idle = self.idle or moment > clear + max(self.brief, clear - self.began)
+        self.stopped = self.stopped or self.late or self.idle
+        return self.stopped or (self.pause is not None and self.done >= self.pause)
+
+    def step(self) -> bool:
+        """Counts one candidate; False when the search has to end instead."""
+        if self.steps is not None and self.done >= self.steps:
+            self.stopped = True
+        if self.stopped or self.over:
+            return False
+        self.done += 1
+        self.on_step(self.done)
+        return True
+
+    @contextmanager
+    def turn(self, steps: int | None) -> Iterator[None]:
+        """What is done inside ends after so many steps, where there is such a number."""
+        self.pause = None if steps is None else self.done + steps
+        try:
+            yield
+        finally:
+            self.pause = None
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """What is done inside ends after such a share of the time that is left."""
+        before = self.until
+        self.until = before.part(share)
+        try:
+            yield
+        finally:
+            self.until = before
+            if self.late and not before.over:
+                self.late = False
+                self.stopped = self.idle or self.interrupted or (self.steps is not None and self.done >= self.steps)
+
+    def gained(self) -> None:
+        """Something better was found: patience begins anew."""
+        self.gained_at = self.now()
+
+    def gained_clearly(self) -> None:
+        """What was found since this was last said is clearly better."""
+        self.clear_at = self.now()
+
+    def time_up(self) -> None:
+        """The step that was begun cannot be finished: something it asks for was not measured in time."""
+        self.stopped = self.late = True
+
+
+class Front:
+    """Of the graphs that were built those which no other one beats both in predicted cost and in how many nodes run."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[float, int, Candidate]] = []
+
+    def add(self, candidate: Candidate) -> None:
+        nodes = len(working_nodes(candidate.end.outputs))
+        if not any(cost <= candidate.cost and count <= nodes for cost, count, _ in self._kept):
+            self._kept = [one for one in self._kept if one[0] < candidate.cost or one[1] < nodes]
+            self._kept.append((candidate.cost, nodes, candidate))
+
+    def smallest(self, most: float) -> Candidate | None:
+        """The one with the fewest nodes of those that cost so many seconds at most."""
+        near = [one for one in self._kept if one[0] <= most]
+        return min(near, key=lambda one: (one[1], one[0]))[2] if near else None

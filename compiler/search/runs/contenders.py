@@ -1,0 +1,232 @@
+"""From what the search found to models that are known to compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
+from dslc.cost.inputs import Inputs
+from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
+from dslc.cost.steady import steady
+from dslc.deadline import FOREVER, Deadline, TimeUp
+from dslc.errors import DslcError
+from dslc.kernels import note
+from dslc.onnx.context import Context
+from dslc.onnx.describe import counts
+from dslc.onnx.exporter import export
+from dslc.onnx.functions import inlined
+from dslc.search.rewrites.candidate import Candidate
+from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.written import graph_as_kernels, ready, texts_of
+from dslc.search.runs.originals import Unusable
+from dslc.search.runs.tuning import TUNING
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """A candidate as a model, with the largest error of its outputs."""
+
+    candidate: Candidate
+    model: Any
+    file: ModelFile
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A rule whose application changed the outputs, what changed, and the last candidate before it."""
+
+    rule: str
+    problem: str
+    before: Candidate
+
+
+class Functions(Enum):
+    """What a written model may have beside ONNX's nodes."""
+
+    NONE = "nothing"
+    BUILT = "functions that a library of kernels computes"
+    PLAIN = "functions without a library"
+    INLINE = "functions that are written as their nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How candidates are written; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
+
+    functions: Functions = Functions.NONE
+    growth: float = inf
+    fewest: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The original, and what it gives on all inputs (one `Inputs` for each binding).
+
+    `computed` has the weakest type in which each output is computed, `meant` says what the original gives by its operators' equations,
+    where anybody knows. A `tolerance` of None means one by data type.
+    """
+
+    file: ModelFile
+    references: Sequence[Reference]
+    inputs: Sequence[Inputs]
+    tolerance: float | None = None
+    computed: Mapping[str, Any] = field(default_factory=dict)
+    meant: Callable[[Feeds], Reference | None] = lambda _: None
+
+
+@dataclass(slots=True, eq=False)
+class Checker:
+    """Exports candidates and compares them with the original.
+
+    `until` says when that ends; `size` bytes of weights take some of the time. `worker` runs what is compared, where there is one;
+    `spares` are processes that were started ahead.
+    """
+
+    context: Context
+    rules: Rules
+    compared: Compared
+    threads: int
+    form: ExportOptions = ExportOptions()
+    until: Deadline = FOREVER
+    size: int = 0
+    worker: Worker | None = None
+    spares: Spares | None = None
+    story: Story = field(init=False)
+    _last: tuple[Candidate, Any] | None = field(init=False, default=None)
+    _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.story = Story(self.context)
+
+    def _exported(self, candidate: Candidate) -> Any:
+        """The last model once more where it is asked for again: a large one takes seconds.
+
+        Raises:
+            DslcError: ONNX cannot say it.
+        """
+        if self._last is None or self._last[0] is not candidate:
+            self._last = None
+            graph, form = candidate.graph, self.form
+            if form.functions is not Functions.NONE:
+                graph = graph_as_kernels(self.rules, graph, self.context)
+            model = export(self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest)
+            if form.functions is Functions.INLINE:
+                model = inlined(model)
+            elif form.functions is not Functions.PLAIN and model.functions:
+                # kernels that were measured, and those of operators that ONNX has no node for
+                texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
+                note(model, texts, self.threads)
+                ready(model, texts)
+            self._last = candidate, model
+        return self._last[1]
+
+    def operators(self, candidate: Candidate) -> float:
+        """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
+        try:
+            return counts(self._exported(candidate))[0]
+        except DslcError:
+            return inf
+
+    def check(self, candidate: Candidate) -> Contender | Comparison:
+        """The candidate as a model, or what is wrong with it.
+
+        An input for which the runtime's own doings change what the original gives says nothing (`dslc.cost.steady`).
+
+        Raises:
+            MemoryShort, TimeUp: memory or time does not suffice.
+            Unusable: no input says anything.
+        """
+        if self.until.left() <= self.size / TUNING.exported:
+            raise TimeUp
+        try:
+            model = self._exported(candidate)
+            file = ModelFile(serialized(model), folder_of(self.context.folder))
+        except DslcError as problem:
+            return Comparison(float("inf"), problem.diagnostics[0].message)
+        worst = 0.0
+        for at, (reference, inputs) in enumerate(zip(self.compared.references, self.compared.inputs, strict=True)):
+            try:
+                ran = outputs_of(file, inputs.feeds, self.threads, self.until, worker=self.worker, spares=self.spares)
+            except WorkerFailed as problem:
+                if problem.late:
+                    raise TimeUp from None
+                return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
+            agreed = 0
+            for k in range(len(inputs.feeds)):
+                found = compare(reference.only(k), ran.only(k), self.compared.tolerance, self.compared.computed)
+                if found.same:
+                    agreed += 1
+                    worst = max(worst, found.max_rel_error)
+                elif not self._is_disputed(at, k):
+                    return found
+            if not agreed:
+                raise Unusable("its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared")
+        return Contender(candidate, model, file, worst)
+
+    def _is_disputed(self, at: int, k: int) -> bool:
+        """Whether an input cannot tell a right model from a wrong one."""
+        if (at, k) not in self._disputed:
+
+            def run(feeds: Feeds, plain: bool) -> Reference:
+                return outputs_of(self.compared.file, [feeds], self.threads, self.until, plain)
+
+            to = self.compared
+            feeds, reference = to.inputs[at].feeds[k], to.references[at].only(k)
+            self._disputed[at, k] = not steady(run, feeds, reference, to.computed, to.tolerance, to.meant)
+        return self._disputed[at, k]
+
+    def blame(self, candidate: Candidate, problem: str) -> Blamed:
+        """The first step of a candidate's path that changes the outputs, by bisection."""
+        path = candidate.path()
+        good, bad = 0, len(path) - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            found = self.check(path[middle])
+            if isinstance(found, Contender):
+                good = middle
+            else:
+                bad, problem = middle, found.problem
+        return Blamed(path[bad].rule, f"with it, {problem}", path[good])
+
+
+def folder_of(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder.resolve())
+
+
+def serialized(model: Any) -> bytes:
+    """Equal bytes for equal models.
+
+    Raises:
+        DslcError: E0812 above protobuf's limit of 2 GiB.
+    """
+    from dslc.errors import error
+
+    try:
+        data: bytes = model.SerializeToString(deterministic=True)
+    except ValueError as problem:
+        raise error("E0812", f"the model cannot be written as one message: {problem}", hint="--external-data") from None
+    return data
+
+
+def distinct(best: Candidate, most: int) -> list[Candidate]:
+    """The best candidate and others of its path: where a rule's part ended, the largest predicted gains first.
+
+    A prediction may be wrong for one rule and right for the others; what was found before that rule is then the better model.
+    """
+    path = best.path()
+    ends = [c for c, after in zip(path, [*path[1:], None], strict=True) if after is None or after.rule != c.rule]
+    others = [c for c in ends if c is not best]
+    # neighbours differ least: take those that lie farthest from what is already taken
+    taken = [best]
+    while others and len(taken) < most:
+        far = max(others, key=lambda c: min(abs(c.cost - one.cost) for one in taken))
+        others.remove(far)
+        taken.append(far)
+    return taken

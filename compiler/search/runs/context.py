@@ -1,0 +1,48 @@
+"""What all generators of a run share: the original with its price, rules, prices, and the ends of their time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dslc.codegen.host.ahead import Ahead
+from dslc.cost.model import CostModel
+from dslc.deadline import Deadline
+from dslc.match import CompiledRule
+from dslc.search.rewrites.candidate import Candidate, Front
+from dslc.search.runs.progress import Run
+from dslc.search.runs.stages import Referenced, Task
+
+
+@dataclass(slots=True, eq=False)
+class SearchContext:
+    """What generators are given. The scheduler alone sets the ends of their time."""
+
+    referenced: Referenced
+    #: the original with its price, or what rules of `--apply` made of it
+    start: Candidate
+    costs: CostModel
+    run: Run
+    #: the rules that were not found guilty
+    rules: tuple[CompiledRule, ...] = ()
+    #: what a search built
+    front: Front = field(default_factory=Front)
+    #: the best that rules made
+    best: Candidate | None = None
+    #: compiles kernels beside the search
+    ahead: Ahead | None = None
+    #: when exploring ends, the turn of the one who is asked, and what he may measure; None where nothing new is measured
+    exploring: Deadline = field(default_factory=Deadline)
+    turn: Deadline = field(default_factory=Deadline)
+    measuring: Deadline | None = field(default_factory=Deadline)
+
+    @property
+    def task(self) -> Task:
+        return self.referenced.task
+
+    @property
+    def reached(self) -> Candidate:
+        """The best that rules made, the start where they made nothing."""
+        return self.start if self.best is None else self.best
+
+
+__all__ = ["SearchContext"]

@@ -1,0 +1,99 @@
+"""Targets that are not at hand: the search at computed prices, whole plans for the last word, and the plan in the model's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onnx import ModelProto
+
+from dslc.cost.inputs import drawn_inputs
+from dslc.cost.targets import ModelPlan, NoPlan
+from dslc.errors import DslcError
+from dslc.ir.graph import Graph
+from dslc.ir.scalar import Sym
+from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.metadata import PLAN, set_metadata
+from dslc.search.runs.originals import Unusable
+from dslc.search.runs.progress import Run
+from dslc.search.runs.stages import Explored, Finished, Task
+
+
+def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> float:
+    """What the original takes as a whole.
+
+    Raises:
+        Unusable: there is no plan for the original.
+    """
+    try:
+        return _plan(task, task.model, task.imported, sizes, feeds).seconds
+    except NoPlan as problem:
+        raise Unusable(f"there is no plan for it: {problem}") from None
+
+
+def _plan(task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> ModelPlan:
+    return task.target.plan(task.rules, model, imported, sizes, feeds)
+
+
+def by_plans(explored: Explored, run: Run) -> Finished:
+    """The contender whose plan as a whole is the fastest, or the original."""
+    referenced, task = explored.referenced, explored.referenced.task
+    run.phase("planning")
+    feeds = referenced.inputs[0].feeds[0]
+
+    def seconds(model: ModelProto, imported: Imported) -> float | None:
+        try:
+            return _plan(task, model, imported, _sizes(feeds, imported.graph, task), feeds).seconds
+        except NoPlan:
+            return None
+
+    before = seconds(task.model, task.imported)
+    priced = []
+    for one in explored.contenders:
+        try:
+            found = seconds(one.model, import_model(one.model, task.rules))
+        except DslcError:  # it cannot be read without its folder
+            continue
+        if found is not None:
+            priced.append((found, one))
+    if before is None or not priced:
+        return Finished(task, None, "no rewritten model has a plan")
+    after, best = min(priced, key=lambda one: one[0])
+    if after >= before:
+        return Finished(task, None, f"no plan of a rewritten model is faster ({task.target.basis})")
+    reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {task.target.where} ({task.target.basis})"
+    return Finished(task, best, reason, (), before / after)
+
+
+def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, int]:
+    """Sizes by name, from what was fed."""
+    found = dict(task.sizes)
+    for value in graph.inputs:
+        array = feeds.get(getattr(value.node, "name", ""))
+        for size, given in zip(value.type.shape if value.known else (), getattr(array, "shape", ()), strict=False):
+            if isinstance(size, Sym):
+                found.setdefault(size.name, int(given))
+    return found
+
+
+def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list[str]]:
+    """A model with the plan of its graph as it will be read again, and what there is to say about it."""
+    out = ModelProto()
+    out.CopyFrom(model)
+    try:
+        # without a run of the original, at the sizes that it would have had
+        inputs = run.referenced.inputs[0] if run.referenced is not None else drawn_inputs(task.model, task.sizes)
+        feeds = inputs.feeds[0]
+        imported = import_model(out, task.rules) if model is not task.model else task.imported
+        found = _plan(task, out, imported, _sizes(feeds, imported.graph, task), feeds)
+    except NoPlan as problem:
+        return model, [f"no plan for {task.target.where}: {problem}"]
+    except DslcError as problem:
+        return model, [f"no plan for {task.target.where}: {problem.diagnostics[0].message}"]
+    if not found.text:
+        return model, [*found.told, task.target.basis]
+    set_metadata(out, PLAN, found.text)
+    return out, [*found.told, task.target.basis]
+
+
+__all__ = ["by_plans", "planned_seconds", "with_plan"]

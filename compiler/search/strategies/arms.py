@@ -1,0 +1,77 @@
+"""What the searches over e-graphs are told alike: how programs are taken out, how large an e-graph grows, and what is said of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dslc.match import CompiledRule
+    from dslc.search.rewrites.candidate import Limits
+    from dslc.search.strategies.strategy import Space
+
+#: ways to take a program out of an e-graph, and the extractor that each is: the paper's default cost (DCF), its own (OCF) made exact,
+#: that with switches of several classes at once, and integer programming
+WAYS: Mapping[str, str] = {"default": "greedy", "shared": "shared", "joint": "joint", "ilp": "ilp"}
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsTuning:
+    """Sizes of e-graphs where nobody says how large.
+
+    Attributes:
+        enodes: e-nodes of an e-graph.
+        least: e-nodes of a region's, however many regions there are.
+    """
+
+    enodes: int = 2_000
+    least: int = 500
+
+
+ARMS = ArmsTuning()
+
+
+class Counted(Protocol):
+    """What was done beside a search: steps, and seconds of the predicted time that they saved."""
+
+    steps: int
+    gained: float
+
+
+@dataclass(slots=True)
+class Aside:
+    """Steps of sweeps beside a queue, and what they saved."""
+
+    steps: int = 0
+    gained: float = 0.0
+
+    @contextmanager
+    def counting(self, limits: Limits, best: Callable[[], float]) -> Iterator[None]:
+        """Counts what is done while it lasts; `best` is what the best costs at any moment, in seconds."""
+        steps, cost = limits.done, best()
+        try:
+            yield
+        finally:
+            self.steps += limits.done - steps
+            self.gained += cost - best()
+
+
+def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Counted], where: str = "the e-graph") -> None:
+    """Notes for the report: the rules of a search, and what was done beside it, with what that gained."""
+    names = {rule.name.removesuffix("^-1") for rule in rules}
+    several = {rule.name.removesuffix("^-1") for rule in rules if len(rule.left.tops) > 1}
+    back = len({rule.name for rule in rules}) - len(names)
+    space.note(
+        f"searched with {len(names)} rules, {len(names - several)} of one pattern and {len(several)} of several; "
+        f"{back} of them in both directions"
+    )
+    steps, gained = sum(one.steps for one in tidied), sum(one.gained for one in tidied)
+    if steps:
+        share = gained / space.start.cost if space.start.cost else 0.0
+        how = "sweeps" if where == "the queue" else "sweeps and backtracking"
+        space.note(f"beside {where}: {steps} steps of {how}, which took {share:.1%} off the predicted time")
+
+
+__all__ = ["ARMS", "WAYS", "ArmsTuning", "Aside", "Counted", "told"]

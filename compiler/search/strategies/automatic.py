@@ -1,0 +1,79 @@
+"""The strategy that is chosen by a graph's size and by how long there is to search it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from dslc.search.strategies.backtracking import Backtrack
+from dslc.search.strategies.option import option
+from dslc.search.strategies.saturation import Saturate
+from dslc.search.strategies.treesearch import Mcts
+
+if TYPE_CHECKING:
+    from dslc.search.rewrites.candidate import Candidate
+    from dslc.search.strategies.strategy import Space
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers by which a strategy is chosen; `benchmarks/real_models.py --strategies` shows them.
+
+    Attributes:
+        small: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good
+            within seconds.
+        steps: steps from which on a tree is planted a few times.
+        seconds: the same in seconds of the whole command.
+    """
+
+    small: int = 32
+    steps: int = 1_000
+    seconds: float = 45.0
+
+
+_TUNING = _Tuning()
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """One of the other strategies, at its defaults; a note says which and why."""
+
+    egraphs: ClassVar[bool] = True
+
+    tidy: bool = field(default=True, metadata=option(
+        "Search in the e-graph, or in the queue, alone.", type=bool,
+        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
+        "prices does not see. What a queue finds is swept, and so is what it begins with.",
+    ))  # fmt: skip
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        strategy, why = chosen(space)
+        space.note(f"strategy {type(strategy).__name__.lower()}: {why}")
+        yield from replace(strategy, tidy=self.tidy).explore(space)
+
+
+def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
+    """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
+    from dslc.cost.groups import working_nodes
+    from dslc.deadline import TimeUp
+    from dslc.search.rewrites.divided import is_large, is_repeated
+
+    nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
+    steps, seconds = space.steps, space.budget
+    if nodes <= _TUNING.small:
+        return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
+    with suppress(TimeUp):
+        if is_repeated(space.graph, space.costs, apart=True):
+            return Saturate(), f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph"
+    if is_large(space.graph):
+        return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
+    if steps is not None and steps < _TUNING.steps:
+        return Backtrack(), f"{steps} steps are too few for a tree, which takes {_TUNING.steps:,}"
+    if steps is None and seconds is not None and seconds < _TUNING.seconds:
+        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {_TUNING.seconds:g}"
+    return Mcts(), f"{nodes} nodes are one graph, and there is enough time for a tree of e-graphs"
+
+
+__all__ = ["Auto", "chosen"]

@@ -1,0 +1,468 @@
+"""The Monte Carlo tree search over e-graphs itself: its turns are simulations; `dslc.search.strategies.treesearch` has its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf, log, sqrt
+from random import Random
+from typing import TYPE_CHECKING
+
+from dslc.cost.model import CostModel
+from dslc.deadline import TimeUp
+from dslc.egraph import rewrite
+from dslc.egraph.carried import Places
+from dslc.egraph.extract.growing import Anew, Growing
+from dslc.egraph.extract.program import extract, program_of
+from dslc.egraph.extract.table import Extraction
+from dslc.egraph.graph import EGraph
+from dslc.egraph.rewrite import Cap, Caps, Outcome
+from dslc.egraph.since import added
+from dslc.egraph.story import kept
+from dslc.egraph.view import View
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Graph, Value
+from dslc.match import CompiledRule
+from dslc.match.matcher import Match
+from dslc.search.finders.findings import Findings
+from dslc.search.rewrites.candidate import Candidate, Limits, Progress
+from dslc.search.rewrites.levelled import level
+from dslc.search.strategies.arms import WAYS
+from dslc.search.strategies.programs import Own, Prices, Programs, Tidying
+from dslc.search.strategies.saturation import Saturate, Saturating
+from dslc.search.strategies.sources import Source
+from dslc.search.strategies.strategy import Grown
+from dslc.search.strategies.treestate import State
+
+if TYPE_CHECKING:
+    from dslc.search.strategies.treesearch import Mcts
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide how trees of programs are searched.
+
+    Attributes:
+        part: parts of the simulations of which one without a gain, where there was one before, ends a tree.
+        told: facts of another source about one program.
+        levelled: nested calls that are made one after a rule: anywhere, and near the best program.
+        near: how many times fewer places a rule is applied at in the best program.
+        fresh: e-nodes that were added last that are near; those of the last rule are in any case.
+        barren: trees from one graph that find nothing better before the search ends.
+        less: share by which a program is cheaper than another one, at least.
+        asked: calls that are looked at for matches of one rule: no rule holds up a simulation for long.
+        solver: seconds of integer programming for one state.
+        opened: share of the time, or of the steps, that saturation has before the first tree.
+        last: share of the time that is left for the last programs, and most seconds of one.
+    """
+
+    part: int = 16
+    told: int = 200
+    levelled: tuple[int, ...] = (8, 32)
+    near: int = 4
+    fresh: int = 200
+    barren: int = 3
+    less: float = 1e-9
+    asked: int = 5_000
+    solver: float = 2.0
+    opened: float = 0.35
+    last: tuple[float, float] = (0.2, 30.0)
+
+
+_TUNING = _Tuning()
+
+
+class Searching:
+    """A tree of e-graphs of one graph; each turn is a simulation."""
+
+    def __init__(
+        self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
+        told: Progress, moves: Sequence[Source] = (), price: Own | None = None, share: float = 1.0,
+        findings: Findings | None = None,
+    ) -> None:  # fmt: skip
+        """`share`: of all that is searched this has such a share."""
+        self._options, self._limits, self._start = options, limits, start
+        self._costs, self._seed, self._share, self._findings = costs, seed, share, findings
+        self._rules = sorted(rules, key=lambda rule: rule.name)
+        # a term variable stands for any operator
+        self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
+        self._random = Random(seed)
+        self._moves = list(moves)
+        self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
+        self._prices = Prices(costs, limits, lazy=True, own=price)
+        self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
+        self.tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
+        few = max(1, options.matches // _TUNING.near)
+        self._caps: dict[bool, Caps] = {
+            near: Caps(matches, matches + 1, options.enodes, asked=_TUNING.asked)
+            for near, matches in ((False, options.matches), (True, few))
+        }
+        self._fit: dict[frozenset[str], list[CompiledRule]] = {}
+        self._root: State | None = None
+        self._initial = self._scale = 1.0
+        self._stale = False
+        self._done = 0
+        #: the cheapest program by its sum, the e-graph that it is of, and what was the cheapest when the tree was planted
+        self._least: tuple[EGraph, Extraction] | None = None
+        self._planted = inf
+        #: simulations since the cheapest program was found
+        self._idle = 0
+        # the last programs are taken out in time of their own, where that is done in another way
+        self._final = options.final if options.final != options.reward else ""
+        self._last = limits.until.part(1 - _TUNING.last[0])
+
+    @property
+    def best(self) -> Candidate:
+        return self._programs.best
+
+    def grown(self) -> Grown | None:
+        if self._least is not None:
+            return Grown(self._least[0], self._prices)
+        return None if self._root is None else Grown(self._root.egraph, self._prices)
+
+    def begin(self) -> None:
+        """What can be had at once, what saturation finds from there, and the e-graph of the best of it."""
+        self._tidy(swept=True)
+        self._open()
+        # the first tree has all of the patience
+        self._limits.gained()
+        self._begin()
+
+    def _open(self) -> None:
+        """Begins with the best that saturation finds: a tree has nothing to choose where all rules have room at once."""
+        limits, options = self._limits, self._options
+        if not options.tidy or options.mixed or limits.over:
+            return
+        before, share = self._programs.best, self._share * _TUNING.opened
+        end = inf if limits.steps is None else limits.done + share * (limits.steps - limits.done)
+        with limits.within(share):
+            near = Saturating(
+                Saturate(enodes=options.enodes), before, self._rules, self._costs, limits, self._seed, self._programs.take,
+                swept=0.0, findings=self._findings, tidying=self.tidying,
+            )  # fmt: skip
+            near.begin()
+            while not limits.over and limits.done < end and near.expand():
+                pass
+        if self._programs.best is not before:
+            self._start, self._programs = self._programs.best, self._programs.onwards()
+
+    def _begin(self) -> None:
+
+        egraph = EGraph.of(self._start.graph)
+        found = Growing(egraph, self._prices).best()
+        if found is not None:
+            self._prices.settle(found)
+            self._plant(egraph)
+            self._initial = max(self._root.cost, 1e-12) if self._root is not None else 1.0
+            self._scale = max(self._worth(self._root), 1e-12) if self._root is not None else 1.0
+            self._programs.known(self._initial)
+
+    def _tidy(self, swept: bool = False) -> None:
+        if self._options.tidy and not self._options.mixed:
+            self.tidying.tidy(self._programs, swept)
+
+    def _onwards(self) -> bool:
+        """A new tree from the best graph as it is; False where that was done a few times in vain, or time is over."""
+        if self._limits.over:
+            return False
+        self._programs.rank()
+        self._tidy()
+        best = self._programs.best
+        self._barren = self._barren + 1 if best is self._start else 0
+        if self._limits.over or self._barren >= _TUNING.barren or self._options.mixed:
+            return False
+        self._start, self._least = best, None
+        self._programs = self._programs.onwards()
+        self._begin()
+        return self._root is not None
+
+    def _plant(self, egraph: EGraph, program: Graph | None = None) -> None:
+        """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
+
+        how = self._options.reward
+        growing: Growing | Anew
+        if how in ("shared", "joint"):
+            growing = Growing(egraph, self._prices, how == "joint", program)
+        else:
+            growing = Anew(egraph, self._prices, WAYS[how], _TUNING.solver)
+        found = growing.best()
+        self._root = None if found is None else State(egraph, growing, found, Places(View(egraph)))
+        self._done, self._idle, self._stale = 0, 0, False
+        self._planted = inf if found is None else found.cost
+
+    def _again(self) -> bool:
+        """A new tree from the cheapest program and what that rests on, without all else; False where nothing was gained since.
+
+        Where others have found what is better than this tree's, from that.
+        """
+
+        self._tidy()
+        if not self._programs.own and not self._options.mixed:
+            return self._onwards()
+        if self._least is None or not self._least[1].cost < self._planted * (1 - _TUNING.less):
+            return False
+        known = self._least[1].cost
+        self._plant(kept(*self._least, self._start.graph), program_of(*self._least))
+        # whatever the new tree begins with: the next one takes a gain
+        self._planted = min(self._planted, known)
+        return self._root is not None
+
+    def _offer(self, egraph: EGraph, found: Extraction) -> None:
+        """A program, once what it is made of is measured where it promises something: what was guessed then makes the tree another."""
+        least = self._initial if self._least is None else self._least[1].cost
+        # guesses hope: what is above the best by them is above it measured
+        if found.cost < least and self._prices.settle(found):
+            self._stale = True
+            found = replace(found, cost=self._prices.total(found))
+        if found.cost < least:
+            self._least, self._idle = (egraph, found), 0
+        self._programs.offer(egraph, found, later=True)
+
+    def expand(self) -> bool:
+        """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
+        if self._root is None:
+            return False
+        if self._final and self._ending():
+            self._finish()
+            return False
+        if self._stale:
+            # what was measured is another price than what was guessed
+            if not self._again():
+                self._plant(self._root.egraph)
+            return self._root is not None
+        if self._done >= self._options.simulations:
+            return self._descend()
+        if self._idle * _TUNING.part >= self._options.simulations and self._again():
+            return True
+        self._done += 1
+        self._idle += 1
+        state = self._selected(self._root)
+        if state is None:
+            # nothing more can be tried below
+            return self._descend()
+        child = self._expanded(state)
+        if child is None:
+            return not self._limits.over
+        gained = max(self._worth(state) - self._worth(child), 0.0) + self._rolled(child)
+        reward = gained / self._scale
+        at: State | None = child
+        while at is not None:
+            at.value += reward
+            at.visits += 1
+            at = at.parent
+        # the way to a program takes longer than a step: once for all steps of a simulation
+        self._programs.rank_first()
+        return not self._limits.over
+
+    def _worth(self, state: State) -> float:
+        """What a state is rewarded by: the default cost is what the paper says, trees and all, and not that of its program."""
+        return state.found.estimate if self._options.reward == "default" else state.cost
+
+    def _ending(self) -> bool:
+        """Whether what is left, of time or steps, is for the last programs."""
+        limits = self._limits
+        return self._last.over or (limits.steps is not None and limits.done + self._options.rollout + 1 > limits.steps)
+
+    def _finish(self) -> None:
+        """The last programs in another way than the rewards': of the tree's e-graph, and of the one that the cheapest is of."""
+
+        egraphs = [] if self._root is None else [self._root.egraph]
+        egraphs += [self._least[0]] if self._least is not None else []
+        limits = self._limits
+        for egraph in dict.fromkeys(egraphs):
+            found = extract(egraph, self._prices, WAYS[self._final], until=limits.until.part(1.0, _TUNING.last[1]))
+            if found is not None:
+                self._offer(egraph, found)
+        self._programs.rank_first()
+
+    # ---- the tree --------------------------------------------------------------------------------------------------
+
+    def _descend(self) -> bool:
+        """Applies the rule with the highest average for good: what was found below it stays known.
+
+        Where something cheaper was found than is there, the search goes on from that.
+        """
+        self._programs.rank()
+        root = self._root
+        assert root is not None
+        visited = [child for child in root.children if child.visits]
+        best = max(visited, key=lambda child: child.value / child.visits) if visited else None
+        known = inf if self._least is None else self._least[1].cost
+        if (
+            best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - _TUNING.less)
+        ) and self._again():
+            return True
+        if best is None or len(best.egraph) >= self._options.enodes:
+            return self._onwards()
+        best.parent = None
+        for near, places in ((False, best.places), (True, best.beside)):
+            places.settle(self._rules, self._random, self._caps[near], self._limits.until)
+        self._root = best
+        # the simulations that went through it count
+        self._done = min(best.visits, self._options.simulations // 2)
+        return True
+
+    def _selected(self, root: State) -> State | None:
+        """The state to expand: halfway by chance, else where UCB1 is highest. None where every rule was tried everywhere."""
+        at = root
+        while True:
+            free = any(self._tryable(at, near) for near in (False, True))
+            alive = [child for child in at.children if self._alive(child)]
+            if not alive or (free and self._random.random() < self._options.stop):
+                if free:
+                    return at
+                if at is root:
+                    return None
+                at.close()
+                at = root
+                continue
+            at = max(alive, key=lambda child: self._bound(child, at))
+
+    def _alive(self, child: State) -> bool:
+        return len(child.egraph) < self._options.enodes and (not child.open or any(child.open.values()) or bool(child.children))
+
+    def _bound(self, child: State, parent: State) -> float:
+        if not child.visits:
+            return inf
+        return child.value / child.visits + self._options.exploration * sqrt(log(max(1, parent.visits)) / child.visits)
+
+    def _tryable(self, state: State, near: bool) -> list[CompiledRule | Source]:
+        """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
+        found = state.open.get(near)
+        if found is None:
+            found = state.open[near] = self._fitting(state, near)
+        return found
+
+    def _expanded(self, state: State) -> State | None:
+        """A new child by a random rule; None where none changes anything, or time is over."""
+        near = self._random.random() < self._options.near
+        near = near if self._tryable(state, near) else not near
+        rules = self._tryable(state, near)
+        while rules:
+            rule = rules[self._random.randrange(len(rules))]
+            applied = self._applied(state, rule, near)
+            if applied is None:
+                if self._limits.over:
+                    return None
+                rules.remove(rule)
+                continue
+            made, outcome = applied
+            if not _sampled(outcome):
+                rules.remove(rule)
+            made.parent = state
+            state.children.append(made)
+            self._offer(made.egraph, made.found)
+            return made
+        return None
+
+    # ---- simulation ------------------------------------------------------------------------------------------------
+
+    def _rolled(self, state: State) -> float:
+        """What random rules from here gain one after the other, in seconds."""
+        options, random = self._options, self._random
+        gained = 0.0
+        for _ in range(options.rollout):
+            if len(state.egraph) >= options.enodes:
+                break
+            first = random.random() < options.near
+            after = self._random_step(state, first) or self._random_step(state, not first)
+            if after is None:
+                break
+            gained += max(self._worth(state) - self._worth(after), 0.0)
+            state = after
+            self._offer(state.egraph, state.found)
+        return gained
+
+    def _random_step(self, state: State, near: bool) -> State | None:
+        """A state after a random rule of those that change something; None where there is none, or time is over."""
+        rules = self._fitting(state, near)
+        while rules and not self._limits.over:
+            k = self._random.randrange(len(rules))
+            applied = self._applied(state, rules[k], near)
+            if applied is not None:
+                return applied[0]
+            del rules[k]
+        return None
+
+    def _fitting(self, state: State, near: bool) -> list[CompiledRule | Source]:
+        """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
+        there = frozenset(state.places.view.by_operator)
+        rules = self._fit.get(there)
+        if rules is None:
+            rules = self._fit[there] = [
+                rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there
+            ]
+        return [*rules, *self._moves] if near else [*rules]
+
+    def _applied(self, state: State, rule: CompiledRule | Source, near: bool) -> tuple[State, Outcome] | None:
+        """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
+
+        egraph, options = state.egraph, self._options
+        applied = self._matched(state, rule, near) if isinstance(rule, CompiledRule) else self._stated(state, rule)
+        if applied is None:
+            return None
+        child, outcome, matches = applied
+        if not outcome.unions and len(child) == len(egraph):
+            if isinstance(rule, CompiledRule):
+                (state.beside if near else state.places).drop(rule, matches)
+            return None
+        if isinstance(rule, CompiledRule):
+            level(child, rule, added(egraph, child), options.enodes, _TUNING.levelled[near])
+        growing = state.growing.clone(child)
+        found = growing.best()
+        if found is None:
+            return None
+        fresh = frozenset(added(egraph, child))
+        older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
+        places = Places(View(child, before=state.places.view), state.places, matches)
+        return State(child, growing, found, places, fresh | older, state.beside, matches), outcome
+
+    def _matched(self, state: State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
+        """A clone after a rule at some places, and these; None where it matches nowhere."""
+
+        limits, caps = self._limits, self._caps[near]
+        matches, sampled = (state.beside if near else state.places).of(rule, self._random, caps, limits.until)
+        if len(matches) > caps.matches:
+            matches = [matches[k] for k in sorted(self._random.sample(range(len(matches)), caps.matches))]
+            sampled = True
+        if not matches or not limits.step():
+            return None
+        child = state.egraph.clone()
+        outcome = rewrite.apply_matches(child, matches, caps, limits.until)
+        capped = outcome.capped | ({Cap.MATCHES} if sampled else set())
+        return child, replace(outcome, capped=capped), matches
+
+    def _stated(self, state: State, source: Source) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
+        """A clone after some facts of another source about the best program; None where it says none."""
+
+        graph = program_of(state.egraph, state.found)
+        key = (self._moves.index(source), hash(graph.outputs))
+        told = self._facts.get(key)
+        if told is None:
+            told = self._facts[key] = []
+            with suppress(TimeUp):
+                told.extend(islice(source.facts(graph), _TUNING.told))
+        if not told or not self._limits.step():
+            return None
+        most = self._caps[True].matches
+        taken = sorted(self._random.sample(range(len(told)), most)) if len(told) > most else range(len(told))
+        child = state.egraph.clone()
+        unions = 0
+        for fact, leaves in (told[k] for k in taken):
+            if len(child) >= self._options.enodes:
+                break
+            unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
+        child.rebuild()
+        capped = frozenset({Cap.MATCHES}) if len(told) > most else frozenset()
+        return child, Outcome(len(told), len(taken), unions, capped), ()
+
+
+def _sampled(outcome: Outcome) -> bool:
+    """Whether a rule was applied at some of its places only: another time it may be others."""
+
+    return Cap.MATCHES in outcome.capped
+
+
+__all__ = ["Searching"]
