@@ -274,7 +274,7 @@ def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
 def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is derived of a dear operator needs no rule, and two negations need no derivation: together they are a mixed program."""
     # three steps suffice, and a busy machine has the time for them
-    tuned(monkeypatch, "search.derivations", depth=3, seconds=120.0)
+    tuned(monkeypatch, "search.finders.derivations", depth=3, seconds=120.0)
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
     costs, groups = prices(Dear()), Kernels(RULES)

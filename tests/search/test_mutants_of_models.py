@@ -33,6 +33,7 @@ from dslc.mutate.search import Options
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import Imported, import_model
 from dslc.search.finders.branches import Branches
+from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.mutants import Mutants
 from dslc.search.finders.subprograms import Subprograms
@@ -289,9 +290,8 @@ def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.M
         return dilated if node.attr("dilation") == (2, 2) else dense
 
     monkeypatch.setattr(CostModel, "cost", of)
-    monkeypatch.setattr(Mutants, "_forms_of", lambda *_: [])
-    for module in ("derivations", "subprograms"):
-        monkeypatch.setattr(f"dslc.search.{module}.seconds_of", lambda *_: layout)
+    monkeypatch.setattr(Builder, "forms_of", lambda *_: [])
+    monkeypatch.setattr("dslc.search.finders.building.seconds_of", lambda *_: layout)
 
 
 def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
