@@ -14,7 +14,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
 #: raised whenever a prover changes what it may answer: proofs of other versions are made again
-PROVER_VERSION = 4
+PROVER_VERSION = 5
 
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
