@@ -27,12 +27,14 @@ class _Tuning:
     Attributes:
         starts: times as long as starting the models that it is about a decision takes: few of them take less.
         starting: seconds of starting a process, without loading a model.
+        pairs: runs of each model beside the original's: few of them decide nothing.
         sharpening: share of the budget that may make the interval of the result narrower, when all is decided.
         hopeless: times as slow as the winner from which on nothing is hoped of a contender, by its prediction.
     """
 
     starts: int = 6
     starting: float = 0.25
+    pairs: int = 40
     sharpening: float = 0.1
     hopeless: float = 1.1
 
@@ -115,7 +117,7 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
     while most > 1 and _seconds(most, explored) > left:
         most -= 1
     first = ordered[:most]
-    taken = first if simple[0] in first else [*first[:-1], *simple]
+    taken = first if simple[0] in first else [*first[: max(1, most - 1)], *simple]
     # what was decided before takes no time
     judge = run.judges.get(False)
     return [*taken, *(one for one in ordered if one not in taken and judge is not None and judge.sure(one))]
@@ -137,7 +139,8 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
 
 def _seconds(count: int, explored: Explored) -> float:
     """Seconds of a decision about so many contenders."""
-    return _TUNING.starts * (count + 1) * (explored.referenced.load + _TUNING.starting)
+    referenced = explored.referenced
+    return (count + 1) * (_TUNING.starts * (referenced.load + _TUNING.starting) + _TUNING.pairs * referenced.seconds)
 
 
 def expected(run: Run, one: Contender) -> float:
