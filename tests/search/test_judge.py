@@ -157,7 +157,7 @@ def finished(bench: Bench, tmp_path: Path, contenders: list[Contender], left: fl
         settings=Settings(**options), target=SimpleNamespace(measured=True), writing=0.1, machine=Machine("here", 1, "runtime")
     )
     referenced = SimpleNamespace(
-        task=task, inputs=[SimpleNamespace(feeds=[{}])], load=0.2, identity="model", file=ModelFile(b"1"), proven=None
+        task=task, inputs=[SimpleNamespace(feeds=[{}])], load=0.2, seconds=0.01, identity="model", file=ModelFile(b"1"), proven=None
     )
     explored: Any = SimpleNamespace(
         referenced=referenced, contenders=contenders, reason="", predicted=SimpleNamespace(ratio=lambda _: 2.0)

@@ -172,8 +172,11 @@ def test_what_is_there_without_mutants_and_derivations_is_always_timed(seconds: 
     run.much.update(one.candidate for one in much)
     simple = contender(0.5, Candidate(Graph((), ()), 1.0))
 
-    explored: Any = SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0))
+    explored: Any = SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0, seconds=0.0))
     found = affordable(explored, [*much, simple], run)
     assert simple in found and len(found) == count
+    # a slow model has time for fewer pairs of runs
+    explored.referenced.seconds = 1.0
+    assert len(affordable(explored, [*much, simple], run)) == (count if seconds > 100 else 1)
     # what is built on them rests on them, too
     assert run.rests_on_much(Candidate(Graph((), ()), 0.1, much[0].candidate))

@@ -117,7 +117,7 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
     while most > 1 and _seconds(most, explored) > left:
         most -= 1
     first = ordered[:most]
-    taken = first if simple[0] in first else [*first[: max(1, most - 1)], *simple]
+    taken = first if simple[0] in first else [*first[:-1], *simple]
     # what was decided before takes no time
     judge = run.judges.get(False)
     return [*taken, *(one for one in ordered if one not in taken and judge is not None and judge.sure(one))]
