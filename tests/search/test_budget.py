@@ -124,7 +124,7 @@ def test_after_an_interruption_seconds_are_left() -> None:
 def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None:
     hands = Hands()
     contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (1.0, 0.2, 0.9, 0.3)]
-    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0)))
+    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0, seconds=0.01)))
     for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (25.0, [0.2, 0.3]), (3.0, [0.2])):
         run = Run(Clock(seconds, hands))
         assert [one.candidate.cost for one in affordable(explored, contenders, run)] == left
