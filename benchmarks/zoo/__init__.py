@@ -19,7 +19,7 @@ from benchmarks.zoo.classic import inception_v3, squeezenet, vgg19
 from benchmarks.zoo.convnext import convnext
 from benchmarks.zoo.dense import csrnet, gcn
 from benchmarks.zoo.llama import llama
-from benchmarks.zoo.longformer import longformer
+from benchmarks.zoo.longformer import longformer, longformer_dilated
 from benchmarks.zoo.mobilenet import mobilenet_v2
 from benchmarks.zoo.nasnet import nasnet_a, nasnet_pools
 from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
@@ -62,6 +62,7 @@ ENTRIES: Mapping[str, Entry] = {
     "csrnet_14": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}, {"resolution": 14}),
     "gcn": Entry(gcn, {"resolution": 8, "channels": 8, "classes": 3}),
     "longformer": Entry(longformer, {"length": 32, "hidden": 16, "heads": 2, "window": 8}),
+    "longformer_dilated": Entry(longformer_dilated, {"length": 32, "hidden": 16, "heads": 2, "window": 4}),
     "squeezenet": Entry(squeezenet, {"resolution": 64, "narrow": 8, "classes": 10}),
     "vgg19": Entry(vgg19, {"resolution": 32, "narrow": 16, "inner": 16, "classes": 10}),
     "inception_v3": Entry(inception_v3, {"resolution": 75, "narrow": 16, "classes": 10}),

@@ -37,7 +37,7 @@ class ProcessTuning:
     large: int = 1 << 22
     grace: float = 0.5
     loading: float = 3.0
-    hopeless: float = 20.0
+    hopeless: float = 8.0
     spares: int = 4
 
 

@@ -37,6 +37,7 @@ class _Tuning:
         blocks: blocks of a measurement at least.
         warm_runs: runs of a fast model before it is measured.
         warming: seconds of runs before a block of samples that are compared with another model's.
+        cold: how many times as long as a later run a first one may take.
         profiled: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each.
     """
 
@@ -45,6 +46,7 @@ class _Tuning:
     blocks: int = 6
     warm_runs: int = 30
     warming: float = 2e-3
+    cold: float = 2.0
     profiled: int = 50
 
 
@@ -54,6 +56,14 @@ _TUNING = _Tuning()
 def _runtime() -> Any:
     """ONNX Runtime, whose Python interface is only partly typed."""
     return importlib.import_module("onnxruntime")
+
+
+class _Hopeless(Exception):
+    """A model that takes far longer than anybody waits for, `seconds` a run."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"{seconds} seconds")
+        self.seconds = seconds
 
 
 class Loaded:
@@ -96,16 +106,19 @@ class Loaded:
             return list(self.session.run(None, dict(feeds)))
         return [_array(value) for value in values]
 
-    def bind(self, feeds: Mapping[str, Any], plain: bool = False) -> bool:
+    def bind(self, feeds: Mapping[str, Any], plain: bool = False, hopeless: float = inf) -> bool:
         """Prepares `call`: one run on these inputs. Whether its outputs are allocated anew in each run: where `plain` asks for it, and
-        where the runtime binds none, as with a model that declares a wrong rank."""
+        where the runtime binds none, as with a model that declares a wrong rank. Raises _Hopeless as soon as a run took much longer
+        than `hopeless` seconds."""
         if not self._tensors():
             given = dict(feeds)
             self.call = lambda: self.session.run(None, given)
             return True
         values = self._values(feeds)
         try:
-            bound = None if plain else self._binding(values)
+            bound = None if plain else self._binding(values, hopeless)
+        except _Hopeless:
+            raise
         except Exception:  # ONNX Runtime raises many kinds, none of them documented
             bound = None
         if bound is None:
@@ -115,18 +128,22 @@ class Loaded:
         self.call()
         return bound is None
 
-    def _binding(self, values: Mapping[str, Any]) -> Any:
-        """Inputs and outputs bound to the memory that a first run took."""
+    def _binding(self, values: Mapping[str, Any], hopeless: float = inf) -> Any:
+        """Inputs and outputs bound to the memory that a first run took. Raises _Hopeless."""
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         names = [output.name for output in self.session.get_outputs()]
         for name in names:
             binding.bind_output(name, "cpu")
-        self.session.run_with_iobinding(binding)
+        (first,) = clocked(lambda: self.session.run_with_iobinding(binding), 1, 1, self.clock)
+        if first > _TUNING.cold * hopeless:
+            raise _Hopeless(first)
         for name, value in zip(names, binding.get_outputs(), strict=True):
             binding.bind_ortvalue_output(name, value)
-        self.session.run_with_iobinding(binding)
+        (second,) = clocked(lambda: self.session.run_with_iobinding(binding), 1, 1, self.clock)
+        if second > hopeless:
+            raise _Hopeless(second)
         return binding
 
     def _tensors(self) -> bool:
@@ -305,8 +322,12 @@ class Server:
         # contents are made here: what a large model weighs would take longer to send than to measure
         model, feeds = filled(request["model"], request["weights"], request["copies"], request.get("like", b""))
         loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
-        loaded.bind(feeds)
-        seconds = fastest(_bound(loaded), request["seconds"], loaded.clock, request.get("hopeless", inf))
+        hopeless = request.get("hopeless", inf)
+        try:
+            loaded.bind(feeds, hopeless=hopeless)
+            seconds = fastest(_bound(loaded), request["seconds"], loaded.clock, hopeless)
+        except _Hopeless as slow:
+            seconds = slow.seconds
         del loaded
         wanted = request["layout"]
         layout = _layout(request["model"], request["weights"], request["threads"]) if wanted else ((), False, False)

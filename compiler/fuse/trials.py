@@ -67,6 +67,7 @@ class TrialsTuning:
         copies: how often it is measured at once then.
         weights: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come between
             two uses, and what a kernel keeps of its own may be several times as large.
+        streamed: bytes a second of weights up to which reading them takes next to nothing of the time, wherever they lie.
     """
 
     variants: int = 8
@@ -85,6 +86,7 @@ class TrialsTuning:
     tiny: int = 1 << 16
     copies: int = 8
     weights: int = 1 << 16
+    streamed: float = 4e8
 
 
 TUNING = TrialsTuning()
@@ -307,7 +309,11 @@ class Trials:
             proto.producer_version = " ".join(sorted(map(self._code, library.kernels.values())))
             model, path = proto.SerializeToString(deterministic=True), str(library.path)
         words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
-        return self._seconds(Sample(words, lambda: model, self._copies(subject), self._weights(subject), path, lambda: nodes), turn)
+
+        def seconds(copies: int, turn: str) -> float:
+            return self._seconds(Sample(words, lambda: model, copies, self._weights(subject), path, lambda: nodes), turn)
+
+        return seconds(self._copies(subject, lambda: seconds(1, "")), turn)
 
     def compiled_in(self, seconds: float) -> int:
         """How many kernels the compiler takes in a time, as far as is known; one at least."""
@@ -492,7 +498,11 @@ class Trials:
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
         nodes = self._nodes(subject, "")
-        times = [self._kernel(subject, one.text, library, "", TUNING.lost * nodes) for one in built]
+        times: list[float] = []
+        for one in built:
+            # what is far from the best so far is run once
+            lost = min(TUNING.lost * nodes, TUNING.hopeless * min(times, default=inf))
+            times.append(self._kernel(subject, one.text, library, "", lost))
         fastest = min(range(len(built)), key=times.__getitem__)
         for one, seconds in zip(built, times, strict=True):
             if one.lowering and self.templates is not None and not built[fastest].lowering:
@@ -572,9 +582,10 @@ class Trials:
             return self._nodes_model(subject)
 
         path = str(library.path)
-        return self._seconds(Sample(words, model, self._copies(subject), weights, path, nodes, hopeless=hopeless), turn)
+        copies = self._copies(subject, lambda: self._nodes(subject, "", 1))
+        return self._seconds(Sample(words, model, copies, weights, path, nodes, hopeless=hopeless), turn)
 
-    def _nodes(self, subject: Subject, turn: str) -> float:
+    def _nodes(self, subject: Subject, turn: str, copies: int = 0) -> float:
         inputs = self._types(subject.program.inputs)
         words = f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
 
@@ -582,7 +593,8 @@ class Trials:
             return self._nodes_model(subject)
 
         # all is drawn as it is for the kernel
-        return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject), layout=False), turn)
+        copies = copies or self._copies(subject, lambda: self._nodes(subject, "", 1))
+        return self._seconds(Sample(words, model, copies, self._weights(subject), layout=False), turn)
 
     def _nodes_model(self, subject: Subject) -> bytes | None:
         """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
@@ -612,12 +624,13 @@ class Trials:
         words = sample.text if sample.copies == 1 else f"{sample.copies} times\n{sample.text}"
         return self.measurer.measured(replace(sample, text=words), turn).seconds
 
-    def _copies(self, subject: Subject) -> int:
+    def _copies(self, subject: Subject, alone: Callable[[], float]) -> int:
+        """How many are measured at once, where one `alone` takes so many seconds."""
         holes = subject.program.inputs
         if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TUNING.tiny:
             return TUNING.copies
         weights = sum(self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight)
-        if weights < TUNING.weights:
+        if weights < TUNING.weights or weights < TUNING.streamed * alone():
             return 1
         # powers of two, so that models of other sizes find it in the cache
         times = max(1.0, min(self.footprint, farthest_cache()) / weights)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Input, Node, Value, input_value, rebuild, replace, with_args
+from dslc.ir.graph import Call, Graph, Input, Node, Value, input_value, rebuild, replace, with_args
 
 # programs are terms, so equal ones are one object, as nodes are
 _PROGRAMS: weakref.WeakValueDictionary[tuple[tuple[Value, ...], tuple[Value, ...]], Graph] = weakref.WeakValueDictionary()
@@ -91,13 +91,17 @@ def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, 
     return tuple(found)
 
 
+def _stays(value: Value) -> bool:
+    return number_of(value) is not None or (isinstance(value.node, Call) and not value.node.args)
+
+
 def leaves_of(nodes: Iterable[Node], stays: Callable[[Value], bool] | None = None) -> tuple[Value, ...]:
     """What nodes of a graph read from outside of them; constants of one number everywhere stay inside.
 
     `stays`: what stays inside instead.
     """
     own = dict.fromkeys(nodes)
-    kept = stays or (lambda value: number_of(value) is not None)
+    kept = stays or _stays
     return tuple(dict.fromkeys(arg for node in own for arg in node.args if arg.node not in own and not kept(arg)))
 
 

@@ -67,7 +67,7 @@ def _dear(plan: Plan, written: set[Value]) -> list[tuple[float, Value]]:
 
     A weight that is written anyway costs nothing more where nodes read it, and one of several users its part.
     """
-    folded = [value for value in written if value in plan.folded and isinstance(value.node, Call)]
+    folded = [value for value in written if value in plan.folded and isinstance(value.node, Call) and value.node.args]
     below = {value: [Value(node) for node in topological([value.node]) if isinstance(node, Constant)] for value in folded}
     users: dict[Value, int] = {}
     for leaves in below.values():

@@ -27,6 +27,7 @@ from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.known import TUNING as KNOWN_TUNING
 from dslc.onnx.known import KnownValues, least, static_shape
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
+from dslc.onnx.places import placed, with_places
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
@@ -205,7 +206,7 @@ class _Importer:
             results = self._opaque(node, inputs)
         else:
             self.counts["operators"] += 1
-        results = tuple(None if value is None else self._folded(value) for value in results)
+        results = tuple(None if value is None else self._placed(self._folded(value)) for value in results)
         outputs = tuple(v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output))
         self._remember(node, inputs, outputs)
         for name, value in zip(node.output, outputs, strict=True):
@@ -303,6 +304,16 @@ class _Importer:
             return value
         self.counts["folded"] += 1
         return array_of(items, value.type)
+
+    def _placed(self, value: Value) -> Value:
+        """A result whose operator reads positions in arithmetic progression, over these as an operator's; they keep their tensor."""
+        found = dict(placed(self.rules, value))
+        for data, own in found.items():
+            if data in self.tensors:
+                self.tensors.setdefault(own, self.tensors[data])
+            if data in self.names:
+                self.names.setdefault(own, self.names[data])
+        return with_places(value, found) if found else value
 
     # ---- what ONNX itself means ------------------------------------------------------------------------------
 

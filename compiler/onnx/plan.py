@@ -382,6 +382,9 @@ def foldable(value: Value) -> bool:
         sizes = [type.bytes for type in node.types if type is not None and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
             weights += sum(sizes)
+        elif isinstance(node, Call) and not node.args and len(sizes) == len(node.types):
+            # it is made of nothing: a weight itself
+            weights += sum(sizes)
         elif len(sizes) < len(node.types) or sum(sizes) > _TUNING.largest:
             return False
     return value.type.bytes <= max(1 << 20, 4 * weights)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from math import inf, isfinite
+from math import inf, isfinite, prod
 
 from dslc.codegen.text import KernelText
 from dslc.cost.groups import Group as Together
@@ -30,7 +30,17 @@ from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
 from dslc.search.finders.building import Builder
-from dslc.search.finders.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
+from dslc.search.finders.expressions import (
+    as_one,
+    expanded,
+    factors,
+    is_moved,
+    is_sized,
+    is_static,
+    reductions,
+    same,
+    windows,
+)
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import (
     Dearer,
@@ -68,6 +78,7 @@ class _Tuning:
         behind: nodes behind a product that are computed with it.
         factors: tensors that a sum is over, at most.
         window: positions of a window of which convolutions have another form (minimal filtering).
+        dearer: so many times as dear as its sum a subprogram has its turn before it.
         filtered: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and these
             another form.
     """
@@ -87,6 +98,7 @@ class _Tuning:
     behind: int = 4
     factors: int = 3
     window: int = 3
+    dearer: float = 1.5
     filtered: float = 0.5
 
 
@@ -154,21 +166,24 @@ class Derivations:
         """What each unit of work finds, with the story so far: a candidate with everything that is faster by then, and one with those
         programs alone that are one kernel each. After a story that is late it may be asked again when there is more time."""
         looking = Looking()
-        for find in self._finders():
-            sites: list[Site] | None = None
-            while sites is None:
-                try:
-                    self.builder.begin()
-                    looking.around = looking.around or Neighbours(base.graph)
-                    sites = list(find(base, looking.around))
-                except TimeUp:
-                    yield (), looking.tale(late=True)
-            for site in sites:
-                yield from self._at(base, site, looking)
+        sites: list[Site] | None = None
+        while sites is None:
+            try:
+                self.builder.begin()
+                looking.around = around = looking.around or Neighbours(base.graph)
+                sites = sorted((site for find in self._finders() for site in find(base, around)), key=self._turn)
+            except TimeUp:
+                yield (), looking.tale(late=True)
+        for site in sites:
+            yield from self._at(base, site, looking)
 
     def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
         """Who finds places, what takes no time first."""
         return (self._sites, self._subprograms)
+
+    def _turn(self, site: Site) -> float:
+        """Whose turn it is: the dearest first, and operators by themselves before what is hardly dearer with what lies below."""
+        return -site.price * len(site.nodes) / (TUNING.dearer if site.inner else 1.0)
 
     def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
@@ -282,10 +297,11 @@ class Derivations:
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
-                inner = self._before(node, around)
-                program, _ = abstracted(node.values, leaves_of((node, *inner)))
-                if inner and self._is_wanted(program):
-                    found.setdefault(program, {})[node] = inner
+                below = self._before(node, around)
+                for inner in dict.fromkeys((self._selecting(node, below), below)):
+                    program, _ = abstracted(node.values, leaves_of((node, *inner)))
+                    if inner and self._is_wanted(program):
+                        found.setdefault(program, {})[node] = inner
         worth: dict[Graph, tuple[float, float]] = {}
         for program, own in found.items():
             node, inner = next(iter(own.items()))
@@ -309,6 +325,20 @@ class Derivations:
                     own[below] = None
                     stack.append(below)
         return tuple(own)[1:]
+
+    def _selecting(self, node: Call, below: tuple[Call, ...]) -> tuple[Call, ...]:
+        """Of what is computed below a node what moves elements, down to the last that repeats some, leaves some out, or pads: windows
+        are in there. What is below these, changes of layout and sums with a bias, is another operator's, and only hides them."""
+        moved: dict[Call, None] = {node: None}
+        for one in below:
+            if any(one.values[0] in user.args for user in moved) and is_moved(self.rules, one):
+                moved[one] = None
+        kept: set[Call] = set()
+        for one in reversed(tuple(moved)[1:]):
+            inner = [arg.node for arg in one.args]
+            if any(each in kept for each in inner) or not _is_permuted(one):
+                kept.add(one)
+        return tuple(one for one in moved if one in kept)
 
     def _is_looked_at(self, node: Node) -> bool:
         return is_sized(node)
@@ -379,7 +409,7 @@ class Derivations:
         TimeUp."""
         worth: dict[Program, float] = {}
         for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
-            calls = self.builder.calls(each.calls)
+            calls = self.builder.calls(each.calls, price)
             if calls * self.margin < price:
                 worth[each] = calls + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
@@ -396,7 +426,7 @@ class Derivations:
     def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         own = programs[: TUNING.priced]
-        worth = [self.builder.calls(each.calls) + self.builder.generated([each.value]) for each in own]
+        worth = [self.builder.calls(each.calls, price) + self.builder.generated([each.value]) for each in own]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
@@ -475,6 +505,12 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
+
+
+def _is_permuted(node: Call) -> bool:
+    """Whether a node that moves elements has as many as it is given, or nobody knows."""
+    values = (*node.values, *(arg for arg in node.args if not arg.node.constant))
+    return not is_static(node) or len({prod(size for size in one.type.shape if isinstance(size, int)) for one in values}) == 1
 
 
 __all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]

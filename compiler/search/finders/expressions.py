@@ -49,6 +49,15 @@ def reductions(rules: Rules, node: Call) -> int | None:
     return sum(isinstance(part, Reduce) for one in scopes for part in walk(one.scope.body))
 
 
+def is_moved(rules: Rules, node: Call) -> bool:
+    """Whether an operator computes nothing: its elements are those of one operand, at places that no data says, or constants."""
+    program, _ = abstracted(node.values, leaves_of((node,)))
+    value = expanded(rules, program)
+    one = None if value is None else as_one(value).node
+    body = one.scope.body if isinstance(one, ScopeNode) else None
+    return isinstance(body, Read) and sum(isinstance(part, Read) for part in walk(body)) == 1
+
+
 def factors(rules: Rules, program: Graph) -> int:
     """How many tensors the elements are of over which a program is one sum; 0 where it is none."""
     found = _sum(rules, program)
@@ -117,4 +126,4 @@ def _reduces(node: ScopeNode) -> bool:
     return any(isinstance(part, Reduce) for part in walk(node.scope.body))
 
 
-__all__ = ["as_one", "expanded", "factors", "is_sized", "is_static", "reductions", "same", "windows"]
+__all__ = ["as_one", "expanded", "factors", "is_moved", "is_sized", "is_static", "reductions", "same", "windows"]

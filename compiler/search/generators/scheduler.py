@@ -27,6 +27,7 @@ from dslc.search.runs.context import SearchContext
 from dslc.search.runs.judge import judge_of
 from dslc.search.runs.progress import CHECKED, Tally
 from dslc.search.runs.proving import proved_again
+from dslc.search.runs.worth import expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +141,7 @@ class Scheduler:
     def _best_cost(self) -> float:
         """Seconds of the best that was checked, and stands without its library as far as is known."""
         run = self.context.run
-        return min((self._worth(one) for one in run.checked if one not in run.leaning), default=self.context.start.cost)
-
-    def _worth(self, one: Contender) -> float:
-        """Seconds of a contender, by what was timed of it, or as it was predicted."""
-        judge = self.context.run.judges.get(False)
-        found = None if judge is None else judge.so_far(one)
-        return one.candidate.cost if found is None else self.context.start.cost / found.ratio.ratio
+        return min((expected(run, one) for one in run.checked if one not in run.leaning), default=self.context.start.cost)
 
     # ---- whose turn it is ---------------------------------------------------------------------------------------
 
@@ -299,8 +294,8 @@ class Scheduler:
         context, run, tuning = self.context, self.context.run, self.tuning
         task, judge = context.task, run.judges.get(False)
         sure = [one for one in run.checked if judge is not None and judge.so_far(one) is not None]
-        known = min((self._worth(one) for one in sure if one not in run.leaning), default=context.start.cost)
-        new = [one for one in run.checked if one not in sure and one.candidate.cost * tuning.clear < known]
+        known = min((expected(run, one) for one in sure if one not in run.leaning), default=context.start.cost)
+        new = [one for one in run.checked if one not in sure and expected(run, one) * tuning.clear < known]
         seconds = tuning.early * task.settings.budget - self.timed
         if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import log
 
 from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
@@ -18,6 +19,7 @@ from dslc.search.runs.planning import by_plans
 from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import proved_again
 from dslc.search.runs.stages import Explored, Finished, Predicted, Task
+from dslc.search.runs.worth import expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class _Tuning:
     Attributes:
         starts: times as long as starting the models that it is about a decision takes: few of them take less.
         starting: seconds of starting a process, without loading a model.
-        pairs: runs of each model beside the original's: few of them decide nothing.
+        pairs, fewest: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster.
+        near: how many times as fast needs all of these.
         sharpening: share of the budget that may make the interval of the result narrower, when all is decided.
         hopeless: times as slow as the winner from which on nothing is hoped of a contender, by its prediction.
     """
@@ -35,6 +38,8 @@ class _Tuning:
     starts: int = 6
     starting: float = 0.25
     pairs: int = 40
+    fewest: int = 16
+    near: float = 1.1
     sharpening: float = 0.1
     hopeless: float = 1.1
 
@@ -56,11 +61,12 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         return _chosen(task, cheapest, explored.predicted, "the search's choice, not timed")
     run.phase("timing")
     taken = affordable(explored, contenders, run)
+    pairs = _pairs(contenders, run)
     rest = sorted((one for one in contenders if one not in taken), key=partial(expected, run))
     try:
         part = 1 - ALONE_TUNING.part if asked(task.settings, taken) else 1.0
         found = _timed(explored, taken, part, cache, run)
-        while _seconds(len(taken) + 1, explored) <= part * (run.clock.left() - task.writing):
+        while _seconds(len(taken) + 1, pairs, explored) <= part * (run.clock.left() - task.writing):
             # what was kept for something else is not needed while there is nothing that is faster
             part = part if found.winner is not None else 1.0
             if found.decided or found.winner is not None:
@@ -113,8 +119,8 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
     # where not all can be timed, the best are by what is known of them
     ordered = sorted(contenders, key=partial(expected, run))
     simple = [one for one in ordered if not run.rests_on_much(one.candidate)][:1] or ordered[:1]
-    most = len(ordered)
-    while most > 1 and _seconds(most, explored) > left:
+    most, pairs = len(ordered), _pairs(ordered, run)
+    while most > 1 and _seconds(most, pairs, explored) > left:
         most -= 1
     first = ordered[:most]
     taken = first if simple[0] in first else [*first[:-1], *simple]
@@ -137,19 +143,17 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     return replace(finished, verdicts=found) if found else finished
 
 
-def _seconds(count: int, explored: Explored) -> float:
+def _pairs(contenders: Sequence[Contender], run: Run) -> float:
+    """How many pairs of runs tell the best of some contenders from the original: fewer, the farther it is expected to be from it."""
+    best = min(expected(run, one) for one in contenders)
+    faster = 1.0 if run.start is None else max(_TUNING.near, run.start.cost / best)
+    return max(_TUNING.fewest, _TUNING.pairs * log(_TUNING.near) / log(faster)) if faster > 1 else _TUNING.pairs
+
+
+def _seconds(count: int, pairs: float, explored: Explored) -> float:
     """Seconds of a decision about so many contenders."""
     referenced = explored.referenced
-    return (count + 1) * (_TUNING.starts * (referenced.load + _TUNING.starting) + _TUNING.pairs * referenced.seconds)
-
-
-def expected(run: Run, one: Contender) -> float:
-    """Seconds that a contender is expected to take: by what was timed of it, or as it was predicted."""
-    judge = run.judges.get(False)
-    found = None if judge is None else judge.so_far(one)
-    if found is None or run.start is None:
-        return one.candidate.cost
-    return run.start.cost / found.ratio.ratio
+    return (count + 1) * (_TUNING.starts * (referenced.load + _TUNING.starting) + pairs * referenced.seconds)
 
 
 def _promising(one: Contender, taken: Sequence[Contender], found: Decision) -> bool:
