@@ -377,3 +377,32 @@ def test_products_by_hand_are_an_operator() -> None:
     found = looked(model, margin=0.0)
     assert any(one.fact.rule == "operator matched" for one in found.tale.taken)
     assert found.after is not None and error(model, found.after) < 1e-5
+
+
+def attending(length: int, width: int, window: int, dilation: int) -> onnx.ModelProto:
+    """Products of rows with those within a window beside them, which are gathered, as exporters write dilated attention."""
+    pad, seen = window * dilation, 2 * window + 1
+    places = np.arange(length)[:, None] + dilation * np.arange(seen)
+    whole = [numpy_helper.from_array(array, name) for array, name in ((places, "at"), (np.array([0, pad, 0, 0, pad, 0]), "pads"))]
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Transpose", ["r"], ["q"], perm=[1, 0, 2]),
+        helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Reshape", ["a", "shape"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["k"], perm=[1, 0, 2]), helper.make_node("Pad", ["k", "pads"], ["p"]),
+        helper.make_node("Gather", ["p", "at"], ["g"], axis=1), helper.make_node("Einsum", ["q", "g"], ["y"], equation="hid,hiwd->hiw"),
+    ]  # fmt: skip
+    model = model_of(nodes, [length, 2 * width], [2, length, seen], {"b": noise(2 * width)})
+    model.graph.initializer.extend([*whole, numpy_helper.from_array(np.array([length, 2, width]), "shape")])
+    return model
+
+
+@compiles
+def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a window lies is part of the expression (EinNet's G2BMM): all rows by all rows, and a band of that is looked up. What lies
+    below the window, a bias and changes of layout, stays what it is."""
+    monkeypatch.setattr(derivations, "TUNING", replace(derivations.TUNING, share=0.0, depth=2, states=120))
+    model = attending(256, 64, 32, 2)
+    found = looked(model, margin=1.0)
+    assert found.after is not None and error(model, found.after) < 1e-4
+    calls = [node for one in found.tale.measured for node in one.program.nodes() if isinstance(node, Call) and node.op in PRODUCTS]
+    # two heads of all rows by those between the pads
+    assert any(tuple(node.types[0].shape) in {(2, 256, 384), (2, 256, 256)} for node in calls), [node.types for node in calls]

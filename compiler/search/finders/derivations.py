@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from math import inf, isfinite, prod
+from math import inf, isfinite
 
 from dslc.codegen.text import KernelText
 from dslc.cost.groups import Group as Together
@@ -29,18 +29,9 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
+from dslc.search.finders.below import pointwise_below, selecting
 from dslc.search.finders.building import Builder
-from dslc.search.finders.expressions import (
-    as_one,
-    expanded,
-    factors,
-    is_moved,
-    is_sized,
-    is_static,
-    reductions,
-    same,
-    windows,
-)
+from dslc.search.finders.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import (
     Dearer,
@@ -297,8 +288,8 @@ class Derivations:
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
-                below = self._before(node, around)
-                for inner in dict.fromkeys((self._selecting(node, below), below)):
+                below = pointwise_below(self.rules, node, around)
+                for inner in dict.fromkeys((selecting(self.rules, node, below), below)):
                     program, _ = abstracted(node.values, leaves_of((node, *inner)))
                     if inner and self._is_wanted(program):
                         found.setdefault(program, {})[node] = inner
@@ -310,35 +301,6 @@ class Derivations:
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
             yield Site(program, tuple(found[program]), worth[program][1], found[program])
-
-    def _before(self, node: Call, around: Neighbours) -> tuple[Call, ...]:
-        """What is computed element by element below a node, and for it alone."""
-        own: dict[Call, None] = {node: None}
-        stack: list[Node] = [node]
-        while stack:
-            for arg in stack.pop().args:
-                below = arg.node
-                alone = arg not in around.final and all(user in own for user in around.used.get(arg, ()))
-                if not alone or not isinstance(below, Call) or below.constant or len(below.types) != 1:
-                    continue
-                if reductions(self.rules, below) == 0:
-                    own[below] = None
-                    stack.append(below)
-        return tuple(own)[1:]
-
-    def _selecting(self, node: Call, below: tuple[Call, ...]) -> tuple[Call, ...]:
-        """Of what is computed below a node what moves elements, down to the last that repeats some, leaves some out, or pads: windows
-        are in there. What is below these, changes of layout and sums with a bias, is another operator's, and only hides them."""
-        moved: dict[Call, None] = {node: None}
-        for one in below:
-            if any(one.values[0] in user.args for user in moved) and is_moved(self.rules, one):
-                moved[one] = None
-        kept: set[Call] = set()
-        for one in reversed(tuple(moved)[1:]):
-            inner = [arg.node for arg in one.args]
-            if any(each in kept for each in inner) or not _is_permuted(one):
-                kept.add(one)
-        return tuple(one for one in moved if one in kept)
 
     def _is_looked_at(self, node: Node) -> bool:
         return is_sized(node)
@@ -505,12 +467,6 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
-
-
-def _is_permuted(node: Call) -> bool:
-    """Whether a node that moves elements has as many as it is given, or nobody knows."""
-    values = (*node.values, *(arg for arg in node.args if not arg.node.constant))
-    return not is_static(node) or len({prod(size for size in one.type.shape if isinstance(size, int)) for one in values}) == 1
 
 
 __all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]
