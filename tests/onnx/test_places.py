@@ -34,7 +34,7 @@ def read(model: onnx.ModelProto) -> tuple[Graph, list[str]]:
     "positions",
     [
         WINDOWS, np.arange(4)[:, None] + np.arange(4) * 2, WINDOWS[::-1], WINDOWS[:, ::-1].copy(), WINDOWS - 12,
-        np.arange(9), np.arange(11, -1, -1),
+        np.arange(9), np.arange(11, -1, -1), np.arange(-5, 6), np.arange(4)[:, None] - np.arange(4) * 2,
         np.arange(12).reshape(1, 12), np.arange(12).reshape(2, 1, 6), np.zeros((3, 4), int) + np.arange(3)[:, None],
         np.arange(6)[:, None, None] + np.arange(2)[:, None] * 3 + np.arange(3),
     ],

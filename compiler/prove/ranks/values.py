@@ -289,6 +289,20 @@ class Values(Lists, ABC):
         ones = isinstance(scope.body, t.Int) and scope.body.value == 1
         return Entries(count.segments, ones, ones)
 
+    def _meant(self, expr: t.Call, env: AxisEnv) -> Any:
+        """The definition that a call is of, if any."""
+        term = self.terms.get(expr.function) if env.rule else None
+        return term if term is not None else env.module.lookup(expr.function)
+
+    def _field(self, expr: t.Field, env: AxisEnv) -> Any:
+        """One result of a call."""
+        op = self._meant(expr.call, env) if isinstance(expr.call, t.Call) else None
+        names = [output.name for output in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+        results = self.value(expr.call, env)
+        if not isinstance(results, tuple) or len(results) != len(names) or expr.name not in names:
+            raise Unnatural("a result without a name")
+        return results[names.index(expr.name)]
+
     def _call(self, expr: t.Call, env: AxisEnv) -> Any:
         closure = env.values.get(expr.function)
         if isinstance(closure, Closure):
@@ -296,8 +310,7 @@ class Values(Lists, ABC):
             inner.inside = env.inside
             inner.values.update(zip(closure.syntax.params, [self.value(arg, env) for arg in expr.args], strict=True))
             return self.value(closure.syntax.body, inner)
-        term = self.terms.get(expr.function) if env.rule else None
-        found = term if term is not None else env.module.lookup(expr.function)
+        found = self._meant(expr, env)
         if isinstance(found, FunctionDef):
             if expr.kwargs or expr.rest or len(expr.args) != len(found.syntax.params):
                 raise Unnatural("a function with attributes")
