@@ -15,21 +15,41 @@ import random
 import resource
 import time
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 
 from benchmarks.counted_graphs import count_graphs
 from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.renamed import Values, without_common, without_renamed
+from dslc.generate.pruning.renamed import Pruned, Values, key, reduced, without_renamed
 from dslc.generate.terms.inputs import Sizes, families
-from dslc.generate.terms.term import Conjecture, inputs, subterms
+from dslc.generate.terms.term import Build, Conjecture, Term, inputs, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.library import Rules, load
 
 TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
+
+
+def without_common(candidates: Iterable[Conjecture], values: Values, build: Build) -> Pruned:
+    """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
+
+    The more general ones are kept in their place, once each.
+    """
+    out = Pruned()
+    seen: dict[tuple[Term, ...], Conjecture] = {}
+    for candidate in candidates:
+        found = reduced(candidate, values, build)
+        for one in found:
+            first = seen.get(key(one))
+            if first is None:
+                first = seen[key(one)] = one
+                out.kept.append(one)
+            if found != (candidate,):
+                out.because.setdefault(first, []).append(candidate)
+    return out
 
 
 def categories(candidates: list[Conjecture]) -> Counter[str]:

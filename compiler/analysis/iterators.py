@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.analysis.poly import NotIntegral, polynomial
@@ -82,14 +81,6 @@ def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
         return None
     slope, _ = poly.split(iterator)
     return slope.constant if slope.is_constant else None
-
-
-def groups_of(rows: tuple[Row, ...]) -> Mapping[frozenset[int], tuple[Row, ...]]:
-    """Iterators by the set of tensors in whose index they occur: the columns of EinNet's Table 2."""
-    found: dict[frozenset[int], tuple[Row, ...]] = {}
-    for row in rows:
-        found[row.operands] = (*found.get(row.operands, ()), row)
-    return found
 
 
 def describe(operands: frozenset[int], names: tuple[str, ...], output: str) -> str:

@@ -12,8 +12,6 @@ from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.rule import TUNING as RULE_TUNING
 from dslc.foreign.rule import ForeignRule, damaged
 
-FORMATS = ("taso", "tensat", "flexflow")
-
 
 def read_rules(
     form: str, path: Path, pairs: bool | None = None, numbering: taso.Numbering | None = None

@@ -150,7 +150,6 @@ class _Writer:
     names: dict[Size | Row, str] = field(default_factory=dict)
     bound: set[Size | Row] = field(default_factory=set)
     used: dict[tuple[str, str], None] = field(default_factory=dict)
-    _bound_results: dict[Tensor, str] = field(default_factory=dict)
 
     @property
     def rule(self) -> ForeignRule:

@@ -19,7 +19,6 @@ from onnx import (
     TensorProto,
     TensorShapeProto,
     TypeProto,
-    ValueInfoProto,
     checker,
     shape_inference,
 )
@@ -309,7 +308,3 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
 
 def _shape_text(type: TensorType | None) -> str:
     return "" if type is None else f" [{', '.join(str(size) for size in type.shape)}]"
-
-
-def declared(name: str, value: ValueInfoProto) -> TensorType | None:
-    return tensor_type(value.type, name)

@@ -6,13 +6,13 @@ from functools import partial
 
 from handmade import MATRIX, add, halves, matmul, matrices, op, taso
 
+from benchmarks.table3 import without_common
 from dslc.generate.pruning.renamed import (
     Values,
     below_common_roots,
     key,
     most_general,
     reduced,
-    without_common,
     without_renamed,
     without_same,
 )

@@ -219,25 +219,6 @@ def _unused(candidate: Conjecture) -> int:
 # ---- common subgraphs --------------------------------------------------------------------------------------------
 
 
-def without_common(candidates: Iterable[Conjecture], values: Values, build: Build) -> Pruned:
-    """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
-
-    The more general ones are kept in their place, once each.
-    """
-    out = Pruned()
-    seen: dict[tuple[Term, ...], Conjecture] = {}
-    for candidate in candidates:
-        found = reduced(candidate, values, build)
-        for one in found:
-            first = seen.get(key(one))
-            if first is None:
-                first = seen[key(one)] = one
-                out.kept.append(one)
-            if found != (candidate,):
-                out.because.setdefault(first, []).append(candidate)
-    return out
-
-
 def reduced(candidate: Conjecture, values: Values, build: Build) -> tuple[Conjecture, ...]:
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []

@@ -11,7 +11,6 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 from typing import Any, ClassVar, TypeAlias
 
 from dslc.ir.dtype import DType, TensorType
@@ -310,39 +309,6 @@ def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> tuple[Term, ...
 def in_order(roots: Sequence[Term]) -> tuple[Term, ...]:
     """Inputs numbered 0, 1, ... by first occurrence: equal results mean that the roots are equal up to renaming."""
     return rename(roots, {term.index: k for k, term in enumerate(inputs(roots))})
-
-
-def canonical(roots: Sequence[Term], commutative: frozenset[str] = frozenset()) -> tuple[Term, ...]:
-    """One representative of all renamings, and of all orders of the operands of the `commutative` operators.
-
-    The order of the roots stays. Without commutative operators this is `in_order`; else all renumberings are tried.
-    """
-    if not commutative:
-        return in_order(roots)
-    used = inputs(roots)
-    best: tuple[str, tuple[Term, ...]] | None = None
-    for order in permutations(range(len(used))):
-        renamed = rename(roots, {term.index: k for term, k in zip(used, order, strict=True)})
-        ordered = operands_sorted(renamed, commutative)
-        key = " ; ".join(f"{term} : {term.type}" for term in (*ordered, *inputs(ordered)))
-        if best is None or key < best[0]:
-            best = (key, ordered)
-    assert best is not None
-    return best[1]
-
-
-def operands_sorted(roots: Sequence[Term], commutative: frozenset[str]) -> tuple[Term, ...]:
-    """The two operands of commutative operators in one order (by their text)."""
-    done: dict[Term, Term] = {}
-    for term in subterms(roots):
-        if term.item is None:
-            done[term] = term
-            continue
-        args = tuple(done[arg] for arg in term.args)
-        if len(args) == 2 and term.item.op in commutative and args[0].type == args[1].type:
-            args = tuple(sorted(args, key=str))
-        done[term] = applied(term.item, args, term.output, term.type)
-    return tuple(done[root] for root in roots)
 
 
 # ---- printing and graphs ---------------------------------------------------------------------------------------

@@ -317,7 +317,6 @@ def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
     return ""
 
 
-_NUMERIC = {"int", "float", "axis"}
 _LISTS = {"ints", "floats", "axes", "permutation"}
 
 
