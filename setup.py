@@ -43,7 +43,7 @@ def parsed(place: Path) -> None:
             copy = shutil.copytree if (ROOT / here).is_dir() else shutil.copy
             copy(ROOT / here, package / there)
         path = os.pathsep.join([temporary, *filter(None, [os.environ.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", "dslc.syntax.shipped", str(place)]
+        command = [sys.executable, "-m", "dslc.syntax.shipping", str(place)]
         # of what its user keeps nothing takes part
         alone = {"PYTHONPATH": path, "DSLC_CACHE": temporary}
         subprocess.run(command, env={**os.environ, **alone}, check=True, timeout=300)

@@ -326,7 +326,8 @@ def _all_generated(
 
 def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) -> Graph | Missing:
     from dslc.onnx.definitions import types_of
-    from dslc.onnx.functions import group_of, name_of
+    from dslc.onnx.functions import name_of
+    from dslc.onnx.importer import group_of
     from dslc.semantics.library import standard
 
     definition = file.metadata.get(KEY + name, "")

@@ -9,13 +9,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from onnx import NodeProto
 
 from dslc.errors import DslcError
 from dslc.ir.constants import fill
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
-from dslc.onnx.protos import DTYPES
+from dslc.onnx.protos import DTYPES, attribute_value
 from dslc.semantics.apply import apply
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Closure, Env, Mismatch, Thunk, Unbound
@@ -59,6 +60,22 @@ class NodeView:
     def exists(self, name: str) -> bool:
         """Whether the operator has such an attribute at this opset (unknown operators may have any)."""
         return self.declared is None or name in self.declared
+
+
+def node_view(
+    node: NodeProto, op: str, schema: Any, inputs: tuple[Value | None, ...], used: tuple[bool, ...],
+    known: Callable[[Value], tuple[Any, ...] | None],
+) -> NodeView:
+    """What the clauses need to know of a node."""
+    defaults: dict[str, Any] = {}
+    declared: frozenset[str] | None = None
+    if schema is not None:
+        declared = frozenset(schema.attributes)
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.type:
+                defaults[name] = attribute_value(attribute.default_value)
+    attrs = {attribute.name: attribute_value(attribute) for attribute in node.attribute}
+    return NodeView(op, inputs, attrs, defaults, declared, used, known)
 
 
 def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:

@@ -16,9 +16,8 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
-from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, read_node
+from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, node_view, read_node
 from dslc.onnx.external import small_constant
-from dslc.onnx.importer import node_view
 from dslc.onnx.known import KnownValues
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.onnx.symbols import Symbols
@@ -154,7 +153,7 @@ def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
     op = f"{spec.proto.domain}.{name}" if spec.proto.domain else name
     schema = schema_of(name, spec.proto.domain, opset)
     used = tuple(value is not None for value in spec.outputs)
-    view = node_view(spec.proto, op, schema, spec.inputs, used, KnownValues(rules))
+    view = node_view(spec.proto, op, schema, spec.inputs, used, KnownValues(rules).get)
     values = read_node(rules, active(rules, op, opset if not spec.proto.domain else 1), view)
     if values is None:
         return False

@@ -17,6 +17,7 @@ from dslc.errors import DslcError, error
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
+from dslc.onnx.known import static_shape
 from dslc.onnx.protos import DTYPES
 
 
@@ -212,6 +213,11 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
         except (ValueError, TypeError, KeyError) as problem:
             raise error("E0813", f"tensor `{tensor.name}` of {where} cannot be read: {problem}", path=where) from None
     return constant_value(ProtoData(tensor, dtype, shape), type)
+
+
+def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
+    """Known numbers as a constant."""
+    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
 
 
 def small_constant(array: Any) -> Value:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import FunctionProto, ModelProto, NodeProto, helper
 
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import Dim, TensorType
@@ -230,45 +230,7 @@ def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
 # ---- and back ----------------------------------------------------------------------------------------------------
 
 
-def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str = "") -> Graph | None:
-    """The group that a function says, applied to types; None where the language has no words for a part of it.
-
-    `definition`: what the file says of it, which is believed where it is an equation that is spelled out in just these nodes.
-    """
-    from dslc.onnx.exporter import value_info
-    from dslc.onnx.importer import import_model
-
-    if len(types) != len(function.input) or function.attribute or function.attribute_proto or len(set(function.input)) < len(types):
-        return None
-    cache = rules_cache(rules, "kernel groups")
-    key = (function.SerializeToString(deterministic=True), tuple(types), definition)
-    if key in cache:
-        known: Graph | None = cache[key]
-        return known
-    equation = _defined(rules, function, types, definition)
-    if equation is not None:
-        cache[key] = equation
-        return equation
-    # sizes that are expressions get names for the time being
-    terms: dict[str, Dim] = {}
-    model = ModelProto(ir_version=IR_VERSION)
-    model.opset_import.extend(function.opset_import)
-    model.graph.name = "body"
-    for name, type in zip(function.input, types, strict=True):
-        shape = tuple(size if isinstance(size, int | Sym) else _named(size, terms) for size in type.shape)
-        model.graph.input.append(value_info(name, TensorType(type.dtype, shape)))
-    model.graph.output.extend(ValueInfoProto(name=name) for name in function.output)
-    model.graph.node.extend(function.node)
-    try:
-        graph = import_model(model, rules).graph
-    except DslcError:
-        graph = None
-    found = None if graph is None else _closed(graph, terms, types)
-    cache[key] = found
-    return found
-
-
-def _defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
+def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
     """The group of a definition at types, where its equation is what the function spells out."""
     from dslc.onnx.definitions import equation_of
 
@@ -291,13 +253,14 @@ def _defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
     return bound if [value.type for value in bound.inputs] == list(types) else None
 
 
-def _named(size: Scalar, terms: dict[str, Dim]) -> Sym:
+def named_size(size: Scalar, terms: dict[str, Dim]) -> Sym:
+    """A name for the time being for a size that is an expression; `terms` has those that there are."""
     name = next((name for name, term in terms.items() if term is size), f"size of a kernel {len(terms)}")
     terms[name] = size
     return dimension(name)
 
 
-def _closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
+def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
     """The group over numbered holes, where it consists of what a group may consist of."""
     bound = bind_graph(graph, terms) if terms else graph
     if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(value.known for value in bound.outputs):
@@ -313,4 +276,7 @@ def _closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType])
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
 
 
-__all__ = ["Function", "add_functions", "function_of", "general_sizes", "group_of", "inlined", "name_of", "standard_sizes"]
+__all__ = [
+    "IR_VERSION", "Function", "add_functions", "closed", "defined", "function_of", "general_sizes", "inlined", "name_of",
+    "named_size", "standard_sizes",
+]  # fmt: skip

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
+from onnx import (
+    FunctionProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
-from dslc.errors import error
+from dslc.errors import DslcError, error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_value, opaque, product
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, num, substitute
-from dslc.onnx.clauses import NodeView, active, read_node
+from dslc.onnx.clauses import NodeView, active, node_view, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.einsum import written
-from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
-from dslc.onnx.functions import group_of
+from dslc.onnx.exporter import value_info
+from dslc.onnx.external import array_of, check_length, is_external, small_constant, tensor_constant
+from dslc.onnx.functions import IR_VERSION, closed, defined, named_size
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.known import TUNING as KNOWN_TUNING
-from dslc.onnx.known import KnownValues, least, static_shape
+from dslc.onnx.known import KnownValues, least, open_ends
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.places import placed, with_places
 from dslc.onnx.protos import (
@@ -41,6 +51,7 @@ from dslc.onnx.protos import (
 )
 from dslc.onnx.types import complete_bind, infer
 from dslc.prove.garbage import rare_collections
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 
 _serial = itertools.count()
@@ -273,7 +284,7 @@ class _Importer:
     def view(self, node: NodeProto, domain: str, op: str, inputs: tuple[Value | None, ...]) -> NodeView:
         schema = self._schema(node.op_type, domain)
         used = tuple(bool(name) and name in self._used for name in node.output)
-        view = node_view(node, op, schema, inputs, used, self.known)
+        view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
         if node.op_type == "Slice" and first is not None and not first.type.is_static:
             return replace(view, known=lambda value: open_ends(self.known.get(value)))
@@ -337,7 +348,7 @@ class _Importer:
     def _einsum(self, node: NodeProto, operands: list[Value]) -> tuple[Value | None, ...] | None:
         def make(op: str, *args: Value, **attributes: Any) -> Value | None:
             proto = helper.make_node(op, [""] * len(args), ["y"], **attributes)
-            view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known)
+            view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known.get)
             found = read_node(self.rules, active(self.rules, op, self.opsets.get("", 0)), view)
             return None if found is None else found[0]
 
@@ -446,35 +457,39 @@ class _Importer:
         return (TensorType(inputs[0].type.dtype, (int(count.value) if isinstance(count, Num) else count,)),)
 
 
-def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """How exporters say `to the end` of an axis whose size they do not know: a number larger than any size."""
-    if items is None:
+def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str = "") -> Graph | None:
+    """The group that a function says, applied to types; None where the language has no words for a part of it.
+
+    `definition`: what the file says of it, which is believed where it is an equation that is spelled out in just these nodes.
+    """
+    if len(types) != len(function.input) or function.attribute or function.attribute_proto or len(set(function.input)) < len(types):
         return None
-    return tuple(
-        math.copysign(math.inf, item) if isinstance(item, int) and abs(item) >= 10**9 else item for item in items
-    )
+    cache = rules_cache(rules, "kernel groups")
+    key = (function.SerializeToString(deterministic=True), tuple(types), definition)
+    if key in cache:
+        known: Graph | None = cache[key]
+        return known
+    equation = defined(rules, function, types, definition)
+    if equation is not None:
+        cache[key] = equation
+        return equation
+    # sizes that are expressions get names for the time being
+    terms: dict[str, Dim] = {}
+    model = ModelProto(ir_version=IR_VERSION)
+    model.opset_import.extend(function.opset_import)
+    model.graph.name = "body"
+    for name, type in zip(function.input, types, strict=True):
+        shape = tuple(size if isinstance(size, int | Sym) else named_size(size, terms) for size in type.shape)
+        model.graph.input.append(value_info(name, TensorType(type.dtype, shape)))
+    model.graph.output.extend(ValueInfoProto(name=name) for name in function.output)
+    model.graph.node.extend(function.node)
+    try:
+        graph = import_model(model, rules).graph
+    except DslcError:
+        graph = None
+    found = None if graph is None else closed(graph, terms, types)
+    cache[key] = found
+    return found
 
 
-def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
-    """Known numbers as a constant."""
-    from dslc.ir.constants import NUMPY
-
-    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
-
-
-def node_view(
-    node: NodeProto, op: str, schema: Any, inputs: tuple[Value | None, ...], used: tuple[bool, ...], known: KnownValues
-) -> NodeView:
-    """What the clauses need to know of a node."""
-    defaults: dict[str, Any] = {}
-    declared: frozenset[str] | None = None
-    if schema is not None:
-        declared = frozenset(schema.attributes)
-        for name, attribute in schema.attributes.items():
-            if attribute.default_value.type:
-                defaults[name] = attribute_value(attribute.default_value)
-    attrs = {attribute.name: attribute_value(attribute) for attribute in node.attribute}
-    return NodeView(op, inputs, attrs, defaults, declared, used, known.get)
-
-
-__all__ = ["Imported", "import_model", "node_view"]
+__all__ = ["Imported", "group_of", "import_model"]

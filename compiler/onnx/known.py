@@ -289,3 +289,12 @@ def _floor_of(value: Apply) -> Scalar:
     if not is_index(top) or (value.name == "trunc" and (least(top) is None or least(top) < 0)):
         return value
     return apply("//", top, num(bottom))
+
+
+def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """How exporters say `to the end` of an axis whose size they do not know: a number larger than any size."""
+    if items is None:
+        return None
+    return tuple(
+        math.copysign(math.inf, item) if isinstance(item, int) and abs(item) >= 10**9 else item for item in items
+    )

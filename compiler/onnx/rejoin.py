@@ -19,9 +19,8 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Value, constant_value, replace
 from dslc.ir.scalar import Scalar
-from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, read_node
+from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, node_view, read_node
 from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
-from dslc.onnx.importer import node_view
 from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.prove.known.resting import held_traits
@@ -308,7 +307,7 @@ class _Backwards:
     def _same(self, spec: Spec, node: Call) -> bool:
         op = self.clause.op
         schema = schema_of(spec.proto.op_type, spec.proto.domain, self.opset)
-        view = node_view(spec.proto, op, schema, spec.inputs, (True,), KnownValues(self.rules))
+        view = node_view(spec.proto, op, schema, spec.inputs, (True,), KnownValues(self.rules).get)
         values = read_node(self.rules, active(self.rules, op, self.opset if "." not in op else 1), view)
         if values is None or values[0] is None:
             return False

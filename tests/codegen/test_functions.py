@@ -21,8 +21,8 @@ from dslc.ir.scalar import apply as scalar
 from dslc.ir.scalar import bound, dimension, num, read, reduce, traversal
 from dslc.onnx.definitions import definition_of, types_of
 from dslc.onnx.exporter import export
-from dslc.onnx.functions import function_of, group_of, name_of, standard_sizes
-from dslc.onnx.importer import import_model
+from dslc.onnx.functions import function_of, name_of, standard_sizes
+from dslc.onnx.importer import group_of, import_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 from tests.codegen.files import MISH, feeds, group, grouped, mish, ran, with_kernel

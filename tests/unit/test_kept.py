@@ -10,7 +10,7 @@ import pytest
 from dslc import rules
 from dslc.errors import DslcError, SourceText
 from dslc.store import sealed
-from dslc.syntax import kept, packed, parser, shipped
+from dslc.syntax import kept, packed, parser, shipped, shipping
 from dslc.syntax.parser import grammar, parse, read_source
 from dslc.syntax.shipped import Shipped
 
@@ -104,7 +104,7 @@ def test_a_tree_has_the_place_of_the_file_that_is_read() -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What dslc is installed with."""
     place = tmp_path_factory.mktemp("shipped") / "shipped.bin"
-    assert shipped.make(place) >= 30
+    assert shipping.make(place) >= 30
     return place
 
 

@@ -77,7 +77,7 @@ def test_the_build_needs_nothing_but_what_it_declares(tmp_path: Path) -> None:
         "        if name in {'numpy', 'onnx', 'click', 'platformdirs', 'packaging', 'sympy', 'z3', 'islpy'}:\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import dslc.syntax.shipped as one\nfrom pathlib import Path\nprint(one.make(Path(sys.argv[1])))\n"
+        "import dslc.syntax.shipping as one\nfrom pathlib import Path\nprint(one.make(Path(sys.argv[1])))\n"
     )
     package = tmp_path / "dslc"
     for part in ("syntax", "grammar", "rules"):

@@ -19,7 +19,8 @@ from dslc.ir.holes import hole, program
 from dslc.kernels import prepared
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import exportable, unsaid
-from dslc.onnx.functions import function_of, group_of
+from dslc.onnx.functions import function_of
+from dslc.onnx.importer import group_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 
