@@ -11,7 +11,7 @@ from dslc.cost.targets import LIBRARY
 from dslc.errors import DslcError
 from dslc.inspection.finding import called, onnx_names
 from dslc.prove.known.resting import recorded
-from dslc.prove.run.verify import trusted_reason
+from dslc.prove.run.concluding import trusted_reason
 from dslc.search.rewrites.rulesets import members_of
 from dslc.search.strategies.option import flag, options
 from dslc.search.strategies.table import STRATEGIES

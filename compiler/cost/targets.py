@@ -14,8 +14,7 @@ from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import Measurer, Unmeasured
 from dslc.deadline import FOREVER, Deadline
 from dslc.errors import error
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, rules_cache
 from dslc.semantics.targets import TARGETS
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, rules_cache
 from dslc.syntax import tree as t
 
 #: the library with the lowerings of all targets, and the device of this one there

@@ -11,8 +11,7 @@ from dslc.cuda.devices import Device
 from dslc.cuda.planning import Generable, Wants
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 if TYPE_CHECKING:
     from dslc.codegen.cuda.choose import Hardware

@@ -41,8 +41,7 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import read, traversal
 from dslc.onnx.definitions import definition_of
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.vendor import function_named
 
 #: what kernels are called until their text says what they are

@@ -26,10 +26,9 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, as_scalar, num, read, rebuild, traversal, walk
 from dslc.ir.scopes import inline
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand, expand_node
 from dslc.semantics.env import Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 
 @dataclass(frozen=True, slots=True)

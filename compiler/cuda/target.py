@@ -25,8 +25,7 @@ from dslc.cuda.written import templates_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
 from dslc.onnx.importer import Imported
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 #: version of the format of models for one node
 _IR = 8

@@ -25,10 +25,10 @@ from dslc.fuse.checked import Drawn, drawn
 from dslc.fuse.templates import TemplatesOn, Written
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, rebuild, with_args
-from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules, load, rules_cache
 
 
 @dataclass(frozen=True, slots=True)

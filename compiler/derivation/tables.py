@@ -16,11 +16,10 @@ from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
 from dslc.ir.sizes import sized
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.assume import Assumed, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 #: a reduction's place in what is computed of it
 TOTAL = read(-1, ())

@@ -19,10 +19,9 @@ from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Iter, Num, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 

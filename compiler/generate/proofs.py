@@ -11,7 +11,7 @@ from dslc.errors import DslcError
 from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_text
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
-from dslc.prove.run.verify import conclude
+from dslc.prove.run.concluding import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict

@@ -9,10 +9,9 @@ import numpy as np
 
 from dslc.inspection.samples import sample
 from dslc.ir.graph import Call
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 from dslc.syntax import tree as t

@@ -14,10 +14,9 @@ from dslc.inspection.samples import sample
 from dslc.lsp.names import Occurrence, Symbol
 from dslc.lsp.session import View
 from dslc.lsp.view import item_at
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
-from dslc.semantics.library import Rules, standard
+from dslc.semantics.library import Rules, rules_cache, standard
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import NUMERICS

@@ -22,9 +22,9 @@ from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
 from dslc.match.ways import Way, joined
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import rules_cache
 from dslc.syntax import tree as t
 
 

@@ -24,9 +24,8 @@ from dslc.match.rule import CompiledRule
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence
 from dslc.prove.known.resting import believed_lock
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.numerics import error_of, keeps_nonfinite
 
 #: the rule sets of libraries whose substitutions are tried

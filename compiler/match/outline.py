@@ -16,8 +16,7 @@ from dslc.match.associative import operands_within
 from dslc.match.index import Earlier, Fitting, Index, Kind
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 

@@ -21,7 +21,7 @@ from dslc.match.pattern import (
 )
 from dslc.match.state import State
 from dslc.match.types import QuickType
-from dslc.semantics.apply import rules_cache
+from dslc.semantics.library import rules_cache
 
 if TYPE_CHECKING:
     from dslc.match.rule import CompiledRule

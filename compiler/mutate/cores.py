@@ -12,11 +12,11 @@ from typing import Any
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.mutate.problem import Problem, digits, extents_of, is_linear_call
-from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.apply import apply
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 

@@ -24,10 +24,9 @@ from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.strided import Box, mask_of, strided_boxes
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,10 @@ from dslc.onnx.external import small_constant
 from dslc.onnx.known import KnownValues
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.onnx.symbols import Symbols
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.nary import stands_for_pairs
 from dslc.semantics.operator_env import operator_env
 from dslc.syntax import tree as t

@@ -6,26 +6,38 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, get_args
 
-from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    FunctionProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
-from dslc.errors import DslcError
+from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, sym, walk
+from dslc.ir.sizes import multiple
+from dslc.onnx import folding
 from dslc.onnx.bindings import bind_values
 from dslc.onnx.context import Context, OpaqueTensor
+from dslc.onnx.definitions import definition_of
 from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
-from dslc.onnx.folding import compute
-from dslc.onnx.functions import add_functions
+from dslc.onnx.functions import IR_VERSION, Function, add_functions, general_sizes, name_of, standard_sizes
 from dslc.onnx.growth import ordered
+from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.naming import Namer, Naming, naming_of
 from dslc.onnx.plan import Plan, Resolved
-from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
+from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of
 from dslc.onnx.symbols import Sources, Symbols
 from dslc.onnx.types import dim_name
 from dslc.prove.garbage import rare_collections
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 
 def export(
@@ -49,6 +61,71 @@ def export(
         ways: tuple[Resolved, ...] = get_args(Resolved) if fewest and context.dims else ("file",)
         exporters = [_Exporter(context, graph, rules, named, scopes=scopes, resolved=way) for way in ways]
         return min(exporters, key=lambda one: len(one.ordered(growth))).run(growth)
+
+
+def function_of(rules: Rules, group: Graph, opset: int, where: str = "the kernel") -> Function:
+    """The function of a group, of the same name for all groups that do the same at an opset.
+
+    Raises:
+        DslcError: E0814 where ONNX has no node for a part of the group.
+    """
+    cache = rules_cache(rules, "functions")
+    key = (group.inputs, group.outputs, opset)
+    found = cache.get(key)
+    if found is None:
+        own = standard_sizes(general_sizes(rules, group))
+        proto = _body(rules, own, opset, where)
+        proto.name = name_of(proto, [value.type for value in own.inputs])
+        # the group is kept with what it is the key of: a node that is gone may be made again
+        found = cache[key] = (group, Function(proto, own, definition_of(rules, proto.name, own)))
+    function: Function = found[1]
+    return function
+
+
+def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
+    model = ModelProto(ir_version=IR_VERSION, producer_name="dslc")
+    model.opset_import.append(helper.make_opsetid("", opset))
+    model.graph.name = "body"
+    model.graph.input.extend(value_info(value.node.name, value.type) for value in group.inputs)  # type: ignore[attr-defined]
+    model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(group.outputs))
+    found: dict[str, tuple[int, Value, int]] = {}
+    for value in group.inputs:
+        for axis, size in enumerate(value.type.shape):
+            if (own := multiple(size)) is not None:
+                sym, times = own
+                if sym.name not in found or times < found[sym.name][0]:
+                    found[sym.name] = times, value, axis
+    dims = {name: (value, axis) for name, (_, value, axis) in found.items()}
+    names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
+    context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
+    try:
+        written = export(context, group, rules, scopes=True)
+    except KeyError as size:
+        raise error("E0814", f"no input of a kernel has the size {size}", path=where) from None
+    if written.functions:
+        raise error("E0814", "a kernel contains a kernel", path=where)
+    out = FunctionProto(domain=DOMAIN)
+    out.input.extend(value.name for value in written.graph.input)
+    out.output.extend(value.name for value in written.graph.output)
+    for tensor in written.graph.initializer:
+        out.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
+        out.node[-1].attribute[0].t.ClearField("name")
+    out.node.extend(written.graph.node)
+    for domain in sorted({domain_of(node) for node in out.node} | {""}):
+        out.opset_import.append(helper.make_opsetid(domain, opset if not domain else 1))
+    return out
+
+
+def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
+    """As `folding.compute`, where models of nodes are what is run."""
+    return folding.compute(values, rules, opset, node_model)
+
+
+class _Written:
+    """What `Plan` needs of this module."""
+
+    function = staticmethod(function_of)
+    compute = staticmethod(compute)
 
 
 def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
@@ -77,7 +154,8 @@ def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
     sizes = [size for value in (*values[0].node.args, *values) for size in value.type.shape if isinstance(size, Scalar)]
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
-    Plan(rules, opset, {}, Symbols({name: (whole, axis) for axis, name in enumerate(names)}), outputs, "the graph").order(outputs)
+    symbols = Symbols({name: (whole, axis) for axis, name in enumerate(names)})
+    Plan(rules, opset, {}, symbols, outputs, "the graph", _Written).order(outputs)
 
 
 def node_model(
@@ -145,7 +223,8 @@ class _Exporter:
         roots = (*graph.outputs, *context.pinned.values())
         self.symbols = Symbols(context.dims, Sources(roots), context.opset, mixed=resolved != "file")
         self.plan = Plan(
-            rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes, resolved=resolved,
+            rules, context.opset, context.origins, self.symbols, roots, context.where, _Written,
+            fold=fold, scopes=scopes, resolved=resolved,
         )  # fmt: skip
         self._order: list[Spec] | None = None
         self.names: dict[Value, str] = {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FROM_NUMPY, NUMPY
@@ -29,7 +30,11 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
+#: writes a model that computes values from others, and names what it gets (`node_model`)
+Model = Callable[..., tuple[ModelProto, list[str]]]
+
+
+def compute(values: Sequence[Value], rules: Rules, opset: int, model: Model) -> dict[Value, Any]:
     """The elements of constant values: by ONNX Runtime where nodes express them, else by the reference interpreter.
 
     Raises:
@@ -38,10 +43,10 @@ def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, An
     out: dict[Value, Any] = {}
     for chunk in _chunks(values):
         try:
-            out.update(zip(chunk, _by_runtime(chunk, rules, opset), strict=True))
+            out.update(zip(chunk, _by_runtime(chunk, rules, opset, model), strict=True))
         except DslcError:
             for value in chunk:
-                out[value] = _alone(value, rules, opset)
+                out[value] = _alone(value, rules, opset, model)
     return out
 
 
@@ -62,11 +67,11 @@ def _chunks(values: Sequence[Value]) -> list[list[Value]]:
     return chunks
 
 
-def _alone(value: Value, rules: Rules, opset: int) -> Any:
+def _alone(value: Value, rules: Rules, opset: int, model: Model) -> Any:
     from dslc.interpret import InterpretError
 
     try:
-        return _by_runtime([value], rules, opset)[0]
+        return _by_runtime([value], rules, opset, model)[0]
     except DslcError as first:
         try:
             return _by_interpreter(value, rules)
@@ -74,8 +79,7 @@ def _alone(value: Value, rules: Rules, opset: int) -> Any:
             raise error("E0814", f"a weights-only value cannot be computed: {first}") from None
 
 
-def _by_runtime(values: Sequence[Value], rules: Rules, opset: int) -> list[Any]:
-    from dslc.onnx.exporter import node_model
+def _by_runtime(values: Sequence[Value], rules: Rules, opset: int, write: Model) -> list[Any]:
     from dslc.onnx.runtime import run
 
     leaves = [
@@ -83,7 +87,7 @@ def _by_runtime(values: Sequence[Value], rules: Rules, opset: int) -> list[Any]:
         for node in topological(value.node for value in values)
         if isinstance(node, Constant) and node.types[0] is not None and node.types[0].elements > 1024
     ]
-    model, names = node_model(values, rules, opset, inputs=leaves, scopes=True)
+    model, names = write(values, rules, opset, inputs=leaves, scopes=True)
     feeds = {name: leaf.node.data.load() for name, leaf in zip(names, leaves, strict=True)}  # type: ignore[attr-defined]
     results = run(model, feeds, [output.name for output in model.graph.output], optimize=False)
     return [_checked(value, array) for value, array in zip(values, results, strict=True)]

@@ -13,15 +13,14 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto, NodeProto, helper
 
-from dslc.errors import DslcError, error
+from dslc.errors import DslcError
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
+from dslc.ir.graph import Call, Constant, Graph, Input, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
-from dslc.ir.sizes import multiple
 from dslc.onnx.bindings import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
-from dslc.onnx.protos import domain_of, opsets, subgraphs
-from dslc.semantics.apply import apply, rules_cache
+from dslc.onnx.protos import opsets, subgraphs
+from dslc.semantics.apply import apply
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
@@ -42,27 +41,6 @@ class Function:
     @property
     def name(self) -> str:
         return str(self.proto.name)
-
-
-def function_of(rules: Rules, group: Graph, opset: int, where: str = "the kernel") -> Function:
-    """The function of a group, of the same name for all groups that do the same at an opset.
-
-    Raises:
-        DslcError: E0814 where ONNX has no node for a part of the group.
-    """
-    from dslc.onnx.definitions import definition_of
-
-    cache = rules_cache(rules, "functions")
-    key = (group.inputs, group.outputs, opset)
-    found = cache.get(key)
-    if found is None:
-        own = standard_sizes(general_sizes(rules, group))
-        proto = _body(rules, own, opset, where)
-        proto.name = name_of(proto, [value.type for value in own.inputs])
-        # the group is kept with what it is the key of: a node that is gone may be made again
-        found = cache[key] = (group, Function(proto, own, definition_of(rules, proto.name, own)))
-    function: Function = found[1]
-    return function
 
 
 def general_sizes(rules: Rules, group: Graph) -> Graph:
@@ -128,51 +106,14 @@ def standard_sizes(group: Graph) -> Graph:
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
 
 
-def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
-    from dslc.onnx.context import Context
-    from dslc.onnx.exporter import export, value_info
-
-    model = ModelProto(ir_version=IR_VERSION, producer_name="dslc")
-    model.opset_import.append(helper.make_opsetid("", opset))
-    model.graph.name = "body"
-    model.graph.input.extend(value_info(value.node.name, value.type) for value in group.inputs)  # type: ignore[attr-defined]
-    model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(group.outputs))
-    found: dict[str, tuple[int, Value, int]] = {}
-    for value in group.inputs:
-        for axis, size in enumerate(value.type.shape):
-            if (own := multiple(size)) is not None:
-                sym, times = own
-                if sym.name not in found or times < found[sym.name][0]:
-                    found[sym.name] = times, value, axis
-    dims = {name: (value, axis) for name, (_, value, axis) in found.items()}
-    names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
-    context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
-    try:
-        written = export(context, group, rules, scopes=True)
-    except KeyError as size:
-        raise error("E0814", f"no input of a kernel has the size {size}", path=where) from None
-    if written.functions:
-        raise error("E0814", "a kernel contains a kernel", path=where)
-    out = FunctionProto(domain=DOMAIN)
-    out.input.extend(value.name for value in written.graph.input)
-    out.output.extend(value.name for value in written.graph.output)
-    for tensor in written.graph.initializer:
-        out.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
-        out.node[-1].attribute[0].t.ClearField("name")
-    out.node.extend(written.graph.node)
-    for domain in sorted({domain_of(node) for node in out.node} | {""}):
-        out.opset_import.append(helper.make_opsetid(domain, opset if not domain else 1))
-    return out
-
-
 def name_of(function: FunctionProto, types: Sequence[TensorType]) -> str:
     """The name of the kernel that a function is the meaning of: by its nodes, and by the types that it is applied to (with sizes named
     as `standard_sizes` does)."""
-    content = repr((_FORMAT, list(map(str, types)))).encode() + _nodes(function)
+    content = repr((_FORMAT, list(map(str, types)))).encode() + nodes_of(function)
     return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
 
 
-def _nodes(function: FunctionProto) -> bytes:
+def nodes_of(function: FunctionProto) -> bytes:
     """What a function computes, whatever it is called."""
     bare = FunctionProto(domain=DOMAIN)
     for field in ("input", "output", "node", "opset_import"):
@@ -227,56 +168,4 @@ def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
             yield from _local(inner.node)
 
 
-# ---- and back ----------------------------------------------------------------------------------------------------
-
-
-def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
-    """The group of a definition at types, where its equation is what the function spells out."""
-    from dslc.onnx.definitions import equation_of
-
-    group = equation_of(rules, definition) if definition else None
-    opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
-    if group is None or len(group.inputs) != len(types):
-        return None
-    try:
-        if _nodes(function_of(rules, group, opset).proto) != _nodes(function):
-            return None
-        sizes = {
-            size.name: given
-            for value, type in zip(group.inputs, types, strict=True)
-            for size, given in zip(value.type.shape, type.shape, strict=False)
-            if isinstance(size, Sym)
-        }
-        bound = bind_graph(group, sizes) if sizes else group
-    except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError):
-        return None
-    return bound if [value.type for value in bound.inputs] == list(types) else None
-
-
-def named_size(size: Scalar, terms: dict[str, Dim]) -> Sym:
-    """A name for the time being for a size that is an expression; `terms` has those that there are."""
-    name = next((name for name, term in terms.items() if term is size), f"size of a kernel {len(terms)}")
-    terms[name] = size
-    return dimension(name)
-
-
-def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
-    """The group over numbered holes, where it consists of what a group may consist of."""
-    bound = bind_graph(graph, terms) if terms else graph
-    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(value.known for value in bound.outputs):
-        return None
-    known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
-    for value in bound.outputs:
-        for size in value.type.shape:
-            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
-                return None
-    if len(bound.inputs) < len(types):
-        return None
-    holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
-    return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
-
-
-__all__ = [
-    "IR_VERSION", "Function", "add_functions", "closed", "defined", "function_of", "general_sizes", "inlined", "name_of",
-    "named_size", "standard_sizes",
-]  # fmt: skip
+__all__ = ["IR_VERSION", "Function", "add_functions", "general_sizes", "inlined", "name_of", "nodes_of", "standard_sizes"]

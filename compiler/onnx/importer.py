@@ -32,7 +32,8 @@ from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origi
 from dslc.onnx.einsum import written
 from dslc.onnx.exporter import value_info
 from dslc.onnx.external import array_of, check_length, is_external, small_constant, tensor_constant
-from dslc.onnx.functions import IR_VERSION, closed, defined, named_size
+from dslc.onnx.functions import IR_VERSION
+from dslc.onnx.groups import closed, defined, named_size
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.known import TUNING as KNOWN_TUNING
 from dslc.onnx.known import KnownValues, least, open_ends
@@ -51,8 +52,7 @@ from dslc.onnx.protos import (
 )
 from dslc.onnx.types import complete_bind, infer
 from dslc.prove.garbage import rare_collections
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 _serial = itertools.count()
 

@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from onnx import NodeProto
 
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Kernel, Node, Opaque, ScopeNode, Value, rebuild, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Graph,
+    Input,
+    Kernel,
+    Node,
+    Opaque,
+    ScopeNode,
+    Value,
+    rebuild,
+    topological,
+    with_args,
+)
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
-from dslc.onnx.functions import Function, function_of
+from dslc.onnx.functions import Function
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
 from dslc.onnx.spelled import NotSpelled, picked, spelled
@@ -36,6 +49,16 @@ class Cycle(Exception):
         self.origin = origin
 
 
+class Written(Protocol):
+    """What is written as a model of its own while a model is planned: the functions of kernels, and what computes constants."""
+
+    def function(self, rules: Rules, group: Graph, opset: int, where: str) -> Function:
+        """What a kernel means."""
+
+    def compute(self, values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
+        """The elements of constant values."""
+
+
 class Plan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
@@ -46,10 +69,10 @@ class Plan:
 
     def __init__(
         self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
-        where: str, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
+        where: str, write: Written, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
     ) -> None:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
-        self.fold, self.scopes, self.resolved = fold, scopes, resolved
+        self.fold, self.scopes, self.resolved, self._write = fold, scopes, resolved, write
         self.folded: set[Value] = set()
         #: what depends on weights alone and is written as nodes
         self._held: set[Value] = set()
@@ -235,7 +258,7 @@ class Plan:
     def _kernel(self, node: Kernel) -> Spec:
         """A node of a domain of its own, whose function says what it means."""
         if node not in self._call_specs:
-            function = function_of(self.rules, node.group, self.opset, self.where)
+            function = self._write.function(self.rules, node.group, self.opset, self.where)
             self.functions[function.name] = function
             self._call_specs[node] = (Spec(NodeProto(op_type=function.name, domain=DOMAIN), node.args, node.values),)
         found = self._call_specs[node]
@@ -244,7 +267,7 @@ class Plan:
 
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
-            joined = rejoin(self.rules, node, self.opset, self.users)
+            joined = rejoin(self.rules, node, self.opset, self.users, self._elements)
             written = (joined,) if joined is not None else self._own(node)
             if written is None:
                 written = self._as_import(node)
@@ -263,6 +286,11 @@ class Plan:
         if found is not None:
             return found[-1]
         return self.producer(self._alias[value])
+
+    def _elements(self, value: Value) -> Any:
+        if isinstance(value.node, Constant):
+            return value.node.data.load()
+        return self._write.compute([value], self.rules, self.opset)[value]
 
     def _own(self, node: Call) -> tuple[Spec, ...] | None:
         """A node of the file that is alike, which keeps its names and needs no sizes that are unknown, or nodes through a clause."""
@@ -291,7 +319,7 @@ class Plan:
 
     def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
         """An import-only clause whose right side is this one application, or a node of the file that is alike."""
-        joined = rejoin(self.rules, node, self.opset, self.users, single=True)
+        joined = rejoin(self.rules, node, self.opset, self.users, self._elements, single=True)
         found = self._as_in_file(node) if joined is None else joined
         return None if found is None else (found,)
 

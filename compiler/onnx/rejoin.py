@@ -8,7 +8,7 @@ node that gives the very same value is taken.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +17,23 @@ from onnx import NodeProto
 
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Constant, Value, constant_value, replace
+from dslc.ir.graph import Call, Value, constant_value, replace
 from dslc.ir.scalar import Scalar
 from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, node_view, read_node
 from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
 from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.prove.known.resting import held_traits
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
+
+#: the elements of a constant value
+Elements = Callable[[Value], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +42,14 @@ class Reshaped:
 
     source: Value
     type: TensorType
-    rules: Rules
-    opset: int
+    elements: Elements
 
     @property
     def key(self) -> str:
         return f"reshaped:{id(self)}"
 
     def load(self) -> Any:
-        return _elements(self.source, self.rules, self.opset).reshape(static_shape(self.type) or ())
-
-
-def _elements(value: Value, rules: Rules, opset: int) -> Any:
-    from dslc.onnx.folding import compute
-
-    if isinstance(value.node, Constant):
-        return value.node.data.load()
-    return compute([value], rules, opset)[value]
+        return self.elements(self.source).reshape(static_shape(self.type) or ())
 
 
 class _Fails(Exception):
@@ -98,7 +91,7 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
     return found.name, count
 
 
-def rejoin(rules: Rules, node: Call, opset: int, users: Counter[Value], *, single: bool = False) -> Spec | None:
+def rejoin(rules: Rules, node: Call, opset: int, users: Counter[Value], elements: Elements, *, single: bool = False) -> Spec | None:
     """One ONNX node for an application and those below it that nothing else reads.
 
     Args:
@@ -111,7 +104,7 @@ def rejoin(rules: Rules, node: Call, opset: int, users: Counter[Value], *, singl
             continue
         for order in _orders(rules, node):
             try:
-                spec = _Backwards(rules, clause, opset, users).read(node, order)
+                spec = _Backwards(rules, clause, opset, users, elements).read(node, order)
             except (_Fails, NotWritable, *NO_FIT):
                 continue
             if spec is not None:
@@ -126,8 +119,8 @@ def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
 
 
 class _Backwards:
-    def __init__(self, rules: Rules, clause: OnnxClause, opset: int, users: Counter[Value]) -> None:
-        self.rules, self.clause, self.opset, self.users = rules, clause, opset, users
+    def __init__(self, rules: Rules, clause: OnnxClause, opset: int, users: Counter[Value], elements: Elements) -> None:
+        self.rules, self.clause, self.opset, self.users, self.elements = rules, clause, opset, users, elements
         self.tensors: dict[str, Value] = {}
         self.attrs: dict[str, Any] = {}
         self.sizes = names_in_types(clause)
@@ -216,9 +209,9 @@ class _Backwards:
         places = np.arange(count, dtype=np.float32).reshape(static_shape(type) or ())
         env.bind(names[0], array_value(places))
         shown = evaluate(expr, env)
-        if shown.type.shape != value.type.shape or not (_elements(shown, self.rules, self.opset).reshape(-1) == np.arange(count)).all():
+        if shown.type.shape != value.type.shape or not (self.elements(shown).reshape(-1) == np.arange(count)).all():
             raise _Fails
-        tensor = constant_value(Reshaped(value, type, self.rules, self.opset), type)
+        tensor = constant_value(Reshaped(value, type, self.elements), type)
         env.bind(names[0], tensor)
         self.tensors[names[0]] = tensor
         self.stands_for[evaluate(expr, env)] = value

@@ -10,11 +10,10 @@ from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass
 from dslc.prove.verdict import Types
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 

@@ -10,7 +10,7 @@ from dslc.ir.graph import Attrs, Call, Value, call
 from dslc.ir.scalar import Scalar
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, Mismatch, Unbound, fail, unbound
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.lists import compare
 from dslc.semantics.nary import in_pairs, other_parts, part_by_part, stands_for_pairs, takes_many
 from dslc.semantics.operator_env import Argument, operator_env, outward
@@ -72,12 +72,6 @@ def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
             assert default is not None
             values.append(default)
     return call(op.name, tuple(values), complete, types)
-
-
-def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
-    """A cache that lives as long as the rules do."""
-    caches: dict[str, dict[Any, Any]] = rules.__dict__.setdefault("_caches", {})
-    return caches.setdefault(name, {})
 
 
 def _key(arg: Argument) -> Any:

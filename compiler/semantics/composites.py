@@ -11,10 +11,9 @@ from itertools import product
 from typing import Any, TypeVar
 
 from dslc.ir.graph import Call, Node, Value, rebuild, with_args
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import elaborate
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, rebuild, replace, unfolded, with_args
-from dslc.semantics.apply import apply, inverse_steps, rules_cache
+from dslc.semantics.apply import apply, inverse_steps
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.nary import in_pairs, other_parts, stands_for_pairs
 from dslc.semantics.operator_env import operator_env
 

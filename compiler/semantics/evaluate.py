@@ -27,6 +27,7 @@ from dslc.semantics.env import (
     fail,
     with_attributes,
 )
+from dslc.semantics.shape_free import is_pointwise
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
 
@@ -638,8 +639,6 @@ def _predicate(expr: t.Call, env: Env) -> Any:
     if expr.function in {"pointwise", "linear"}:
         if not isinstance(value, OperatorRef):
             raise fail("E0301", f"`{expr.function}` takes a term", expr.span)
-        from dslc.semantics.shape_free import is_pointwise
-
         # what an operator is linear in depends on its attributes: that is asked where it is used
         return expr.function == "linear" or is_pointwise(env.rules.operators[value.name], env.rules)
     dtype = value.type.dtype if isinstance(value, Value) else value

@@ -124,6 +124,12 @@ class Rules:
         )
 
 
+def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
+    """A cache that lives as long as the rules do."""
+    caches: dict[str, dict[Any, Any]] = rules.__dict__.setdefault("_caches", {})
+    return caches.setdefault(name, {})
+
+
 def _nearest(name: str, options: Iterable[str]) -> str:
     close = _meant(name, options)
     return f"did you mean `{close}`?" if close else ""

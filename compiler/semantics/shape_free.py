@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1

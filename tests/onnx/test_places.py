@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dslc.ir.graph import Call, Constant, Graph
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
 

@@ -18,8 +18,7 @@ from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.scalar import dimension
-from dslc.onnx.exporter import node_model
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of, node_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

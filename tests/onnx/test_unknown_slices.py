@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dslc.analysis.prove import always
 from dslc.ir.graph import Opaque
 from dslc.ir.scalar import apply, dimension, num
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
 

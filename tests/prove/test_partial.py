@@ -9,7 +9,8 @@ import pytest
 from dslc.checking.files import check_files
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
-from dslc.prove.run.verify import diagnostic_of, verify_rule
+from dslc.prove.run.concluding import diagnostic_of
+from dslc.prove.run.verify import verify_rule
 from dslc.semantics.library import Rules, load_many
 
 HEAD = "dslc 1\nimport std.pointwise (neg)\n"

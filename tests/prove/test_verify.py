@@ -16,9 +16,10 @@ from dslc.cli.verify import command
 from dslc.errors import DslcError
 from dslc.prove.known.digest import modules_digest
 from dslc.prove.known.lock import LOCK, read_lock
+from dslc.prove.run.concluding import conclude
 from dslc.prove.run.pool import Changed, Pool
 from dslc.prove.run.provers import replay
-from dslc.prove.run.verify import conclude, has_laws, verify, verify_rule
+from dslc.prove.run.verify import has_laws, verify, verify_rule
 from dslc.prove.run.worker import Task, answers
 from dslc.prove.run.workers import Workers
 from dslc.prove.sizes import at_sizes

@@ -28,8 +28,7 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Graph, Kernel, Scope, scope_value
 from dslc.ir.scalar import apply, iterator, num, read
 from dslc.kernels import note, prepared
-from dslc.onnx.exporter import export, node_model
-from dslc.onnx.folding import compute
+from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
 from dslc.search.finders import derivations
 from dslc.search.finders.derivations import Derivations, Tale, derivations_of

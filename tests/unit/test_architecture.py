@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,22 @@ ORDER = [
 ]  # fmt: skip
 
 
+@functools.cache
+def parts(path: Path) -> tuple[ast.AST, ...]:
+    """All that a module's text consists of."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def untyped(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The imports of a module, wherever they stand, but for those of its types."""
+    types = [node for node in parts(path) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    left_out = {id(part) for node in types for part in ast.walk(node)}
+    return tuple(node for node in parts(path) if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in left_out)
+
+
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in parts(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dslc."):
             yield node.module.split(".")[1]
         elif isinstance(node, ast.Import):
@@ -40,17 +55,41 @@ def test_imports_point_to_earlier_stages() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def imported(path: Path) -> Iterator[str]:
+    """The modules that one imports, as `dslc.a.b`."""
+    for node in untyped(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+def test_files_need_each_other_only_where_the_thing_itself_does() -> None:
+    """Scalars are put in normal form as they are made; a call in an expression is an operator, which is made of expressions."""
+    names = {".".join(("dslc", *path.relative_to(ROOT).with_suffix("").parts)): path for path in ROOT.rglob("*.py")}
+    knows = {name: {other for other in imported(path) if other in names and other != name} for name, path in names.items()}
+    found = set()
+    for name in names:
+        reached, todo = set(), [name]
+        while todo:
+            more = knows[todo.pop()] - reached
+            reached |= more
+            todo += more
+        found |= {name} & reached
+    assert {name.removeprefix("dslc.") for name in found} == {
+        "ir.scalar", "ir.fold", "ir.show",
+        "semantics.apply", "semantics.evaluate", "semantics.operator_env", "semantics.scopes", "semantics.types",
+    }  # fmt: skip
+
+
 #: the rooms of the optimizer, in the order in which one may know another
 ROOMS = ["rewrites", "finders", "strategies", "runs", "generators", "phases"]
 
 
 def of_room(path: Path) -> Iterator[str]:
     """Rooms that a module of the optimizer imports from, but for its types."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    left_out = {id(part) for node in types for part in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in left_out and (node.module or "").startswith("dslc.search."):
+    for node in untyped(path):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dslc.search."):
             yield (node.module or "").split(".")[2]
 
 
@@ -97,7 +136,7 @@ def test_the_glossary_names_modules_that_exist() -> None:
 def test_a_word_of_the_engine_is_one_class() -> None:
     found: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in parts(path):
             if isinstance(node, ast.ClassDef) and node.name in ENGINE:
                 found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in found.items() if len(places) > 1} == {}

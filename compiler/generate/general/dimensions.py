@@ -30,7 +30,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import input_value
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 _SCALE = 1 << 20
 
@@ -301,7 +301,7 @@ def _repair(rules: Rules, refusal: _Refused, unifier: _Unifier) -> bool:
 def _wants(
     rules: Rules, item: Item, types: tuple[TensorType, ...]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    caches = rules.__dict__.setdefault("_caches", {}).setdefault("wants", {})
+    caches = rules_cache(rules, "wants")
     found = caches.get((item, types))
     if found is None:
         found = caches[(item, types)] = _find_wants(rules, item, types)

@@ -32,10 +32,10 @@ from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.prove.written import written
-from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.apply import apply
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.values import OTHER_TEXT, texts
 from dslc.syntax.vocabulary import KEYWORDS
 

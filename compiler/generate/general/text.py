@@ -11,9 +11,8 @@ from dslc.generate.general.dimensions import Typed
 from dslc.generate.general.groups import GROUPS, Place, grouped_cut, grouped_text
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
 
 TENSORS = tuple("ABCDEFGH")

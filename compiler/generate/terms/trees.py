@@ -14,9 +14,9 @@ from dslc.generate.terms.term import Item, Term, TermType, Tree, applied, attrib
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import input_value
 from dslc.ir.scalar import Apply, Num, Scalar, dimension
-from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.apply import apply
 from dslc.semantics.env import EvalError, Mismatch
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 Place = tuple[int, int]
 _SIZE = dimension("size")

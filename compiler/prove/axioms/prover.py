@@ -329,9 +329,14 @@ def axioms_verdict(
     milliseconds: int = _TUNING.milliseconds,
 ) -> Verdict:
     """As `AxiomProver.verdict`, with a prover that is kept for the next rule."""
+    return kept_prover(laws, milliseconds).verdict(rules, sub)
+
+
+def kept_prover(laws: Sequence[PropertyDef] | None = None, milliseconds: int = _TUNING.milliseconds) -> AxiomProver:
+    """A prover that is kept for the next rule."""
     prover = _prover(None if laws is None else tuple(laws))
     prover.milliseconds = milliseconds
-    return prover.verdict(rules, sub)
+    return prover
 
 
 @functools.lru_cache(maxsize=4)

@@ -40,12 +40,11 @@ from dslc.prove.ranks.bound import (
 from dslc.prove.ranks.reading import excludes_ranks, telling_rank
 from dslc.prove.terms import signatures, term_operators, unknown_operators
 from dslc.prove.verdict import Types
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.types import shape_of
 from dslc.semantics.values import numbers_of
 from dslc.semantics.walk import walk_expr

@@ -13,9 +13,8 @@ from typing import Any
 
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Scalar
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.assuming import Assuming
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 _KEPT = ("apply", "elaborate", "expanded")
 _Question = tuple[str, tuple[Any, ...]]

@@ -7,9 +7,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence, shipped
 from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock
-from dslc.prove.verdict import RuleVerdict, Status
-from dslc.semantics.apply import rules_cache
+from dslc.prove.run.concluding import conclude
+from dslc.prove.run.provers import in_turn, prover_verdict
+from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, Verdict
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 #: statuses of laws from which others may follow, the strongest first
 CARRYING: tuple[Status, ...] = ("proved", "bounded", "trusted")
@@ -103,11 +104,10 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
 
 def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
     """The verdict of the provers that need no other law."""
-    from dslc.prove.run.verify import conclude
-    from dslc.prove.run.worker import Task, answers
+    def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
+        return prover_verdict(rules, law, prover, seconds=_TUNING.seconds, without=without)
 
-    task = Task(law.name, ("field", "exact"), seconds=_TUNING.seconds)
-    verdict = conclude(rules, law, answers(rules, task))
+    verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
     if verdict.status in {"proved", "refuted"}:
         # nothing that another prover says changes these
         own_evidence().put([verdict])

@@ -8,8 +8,8 @@ from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
 from dslc.prove.known.digest import rule_digest, used_by
 from dslc.prove.known.resting import known_verdict
+from dslc.prove.run.concluding import diagnostic_of
 from dslc.prove.run.provers import Definition, prover_verdict
-from dslc.prove.run.verify import diagnostic_of
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules

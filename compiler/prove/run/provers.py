@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
@@ -68,13 +70,13 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
 
 
 def prover_verdict(
-    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, milliseconds: int = 3000,
-    axioms: AxiomProver | None = None, seconds: float = inf, without: Collection[Types] = (), small: bool = True,
+    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, axioms: AxiomProver | None = None,
+    seconds: float = inf, without: Collection[Types] = (), small: bool = True,
 ) -> Verdict:  # fmt: skip
     """One prover's answer, for all equations of a law and all element types that they admit together.
 
     Args:
-        milliseconds: for the axioms.
+        axioms: what is asked where the prover is the one of axioms.
         seconds: see `exact_verdict`.
         without: element types for which the rule is known to be wrong.
         small: whether a small counterexample is looked for; where there is one for other element types, it is not.
@@ -83,7 +85,7 @@ def prover_verdict(
     parts: dict[Types, list[Verdict]] = {}
     refuted = set(without)
     for sub in subjects(rules, definition):
-        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, milliseconds, axioms, seconds, refuted, small)):
+        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, axioms, seconds, refuted, small)):
             parts.setdefault(types, []).append(verdict)
             if verdict.answer == "differs":
                 refuted.add(types)
@@ -92,16 +94,47 @@ def prover_verdict(
     return replace(whole, parts=tuple(joined.items()))
 
 
+def in_turn(
+    provers: Sequence[ProverName], ask: Callable[[ProverName, Collection[Types]], Verdict], second: bool = False, thorough: bool = False
+) -> Iterator[Verdict]:
+    """The verdicts of some provers, each as soon as it is known. One that fails has not decided, and says why.
+
+    After a difference nobody is asked any more about the element types in question, unless this is to be `thorough`; and no second
+    opinion where none is wanted.
+    """
+    shown = False
+    refuted: set[Types] = set()
+    for prover in provers:
+        if prover == "axioms" and shown and not (second or thorough):
+            continue
+        try:
+            verdict = ask(prover, () if thorough else refuted)
+        except DslcError as problem:
+            reason = problem.diagnostics[0].message if problem.diagnostics else str(problem)
+            verdict = Verdict(prover, "unknown", reason=reason)
+        except Exception as problem:
+            if os.environ.get("DSLC_DEBUG"):
+                raise
+            verdict = Verdict(prover, "unknown", reason=f"the prover failed: {type(problem).__name__}: {problem}"[:500])
+        yield verdict
+        refuted.update(types for types, part in verdict.parts if part.answer == "differs")
+        open_ = any(part.answer != "differs" for _, part in verdict.parts)
+        if verdict.answer == "differs" and not open_ and not thorough:
+            return
+        shown = shown or (prover == "exact" and verdict.answer == "equal")
+
+
 def _by_type(
-    rules: Rules, sub: SubstitutionDef, prover: ProverName, seed: int, milliseconds: int, axioms: AxiomProver | None,
-    seconds: float, without: Collection[Types], small: bool,
+    rules: Rules, sub: SubstitutionDef, prover: ProverName, seed: int, axioms: AxiomProver | None, seconds: float,
+    without: Collection[Types], small: bool,
 ) -> list[tuple[Types, Verdict]]:  # fmt: skip
     """The answers for the element types that a rule admits, but for some."""
     asked = [types for types in types_of(rules, sub) if types not in without]
     if prover == "axioms":
         # laws are those of numbers; what they say of integers is not known
         about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
-        return [(types, _axioms(rules, sub, milliseconds, axioms)) for types in about[:1]]
+        assert axioms is not None
+        return [(types, axioms.verdict(rules, sub)) for types in about[:1]]
     out: list[tuple[Types, Verdict]] = []
     also: frozenset[TypeClass] = frozenset()
     for types in asked:
@@ -196,13 +229,6 @@ def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, small: b
     from dslc.prove.field.prover import field_verdict
 
     return field_verdict(rules, sub, seed, types=types, small=small)
-
-
-def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: AxiomProver | None) -> Verdict:
-    from dslc.prove.axioms.prover import axioms_verdict
-
-    verdict: Verdict = axioms_verdict(rules, sub, milliseconds=milliseconds) if prover is None else prover.verdict(rules, sub)
-    return verdict
 
 
 # ---- exact --------------------------------------------------------------------------------------------------------

@@ -6,19 +6,17 @@ prover, as soon as it is known, and by None at its end.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
 
-from dslc.errors import DslcError
 from dslc.processes.child import Asker
 from dslc.prove.garbage import rare_collections
 from dslc.prove.known.digest import modules_digest
 from dslc.prove.known.resting import note
-from dslc.prove.run.provers import Definition, prover_verdict
+from dslc.prove.run.provers import Definition, in_turn, prover_verdict
 from dslc.prove.verdict import ProverName, Status, Types, Verdict
 from dslc.prove.written import written
 from dslc.semantics.definitions import SubstitutionDef
@@ -57,52 +55,31 @@ def definition_of(rules: Rules, name: str) -> Definition:
     return found
 
 
-def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
+def answers(rules: Rules, task: Task) -> list[Verdict]:
     """The verdicts of one task; see `answered`."""
-    return list(answered(rules, task, axioms))
+    return list(answered(rules, task))
 
 
-def answered(rules: Rules, task: Task, axioms: Any = None) -> Iterator[Verdict]:
-    """The verdicts of one task, each as soon as it is known; see `answer`.
-
-    After a difference nobody is asked any more about the element types in question, unless the task is thorough; and no second opinion
-    where it wants none.
-    """
-    shown = False
-    refuted: set[Types] = set()
-    for prover in task.provers:
-        if prover == "axioms" and shown and not (task.second or task.thorough):
-            continue
-        verdict = answer(rules, task, prover, axioms, () if task.thorough else refuted)
-        yield verdict
-        refuted.update(types for types, part in verdict.parts if part.answer == "differs")
-        open_ = any(part.answer != "differs" for _, part in verdict.parts)
-        if verdict.answer == "differs" and not open_ and not task.thorough:
-            return
-        shown = shown or (prover == "exact" and verdict.answer == "equal")
+def answered(rules: Rules, task: Task) -> Iterator[Verdict]:
+    """The verdicts of one task, each as soon as it is known; see `in_turn`."""
+    return in_turn(task.provers, partial(_answer, rules, task), task.second, task.thorough)
 
 
-def answer(
-    rules: Rules, task: Task, prover: ProverName, axioms: Any = None, without: Collection[Types] = ()
-) -> Verdict:
-    """One prover's verdict; a prover that fails has not decided, and says why."""
+def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Types]) -> Verdict:
     note(rules, task.laws)
-    try:
-        definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
-        if task.guards and isinstance(definition, SubstitutionDef):
-            from dslc.prove.guards.proposals import guards_verdict
+    definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
+    if task.guards and isinstance(definition, SubstitutionDef):
+        from dslc.prove.guards.proposals import guards_verdict
 
-            return guards_verdict(rules, definition, task.seed)
-        return prover_verdict(
-            rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds,
-            without=without, small=task.small,
-        )  # fmt: skip
-    except DslcError as problem:
-        return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
-    except Exception as problem:
-        if os.environ.get("DSLC_DEBUG"):
-            raise
-        return Verdict(prover, "unknown", reason=f"the prover failed: {type(problem).__name__}: {problem}"[:500])
+        return guards_verdict(rules, definition, task.seed)
+    axioms = None
+    if prover == "axioms":
+        from dslc.prove.axioms.prover import kept_prover
+
+        axioms = kept_prover(milliseconds=task.milliseconds)
+    return prover_verdict(
+        rules, definition, prover, seed=task.seed, axioms=axioms, seconds=task.seconds, without=without, small=task.small
+    )
 
 
 def main() -> None:

@@ -18,11 +18,9 @@ from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, kernel_va
 from dslc.ir.holes import hole, program
 from dslc.kernels import prepared
 from dslc.onnx.context import Context
-from dslc.onnx.exporter import exportable, unsaid
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import exportable, function_of, unsaid
 from dslc.onnx.importer import group_of
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, rules_cache
 
 
 def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:

@@ -1,0 +1,132 @@
+"""The status of a rule or law that follows from what provers say of it, and what its user is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.ir.dtype import DType, TypeClass
+from dslc.prove.counterexample import text_of
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.run.provers import Definition
+from dslc.prove.verdict import RELIABLE, STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+
+def conclude(
+    rules: Rules, definition: Definition, verdicts: Sequence[Verdict], digest: str | None = None
+) -> RuleVerdict:
+    """The strongest status that the verdicts allow for each of the element types that the rule admits, and the weakest of these.
+
+    Raises:
+        DslcError: E0510 where one prover finds a difference in what another has shown to be equal for all shapes.
+    """
+    statuses: dict[Types, TypeStatus] = {}
+    for types in dict.fromkeys(types for one in verdicts for types, _ in one.parts) or {Types(): None}:
+        by = {one.prover: found for one in verdicts if (found := _part(one, types)) is not None}
+        answers = {one.answer for one in by.values()}
+        if "vacant" in answers and not answers & {"equal", "differs"}:
+            continue
+        unlimited = [one for one in by.values() if one.answer == "equal" and one.prover != "field" and not one.scope]
+        refuting = next((one for one in by.values() if one.answer == "differs"), None)
+        if refuting is not None and unlimited:
+            raise _disagreement(definition, unlimited[0], refuting)
+        statuses[types] = TypeStatus(*_status(definition, by, refuting))
+    by_type = statuses
+    if not statuses:
+        statuses = {Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))}
+    status = max((one.status for one in statuses.values()), key=STATUSES.index)
+    reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
+    reason = "; ".join(dict.fromkeys(reasons.values()))
+    exact, axioms = ({one.prover: one for one in verdicts}.get(prover) for prover in ("exact", "axioms"))
+    laws = axioms.rests if axioms is not None and (exact is None or exact.answer != "equal") else ()
+    rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
+    own = digest or rule_digest(rules, definition)
+    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
+
+
+def _part(verdict: Verdict, types: Types) -> Verdict | None:
+    """What a prover says of some element types; a prover that says nothing of any was stopped, or asked about all at once."""
+    return dict(verdict.parts).get(types) if verdict.parts else verdict
+
+
+def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
+    if refuting is not None:
+        return "refuted", ""
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
+        field = by.get("field")
+        return "undecided", field.reason if field is not None else "partial"
+    exact, axioms, field = by.get("exact"), by.get("axioms"), by.get("field")
+    if exact is not None and exact.answer == "equal":
+        return ("bounded", exact.scope) if exact.scope else ("proved", "")
+    if axioms is not None and axioms.answer == "equal":
+        undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
+        if axioms.weakest == "trusted":
+            return "trusted", f"follows from laws that are trusted: {', '.join(axioms.rests)}"
+        bound = f" ({axioms.scope})" if axioms.scope else ""
+        return "bounded", f"follows from the laws that the axioms prover holds{bound}{undecided}"
+    trusted = trusted_reason(definition)
+    if trusted is not None:
+        return "trusted", trusted
+    reason = next((one.reason for one in (exact, field, axioms) if one is not None and one.reason), "")
+    if field is not None and field.answer == "equal":
+        return "tested", reason
+    return "undecided", reason
+
+
+def trusted_reason(definition: Definition) -> str | None:
+    """Why the rule's author trusts it, where its text says so."""
+    syntax = definition.syntax
+    if isinstance(syntax, t.Property):
+        return syntax.trusted
+    return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
+
+
+def _disagreement(definition: Definition, equal: Verdict, differs: Verdict) -> DslcError:
+    message = f"the {equal.prover} prover shows `{definition.name}` for every shape, and the {differs.prover} prover refutes it"
+    found = differs.counterexample
+    return DslcError(
+        [
+            Diagnostic(
+                "E0510", message, definition.syntax.span, counterexample=text_of(found) if found is not None else "",
+                hint="one of the provers is wrong: this is a bug of dslc, please report it",
+            )
+        ]
+    )  # fmt: skip
+
+
+def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
+    """What a refuted rule's user is told; None for every other status."""
+    found = verdict.counterexample
+    if verdict.status != "refuted" or found is None:
+        return None
+    law = not isinstance(definition, SubstitutionDef)
+    if found.position == () and not found.trace:
+        code, what = ("E0502" if law else "E0312"), "differ in type"
+    else:
+        code, what = ("E0502" if law else "E0501"), "differ"
+    message = f"the sides of `{definition.name}` {what}"
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial and code == "E0501":
+        code, message = "E0605", f"the correction of `{definition.name}` is wrong where its sides differ"
+    if isinstance(definition, PropertyDef) and definition.trait is not None:
+        operator, trait = definition.trait
+        message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
+    guard = type_guard(verdict)
+    hint = f"it holds `where {guard}`" if guard else ""
+    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found), hint=hint)
+
+
+def type_guard(verdict: RuleVerdict) -> str:
+    """The guard under which a wrong rule with one type variable is shown; empty where it is shown for no element types."""
+    kept = verdict.usable(RELIABLE) or ()
+    if not kept or any(len(types.kinds) != 1 for types in kept):
+        return ""
+    name, kinds = kept[0].kinds[0][0], {types.kinds[0][1] for types in kept}
+    if kinds == {TypeClass.FLOATS}:
+        return f"floating({name})"
+    if kinds == {TypeClass.SIGNED, TypeClass.UNSIGNED}:
+        return f"integer({name})"
+    members = [dtype for kind in kinds for dtype in (kind.members if isinstance(kind, TypeClass) else (kind,))]
+    return f"{name} in [{', '.join(str(dtype) for dtype in DType if dtype in members)}]"
