@@ -39,6 +39,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import inline, scope_of, substitute
+from dslc.semantics.lists import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ def _whole(
     weights = product.args[chain.weights.operand]
     panels = _panels(chain.weights, new.get(weights, weights), points, column, channel, sizes, terms, panel)
     source = operand.args[taken.operand]
-    ranges: dict[Iter, Dim] = {**sizes, **{it: _dim(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}}
+    ranges: dict[Iter, Dim] = {**sizes, **{it: plain(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}}
     copied, before_it = _copied(taken, new.get(source, source), places, ranges, terms, lanes)
     # a position in a tile comes after the row that it belongs to, so that neighbours lie side by side
     order: list[Iter | str] = []
@@ -270,7 +271,7 @@ def _whole(
     axes = {_axis(it): tuple(place.factor(it) for place in places if place.spatial) for it in (*rows, *inner.iters)}
     filter = Filter(
         z, tuple(order.index(row) for row in rows), tuple(order.index(name) for name in back.made), before, back,
-        tuple(axes[_axis(row)] for row in rows), {axis: axes[axis] for axis in before.tile}, _dim(terms),
+        tuple(axes[_axis(row)] for row in rows), {axis: axes[axis] for axis in before.tile}, plain(terms),
     )  # fmt: skip
     index = tuple(outside[each] if isinstance(each, str) else at[each] for each in order)
     whole = rebuild(part.scope.body, lambda node: read(len(args), index) if node is chain.node else None)
@@ -393,7 +394,7 @@ def _panels(
     """The weights as `[panel, points, channel, column]`, 0 in columns that there are not: in the order in which they are read."""
     width, wide = sizes[column], num(panel)
     count = apply("//", apply("+", as_scalar(width), num(panel - 1)), wide)
-    extents = (_dim(count), *(sizes[it] for it in points), _dim(terms), panel)
+    extents = (plain(count), *(sizes[it] for it in points), plain(terms), panel)
     places = [iterator(f"i{k}") for k in range(len(extents))]
     at = apply("+", apply("*", wide, places[0]), places[-1])
     put: dict[Iter, Scalar] = {**dict(zip(points, places[1:], strict=False)), channel: places[-2], column: at}
@@ -421,11 +422,11 @@ def _copied(
             for it, factor in place.factors:
                 size = apply("+", size, apply("*", num(factor), apply("+", as_scalar(sizes[it]), num(-1))))
             index.append(apply("+", iterator(f"i{len(extents)}"), place.low))
-            extents.append(_dim(size))
+            extents.append(plain(size))
         else:
             index.append(num(0))
     channel = iterator(f"i{len(extents)}")
-    extents.append(_dim(filled))
+    extents.append(plain(filled))
     index = [at if place.spatial else channel for at, place in zip(index, places, strict=True)]
     element: Scalar = read(0, tuple(index), taken.other)
     if filled is not terms:
@@ -498,11 +499,8 @@ def _body(
 
 
 def _times(size: Dim, factor: int) -> Dim:
-    return _dim(apply("*", as_scalar(size), num(factor)))
-
-
-def _dim(extent: Dim) -> Dim:
-    return int(extent.value) if isinstance(extent, Num) else extent
+    found: Dim = plain(apply("*", as_scalar(size), num(factor)))
+    return found
 
 
 __all__ = ["Factor", "Filter", "Transform", "filtered"]

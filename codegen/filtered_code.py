@@ -69,8 +69,8 @@ def filtered_code(filter: Filter, memory: Memory, names: dict[Sym, str], variant
     ((result, _),) = memory.stores[part.value]
     sizes = [of_size(extent) for extent in part.scope.extents]
     rows = [(f"r{k}", sizes[at]) for k, at in enumerate(filter.rows)]
-    source = _sum(of(Var(name)) * _dot(move, operand.strides) for (name, _), move in zip(rows, filter.moves, strict=True))
-    target = _sum(of(Var(name)) * result.strides[at] for (name, _), at in zip(rows, filter.rows, strict=True))
+    source = sum((of(Var(name)) * _dot(move, operand.strides) for (name, _), move in zip(rows, filter.moves, strict=True)), const(0))
+    target = sum((of(Var(name)) * result.strides[at] for (name, _), at in zip(rows, filter.rows, strict=True)), const(0))
     steps = {axis: (f"x{k}", _dot(step, operand.strides)) for k, (axis, step) in enumerate(filter.steps.items())}
     steps |= {axis: (f"z{k}", result.strides[at]) for k, (axis, at) in enumerate(zip(filter.after.made, filter.tiles, strict=True))}
     width, points = variant.width, 1
@@ -111,15 +111,8 @@ def filtered_code(filter: Filter, memory: Memory, names: dict[Sym, str], variant
     return whole
 
 
-def _sum(parts: Iterator[Poly]) -> Poly:
-    total = const(0)
-    for each in parts:
-        total = total + each
-    return total
-
-
 def _dot(factors: Sequence[int], strides: Sequence[Poly]) -> Poly:
-    return _sum(stride * factor for factor, stride in zip(factors, strides, strict=False))
+    return sum((stride * factor for factor, stride in zip(factors, strides, strict=False)), const(0))
 
 
 def _flat(at: Sequence[int], transform: Transform, axes: Sequence[str]) -> int:

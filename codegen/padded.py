@@ -32,6 +32,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import scope_of
+from dslc.semantics.lists import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     places = tuple(apply("+", iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends))
     dtype = args[each.operand].type.dtype
     kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    copy = part_of(Scope(tuple(_dim(counts[axis]) for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
+    copy = part_of(Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
     index = tuple(apply("+", each.index[axis], apply("*", num(-1), ends[axis][0])) for axis in order)
     return copy, read(len(args), index)
 
@@ -141,10 +142,6 @@ def _number(size: Scalar) -> int:
 def _holds(name: str, a: Scalar, b: Scalar) -> bool:
     found = apply(name, a, b)
     return isinstance(found, Num) and bool(found.value)
-
-
-def _dim(size: Scalar) -> Dim:
-    return int(size.value) if isinstance(size, Num) else size
 
 
 __all__ = ["padded"]

@@ -31,6 +31,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.ir.scopes import substitute
+from dslc.semantics.lists import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +134,11 @@ def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> 
     dtypes = tuple(arg.type.dtype for arg in args)
     dtype = element_type(found.factor, dtypes) or DType.F32
     kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    made = part_of(Scope(tuple(_dim(each) for each in extents), element, kept), args)
+    made = part_of(Scope(tuple(plain(each) for each in extents), element, kept), args)
     index = (*found.outer, apply("//", found.lane, wide), *found.summed, apply("%", found.lane, wide))
     factors = [each for each in found.node.body.children if each is not found.factor]
     node = reduce("sum", found.node.iters, found.node.extents, raw_apply("*", *factors, read(len(args), index)))
     return made, replaced(scope.body, found.node, node)
-
-
-def _dim(extent: Scalar | int) -> Scalar | int:
-    return int(extent.value) if isinstance(extent, Num) else extent
 
 
 def is_packed(body: Scalar, lane: Iter, width: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from dslc.codegen.poly import Poly, Quotient, const, of_size
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
-from dslc.ir.scalar import Apply, Iter, Num, Number, Reduce, Scalar, Table
+from dslc.ir.scalar import Apply, Iter, Num, Number, Reduce, Scalar, Table, flat
 
 if TYPE_CHECKING:
     from dslc.codegen.group import Part
@@ -115,14 +114,6 @@ def is_whole(node: Scalar) -> bool:
     if isinstance(node, Table):
         return all(isinstance(item, int) for item in flat(node.values))
     return node.integral or isinstance(node, Reduce)
-
-
-def flat(values: Any) -> Iterator[Any]:
-    if isinstance(values, tuple):
-        for item in values:
-            yield from flat(item)
-    else:
-        yield values
 
 
 def strides_of(type: TensorType) -> tuple[tuple[Poly, ...], Poly, tuple[Poly, ...]]:

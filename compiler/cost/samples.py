@@ -82,7 +82,7 @@ class Samples:
                 place[value] = f"v{len(place)}"
             args = ", ".join(place[arg] for arg in node.args)
             if isinstance(node, Call):
-                attrs = ", ".join(f"{name}={_shown(value)}" for name, value in node.attrs)
+                attrs = ", ".join(f"{name}={shown_attribute(value)}" for name, value in node.attrs)
                 what = f"{node.op}#{self._meaning(node.op)}({args}; {attrs})"
             elif isinstance(node, Constant):
                 what = f"constant {node.data.key}"
@@ -189,8 +189,9 @@ def _kept(arg: Value, type: TensorType) -> Value | None:
     return constant_value(node.data, type) if isinstance(node, Constant) and kept_key(arg) else None
 
 
-def _shown(value: AttrValue) -> str:
-    return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
+def shown_attribute(value: AttrValue) -> str:
+    """An attribute as text that tells numbers from truth values and words."""
+    return f"[{', '.join(map(shown_attribute, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
 
 
 def bytes_in(value: Value) -> int:

@@ -13,7 +13,6 @@ from dslc.cuda.matching import Leaves, found, leaves_of, summed_of
 from dslc.cuda.patterns import Pattern, patterns_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
-from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
 from dslc.semantics.library import Rules, load, rules_cache
 from dslc.syntax import tree as t
@@ -87,7 +86,7 @@ class Calls:
         whole = lifted(kernel)
         for one in (whole, kernel) if whole is not kernel else (kernel,):
             given = tuple(
-                plain(RESULT - 1 - k, arg.type.dtype, shape_of(arg.type)) if arg.constant else replace(views[k], buffer=RESULT - 1 - k)
+                plain(RESULT - 1 - k, arg.type.dtype, arg.type.sizes) if arg.constant else replace(views[k], buffer=RESULT - 1 - k)
                 for k, arg in enumerate(one.args)
             )
             key = (one.group, tuple(arg.constant for arg in one.args), given, turnable, one is whole)
@@ -128,7 +127,7 @@ class Calls:
         """Layouts of weights, and of a result that may: first row-major, then with another axis the fastest."""
         (type,) = kernel.types
         assert type is not None
-        result = plain(RESULT, type.dtype, shape_of(type))
+        result = plain(RESULT, type.dtype, type.sizes)
         weights = [k for k, arg in enumerate(kernel.args) if arg.constant][: _TUNING.layouts]
         choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
@@ -159,9 +158,4 @@ def _touched(view: View) -> int:
     return prod(size for size, stride in zip(view.shape, view.strides, strict=True) if stride)
 
 
-def shape_of(type: TensorType) -> tuple[int, ...]:
-    """The sizes of a type as numbers; they are known."""
-    return tuple(int(str(size)) for size in type.shape)
-
-
-__all__ = ["RESULT", "Calls", "Taken", "patterns", "shape_of"]
+__all__ = ["RESULT", "Calls", "Taken", "patterns"]

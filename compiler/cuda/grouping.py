@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from dslc.cuda.calling import Calls, shape_of
+from dslc.cuda.calling import Calls
 from dslc.cuda.devices import Device
 from dslc.cuda.offload import on_the_cpu
 from dslc.cuda.programs import looks_only, sums_products, view_of_node
@@ -102,7 +102,7 @@ class _Grouping:
                 last = Value(chain[-1])
                 if len(group.outputs) == 1:
                     kernel = fold_of(group).kernel
-                    given = [views.get(arg) or plain(-1, arg.type.dtype, shape_of(arg.type)) for arg in kernel.args]
+                    given = [views.get(arg) or plain(-1, arg.type.dtype, arg.type.sizes) for arg in kernel.args]
                     if self._taken(kernel, given, turnable(self.rules, around, last)):
                         best = group
                 users = around.users[chain[-1]]
@@ -125,11 +125,11 @@ class _Grouping:
         """Where everything would be if all but views lay in row-major order."""
         views: dict[Value, View] = {}
         for value in self.graph.inputs:
-            views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
+            views[value] = plain(len(views), value.type.dtype, value.type.sizes)
         for node in around.nodes:
             seen = view_of_node(self.rules, node, views)
             for value in node.values if not isinstance(node, Opaque) else (one for one in node.values if one.known):
-                views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
+                views[value] = seen or plain(len(views), value.type.dtype, value.type.sizes)
         return views
 
     def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:

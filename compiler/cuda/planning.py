@@ -10,7 +10,7 @@ from enum import Enum
 from math import prod
 
 from dslc.cost.targets import NoPlan
-from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
+from dslc.cuda.calling import RESULT, Calls, Taken
 from dslc.cuda.devices import Device
 from dslc.cuda.drafts import Draft, assembled
 from dslc.cuda.grouping import grouped, turnable
@@ -188,7 +188,7 @@ class _Planner:
         if seen is not None:
             self.where[Value(node)] = seen
             return
-        if all(prod(shape_of(value.type)) == 0 for value in node.values):
+        if all(prod(value.type.sizes) == 0 for value in node.values):
             for value in node.values:
                 self.where[value] = self._new(value.type, Place.SHARED)
             return
@@ -200,7 +200,7 @@ class _Planner:
         """Takes a vendor's call for a node, where a lowering says so; operands that no call takes are copied into order first."""
         kernel, turns = as_kernel(node), turnable(self.rules, self.around, Value(node))
         views = [
-            plain(-1, arg.type.dtype, shape_of(arg.type)) if arg.constant else self.where[arg] for arg in kernel.args
+            plain(-1, arg.type.dtype, arg.type.sizes) if arg.constant else self.where[arg] for arg in kernel.args
         ]
         taken = self.calls.best(kernel, views, turns)
         if taken is None:
@@ -345,7 +345,7 @@ class _Planner:
             order = sorted(range(len(view.shape)), key=lambda k: (-view.strides[k], k))
             type = TensorType(view.dtype, tuple(view.shape[k] for k in order))
             lies = input_value(f"lies{len(self.where)}", type)
-            self.where[lies] = plain(view.buffer, view.dtype, shape_of(type))
+            self.where[lies] = plain(view.buffer, view.dtype, type.sizes)
             index = tuple(traversal(k) for k in order)
             return scope_value(Scope(view.shape, read(0, index), view.dtype), (lies,))
         return with_args(node, tuple(self._to_plain(one) for one in node.args))[0]
@@ -416,7 +416,7 @@ class _Planner:
 
     def _operand(self, value: Value) -> View:
         if value.constant:
-            return self._weight(value, plain(-1, value.type.dtype, shape_of(value.type)))
+            return self._weight(value, plain(-1, value.type.dtype, value.type.sizes))
         return self.where[value]
 
     def _weight(self, value: Value, view: View) -> View:
@@ -432,7 +432,7 @@ class _Planner:
 
     def _new(self, type: TensorType, place: Place, name: str = "") -> View:
         self.buffers.append(Buffer(place, type.bytes, name))
-        return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
+        return plain(len(self.buffers) - 1, type.dtype, type.sizes)
 
 
 def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:

@@ -32,7 +32,7 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, num, substitute, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, substitute, walk
 from dslc.ir.scalar import rebuild as rebuild_body
 from dslc.ir.sizes import with_sizes
 
@@ -201,22 +201,14 @@ def _expressions(node: Node) -> Iterator[Scalar]:
         if type is not None:
             yield from (size for size in type.shape if isinstance(size, Scalar))
     if isinstance(node, Call):
-        yield from (each for _, attr in node.attrs for each in _parts(attr) if isinstance(each, Scalar))
+        yield from (each for _, attr in node.attrs for each in flat(attr) if isinstance(each, Scalar))
     if isinstance(node, ScopeNode):
         yield from (size for size in node.scope.extents if isinstance(size, Scalar))
         yield node.scope.body
 
 
-def _parts(attr: AttrValue) -> Iterator[AttrValue]:
-    if isinstance(attr, tuple):
-        for each in attr:
-            yield from _parts(each)
-    else:
-        yield attr
-
-
 def _numbers(attr: AttrValue) -> Iterator[Number]:
-    yield from (each for each in _parts(attr) if isinstance(each, int | float | Fraction))
+    yield from (each for each in flat(attr) if isinstance(each, int | float | Fraction))
 
 
 __all__ = ["Generic", "NotGeneric", "unknown_sizes"]

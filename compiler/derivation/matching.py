@@ -10,8 +10,9 @@ from itertools import islice, product
 from dslc.analysis.numeric import in_bounds
 from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, View, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, replaced, walk
 from dslc.ir.scopes import each_of, substitute
+from dslc.semantics.checks.forms import inside
 from dslc.syntax import tree as t
 
 #: the key of the order of axes of the scope inside that was matched last
@@ -87,7 +88,7 @@ class Left:
         if view is None:
             return
         known = found.put("formulas", formula.name, view)
-        for each in self._scope(_inside(formula.scope), view, known, formula.name, top=True):
+        for each in self._scope(inside(formula.scope), view, known, formula.name, top=True):
             yield from self._formulas(at + 1, values, each)
 
     # ---- scopes --------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class Left:
             for node in [n for n in walk(body) if isinstance(n, Read)]:
                 for each in self._read(arg, node, found):
                     (place,) = self.operands.fresh()
-                    yield place, _without(body, node, place), each
+                    yield place, replaced(body, node, place), each
 
     def _same(self, known: Term, params: Sequence[object], body: Scalar) -> bool:
         """Whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
@@ -273,7 +274,7 @@ class Left:
             return
         view = view_of(value, self.operands)
         if view is not None:
-            inner = _inside(node.scope)
+            inner = inside(node.scope)
             names = [place.name for place in inner.places if isinstance(place, t.Binder)] if isinstance(inner, t.Traversal) else []
             for each in self._scope(inner, view, found, None, top=False):
                 yield from self._index(subs, body, each, names)
@@ -348,15 +349,6 @@ def at_index(name: str) -> str:
 
 def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:
     return Read._make(index, number, None)
-
-
-def _without(body: Scalar, node: Scalar, place: Iter) -> Scalar:
-    return rebuild(body, lambda each: place if each is node else None)
-
-
-def _inside(node: t.Expr) -> t.Expr:
-    """The traversal of a scope in braces at the top of a formula."""
-    return node.scope if isinstance(node, t.Nested) and node.subs is None else node
 
 
 def _name(node: t.Expr | None) -> str | None:

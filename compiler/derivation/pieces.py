@@ -435,12 +435,12 @@ def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
             except Unknown:
                 continue
             if isinstance(divisor, Num) and -divisor.value < least and most < divisor.value:
-                condition = _with(condition, part, apply("==", value, num(0)))
+                equal: dict[Scalar, Scalar] = {part: apply("==", value, num(0))}
+                condition = rebuild(condition, equal.get)
                 if all(own.name == "and" for own in walk(node.args[0]) if isinstance(own, Apply) and part in own.args):
                     # where it does not hold the other branch is taken
-                    then = _with(then, apply("//", value, divisor), num(0))
+                    zero: dict[Scalar, Scalar] = {apply("//", value, divisor): num(0)}
+                    then = rebuild(then, zero.get)
     return node if condition is node.args[0] else apply("select", condition, then, otherwise)
 
 
-def _with(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
-    return rebuild(root, lambda node: new if node is old else None)

@@ -28,6 +28,7 @@ from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
+from dslc.semantics.lists import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,7 @@ Shaped = tuple[str, tuple[int, ...], tuple[tuple[Dim, ...], ...]]
 def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Shaped:
     """A call but for what its operands hold. Attributes and sizes may be numbers or scalars of known value."""
     parts = [part for value in attrs for part in (value if isinstance(value, tuple) else (value,))]
-    return op, tuple(map(_plain, parts)), tuple(tuple(map(_plain, shape)) for shape in shapes)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Num) else value
+    return op, tuple(map(plain, parts)), tuple(tuple(map(plain, shape)) for shape in shapes)
 
 
 class Matching:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dslc.cost.samples import shown_attribute
 from dslc.fuse.groups import Group, inside
 from dslc.ir.constants import number_of
 from dslc.ir.graph import (
-    AttrValue,
     Call,
     Graph,
     Kernel,
@@ -108,12 +108,8 @@ def _keys(group: Group, own: set[Node]) -> dict[Node, str]:
 
 def _word(node: Node) -> str:
     if isinstance(node, Call):
-        return f"{node.op}({', '.join(f'{name}={_shown(value)}' for name, value in node.attrs)})"
+        return f"{node.op}({', '.join(f'{name}={shown_attribute(value)}' for name, value in node.attrs)})"
     return str(node.scope) if isinstance(node, ScopeNode) else type(node).__name__
-
-
-def _shown(value: AttrValue) -> str:
-    return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
 
 
 def folded(graph: Graph, groups: Sequence[Group]) -> Graph:

@@ -20,6 +20,7 @@ from dslc.interpret.draws import MANNERS, adversarial
 from dslc.interpret.exact import Exact
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, run_scopes
+from dslc.interpret.smallest import elements_of
 from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -86,7 +87,7 @@ def differing(
             continue
         # ranks and lengths that were seen often are taken less often
         form = tuple(len(value) for value in instance.drawn.values() if isinstance(value, tuple))
-        if _elements(instance) > _TUNING.elements or (form and rng.random() * (1 + forms[form]) > _TUNING.seen):
+        if elements_of(instance) > _TUNING.elements or (form and rng.random() * (1 + forms[form]) > _TUNING.seen):
             continue
         forms[form] += 1
         mistyped = _types(instance)
@@ -134,6 +135,3 @@ def _fractions(feeds: Mapping[Value, Any]) -> Mapping[Value, Any]:
             for value, array in feeds.items()}  # fmt: skip
 
 
-def _elements(instance: Instance) -> int:
-    values = (*instance.inputs, *instance.left.values(), *instance.right.values())
-    return sum(int(str(value.type.elements)) for value in values)

@@ -286,7 +286,7 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
     """A random tensor: elements of the domain, booleans, integers of the type's whole range; small ones (positions may have to stay
     in bounds) at later attempts.
     """
-    shape = tuple(int(str(size)) for size in type.shape)
+    shape = type.sizes
     if type.dtype.is_float:
         drawn = domain.draw(shape, rng) if not positive else rng.uniform(0.5, 2.0, shape)
         # numbers of the type, as conversions round others

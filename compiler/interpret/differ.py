@@ -141,7 +141,7 @@ def feeds_of(
     pair: Pair, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
 ) -> Mapping[Value, Any]:
     """Random inputs of one manner, or (`mixed`) of a manner for each."""
-    sizes = [int(str(size)) for value in pair.inputs for size in value.type.shape]
+    sizes = [size for value in pair.inputs for size in value.type.sizes]
     most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
     return {
         value: elements(value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most)

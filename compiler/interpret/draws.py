@@ -85,7 +85,7 @@ def elements(
     type: TensorType, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), most: int = 4
 ) -> Any:
     """A random tensor of its numpy type. `most`: positions are smaller. Floats have few digits, so that sums of products are exact."""
-    shape = tuple(int(str(size)) for size in type.shape)
+    shape = type.sizes
     dtype = type.dtype
     if dtype is DType.BOOL:
         if manner in {"zeros", "equal"}:

@@ -76,7 +76,7 @@ def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain, dtypes: 
     Integers are those modulo 2^bits of their type: sums and products are reduced where something looks at their value.
     """
     prepared = prepare(scope)
-    shape = tuple(int(str(size)) for size in scope.type.shape)
+    shape = scope.type.sizes
     kind: Kind = "val" if scope.dtype.is_float else "int" if scope.dtype.is_integer else "bool"
     machine = _Machine(operands, domain, dtypes)
     ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}

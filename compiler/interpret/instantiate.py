@@ -195,7 +195,7 @@ class _Random(Draft):
         return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
 
     def number(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
-        sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
+        sizes = [size for arg in args[:1] for size in arg.type.sizes]
         return int(self.pick(self.within((*self.draws.entries, *sizes), hints)))
 
     def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
@@ -370,7 +370,7 @@ def _inputs(draft: _Random, syntax: t.Substitution, constants: set[str]) -> tupl
             draft.dims(param.type)
         type = shape_of(param.type, draft.env)
         if param.name in constants:
-            shape = tuple(int(str(size)) for size in type.shape)
+            shape = type.sizes
             draft.env.bind(param.name, array_value(_random(type, shape, draft.rng)))
         else:
             value = input_value(param.name, type)

@@ -87,7 +87,7 @@ def _needed(outputs: Sequence[Value], known: Mapping[Value, Operand]) -> list[No
 def _fed(value: Value, array: Any, domain: Domain) -> Operand:
     operand = encode(array, value.type.dtype, domain)
     if value.type.is_static:
-        shape = tuple(int(str(size)) for size in value.type.shape)
+        shape = value.type.sizes
         if operand.data.shape != shape:
             raise InterpretError(f"an array of shape {list(operand.data.shape)} is fed where {value.type} is wanted")
     return operand
@@ -109,7 +109,7 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
     if isinstance(node, Constant):
         type = Value(node).type
         if isinstance(node.data, FillRef) and type.dtype.is_float and domain.name != "float64":
-            shape = tuple(int(str(size)) for size in type.shape)
+            shape = type.sizes
             return Operand(np.broadcast_to(domain.number(node.data.value), shape), "val")
         return encode(node.data.load(), type.dtype, domain)
     if isinstance(node, Input):

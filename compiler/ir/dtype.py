@@ -140,6 +140,11 @@ class TensorType:
         return all(isinstance(size, int) or is_static(size) for size in self.shape)
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of a static shape as numbers."""
+        return tuple(int(str(size)) for size in self.shape)
+
+    @property
     def elements(self) -> int:
         """The number of elements; raises ValueError where a size is symbolic."""
         count = 1

@@ -297,6 +297,15 @@ def table(values: tuple[Any, ...], index: tuple[Scalar, ...]) -> Scalar:
     return num(value)
 
 
+def flat(values: Any) -> Iterator[Any]:
+    """What nested tuples hold, in its order."""
+    if isinstance(values, tuple):
+        for value in values:
+            yield from flat(value)
+    else:
+        yield values
+
+
 def reduce(
     kind: str, iters: tuple[Iter, ...], extents: tuple[Scalar, ...], body: Scalar, where: Scalar | None = None
 ) -> Scalar:

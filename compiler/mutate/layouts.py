@@ -106,7 +106,7 @@ def laid(value: Value, layout: Layout, shape: Shape | None = None) -> Value:
 
     `shape` cuts the result, or asks for more of it, which is zero. The tensor itself where nothing changes.
     """
-    own = tuple(int(str(size)) for size in value.type.shape)
+    own = value.type.sizes
     shape = shape or layout.shape
     if layout.identity and own == shape == layout.taken:
         return value

@@ -78,7 +78,7 @@ def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
 
 def shape_of(value: Value) -> Shape:
     """The sizes of a value of static shape."""
-    return tuple(int(str(size)) for size in value.type.shape)
+    return value.type.sizes
 
 
 def is_linear_region(rules: Rules, region: Graph) -> bool:

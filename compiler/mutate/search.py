@@ -465,7 +465,7 @@ class _Search:
 
     def _array(self, pool: Pool, arg: Argument, type: TensorType) -> Array:
         if arg.layout is None:
-            return np.broadcast_to(np.asarray(self.domain.number(fraction(arg.number))), shape_of_type(type))
+            return np.broadcast_to(np.asarray(self.domain.number(fraction(arg.number))), type.sizes)
         own, layout = pool.of(arg.input), arg.layout
         if layout.identity:
             return own.array
@@ -498,10 +498,6 @@ class _Search:
         self._terms.add(form)
         self._kept.add(like)
         return True
-
-
-def shape_of_type(type: TensorType) -> Shape:
-    return tuple(int(str(size)) for size in type.shape)
 
 
 def _slides(layout: Layout) -> bool:

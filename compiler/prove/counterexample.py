@@ -127,7 +127,7 @@ def outside(
 
     They are anywhere in some axis, counted from its end too, or just behind it.
     """
-    sizes = [int(str(size)) for value in inputs for size in value.type.shape]
+    sizes = [size for value in inputs for size in value.type.sizes]
     if not sizes or not _reads_at_data(rules, right):
         return None
     domain = Floats(rounded=False)
@@ -166,7 +166,7 @@ def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: i
         return draw(value.type, domain, rng)
     most = max(1, int(rng.choice(sizes)) + int(rng.integers(4) == 0))
     signed = attempt % 2 and np.dtype(NUMPY[dtype]).kind == "i"
-    return rng.integers(-most if signed else 0, most, tuple(int(str(size)) for size in value.type.shape))
+    return rng.integers(-most if signed else 0, most, value.type.sizes)
 
 
 def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
@@ -185,7 +185,7 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
         return draw(value.type, domain, rng, attempt % 4 if attempt % 3 == 2 else 0)
     if not isinstance(domain, Exact):
         return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
-    shape = tuple(int(str(size)) for size in value.type.shape)
+    shape = value.type.sizes
     out = np.empty(shape, dtype=object)
     flat = out.reshape(-1)
     for k, item in enumerate(rng.integers(-3 - attempt, 5 + attempt, flat.size)):

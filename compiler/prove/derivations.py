@@ -138,18 +138,13 @@ def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None
     inputs = [node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)]
     drawn = np.random.default_rng(seed)
     for _ in range(_TUNING.draws):
-        feeds = {value: drawn.integers(-3, 4, _sizes(value)).astype(np.float64) for value in inputs}
+        feeds = {value: drawn.integers(-3, 4, value.type.sizes).astype(np.float64) for value in inputs}
         results = run_scopes([*before, *after], feeds, Floats(rounded=False))
         for old, new in zip(results, results[len(before) :], strict=False):
             unlike = np.isfinite(old) & np.isfinite(new) & ~np.isclose(old, new, rtol=1e-9, atol=1e-9)
             if unlike.any():
                 return tuple(int(each[0]) for each in np.nonzero(unlike))
     return None
-
-
-def _sizes(value: Value) -> tuple[int, ...]:
-    """Those of random expressions are numbers."""
-    return tuple(size for size in value.type.shape if isinstance(size, int))
 
 
 def _choices(values: Sequence[Value], count: int) -> Iterator[tuple[Value, ...]]:

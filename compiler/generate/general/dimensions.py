@@ -305,14 +305,14 @@ def _wants(
     found = caches.get((item, types))
     if found is None:
         found = caches[(item, types)] = _find_wants(rules, item, types)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _find_wants(
     rules: Rules, item: Item, types: tuple[TensorType, ...]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Which positions (axes of the arguments, then entries of sized attributes) change together, and which cannot."""
-    sizes = [int(str(size)) for type in types for size in type.shape]
+    sizes = [size for type in types for size in type.sizes]
     sized = dict(item.attrs)
     for name in item.sized:
         value = sized[name]

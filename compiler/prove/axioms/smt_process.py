@@ -22,6 +22,11 @@ Symbols = Mapping[str, tuple[tuple[Sort, ...], Sort]]
 Answer = Literal["proved", "unknown", "contradiction"]
 
 
+def put(term: Term, variables: Mapping[str, Term]) -> Term:
+    """A term with others in the place of its variables."""
+    return variables[term] if isinstance(term, str) else (term[0], *(put(part, variables) for part in term[1:]))
+
+
 @dataclass(frozen=True, slots=True)
 class Axiom:
     """For all `variables`: where all `premises` hold (pairs of equal terms), left equals right. `patterns` say which terms

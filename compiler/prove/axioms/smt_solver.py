@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslc.processes.child import Asker
-from dslc.prove.axioms.smt_process import Axiom, Found, Instance, Query, Symbols, Term, Theory
+from dslc.prove.axioms.smt_process import Axiom, Found, Instance, Query, Symbols, Term, Theory, put
 
 # z3's Python interface is only partly typed
 z3: Any = importlib.import_module("z3")
@@ -191,8 +191,8 @@ class Session:
 
     def _ground(self, instance: Instance) -> Any:
         axiom, variables = self._bound(instance)
-        body = self._equal(_put(axiom.left, variables), _put(axiom.right, variables))
-        premises = [self._equal(_put(a, variables), _put(b, variables)) for a, b in axiom.premises]
+        body = self._equal(put(axiom.left, variables), put(axiom.right, variables))
+        premises = [self._equal(put(a, variables), put(b, variables)) for a, b in axiom.premises]
         return z3.Implies(z3.And(*premises), body) if premises else body
 
     def _bound(self, instance: Instance) -> tuple[Axiom, Mapping[str, Term]]:
@@ -221,15 +221,11 @@ class Session:
         return tuple(out)
 
 
-def _put(term: Term, variables: Mapping[str, Term]) -> Term:
-    return variables[term] if isinstance(term, str) else (term[0], *(_put(part, variables) for part in term[1:]))
-
-
 def _computed(term: Term, variables: Mapping[str, Term], out: dict[Term, None]) -> None:
     """The subterms that stand for what a law computes from shapes (their symbols begin with a dot)."""
     if not isinstance(term, str):
         if term[0].startswith("."):
-            out[_put(term, variables)] = None
+            out[put(term, variables)] = None
         for part in term[1:]:
             _computed(part, variables, out)
 

@@ -8,7 +8,7 @@ the rule), and both sides have to be exactly the programs that the terms stand f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -31,7 +31,7 @@ from dslc.prove.axioms.laws import (
     output_symbol,
     sorts,
 )
-from dslc.prove.axioms.smt_process import Axiom, Instance, Term
+from dslc.prove.axioms.smt_process import Axiom, Instance, Term, put
 from dslc.prove.cover.path import negated
 from dslc.semantics import apply as applying
 from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound, Undecided
@@ -274,7 +274,7 @@ class Program:
             return False
         try:
             sides = evaluate(law.left, env), evaluate(law.right, env)
-            wanted = [self.value(_put(side, by_name)) for side in (axiom.left, axiom.right)]
+            wanted = [self.value(put(side, by_name)) for side in (axiom.left, axiom.right)]
         except NO_PROGRAM:
             return False
         if not all(isinstance(side, Value) for side in sides) or sides[0].type != sides[1].type:
@@ -327,10 +327,6 @@ def _constant(symbol: str) -> Any:
         return next(dtype for dtype in DType if str(dtype) == text)
     number = Fraction(text)
     return int(number) if number.denominator == 1 else number
-
-
-def _put(term: Term, variables: Mapping[str, Term]) -> Term:
-    return variables[term] if isinstance(term, str) else (term[0], *(_put(part, variables) for part in term[1:]))
 
 
 def involutions(laws: Sequence[Law]) -> Iterator[tuple[str, tuple[Term, ...]]]:

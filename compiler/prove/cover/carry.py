@@ -14,7 +14,7 @@ from math import isinf, isnan
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, flat, walk
 from dslc.prove.cover.instances import SymbolicInstance
 
 # integers that every type has, that every signed type has, and those of booleans
@@ -194,7 +194,7 @@ def _whole(body: Scalar) -> bool:
     if isinstance(body, Iter | Sym | Read):
         return True
     if isinstance(body, Table):
-        return all(isinstance(item, int) for item in _flat(body.values))
+        return all(isinstance(item, int) for item in flat(body.values))
     if isinstance(body, Reduce):
         return body.kind in {"sum", "prod", "any", "all"} and _whole(body.body)
     if isinstance(body, Apply):
@@ -210,9 +210,3 @@ def _numeric(body: Scalar) -> bool:
     return not (isinstance(body, Reduce) and body.kind in {"any", "all"})
 
 
-def _flat(values: object) -> Iterable[object]:
-    if isinstance(values, tuple):
-        for value in values:
-            yield from _flat(value)
-    else:
-        yield values

@@ -9,7 +9,7 @@ programs that are equal so are equal; what differs so may still be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -171,14 +171,7 @@ def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
 
 
 def _sizes_only(poly: Poly) -> Poly:
-    return _sum(Poly((term,)) for term in poly.terms if not any(factor.free for factor in term[0]))
-
-
-def _sum(parts: Iterable[Poly]) -> Poly:
-    total = as_poly(0)
-    for part in parts:
-        total = total + part
-    return total
+    return sum((Poly((term,)) for term in poly.terms if not any(factor.free for factor in term[0])), as_poly(0))
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------------

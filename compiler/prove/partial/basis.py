@@ -17,7 +17,6 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.graph import Value
 from dslc.prove.field.degree import degrees
 from dslc.prove.partial.draws import inputs_of
-from dslc.prove.partial.split_points import shape_of
 from dslc.prove.strided import Box, mask_of
 
 
@@ -40,17 +39,17 @@ def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: f
     if any(each is None or each.top > 1 or each.bottom for each in degrees((left, right))):
         return False
     inputs = inputs_of((left, right))
-    sizes = [int(np.prod(shape_of(value.type))) for value in inputs]
+    sizes = [int(np.prod(value.type.sizes)) for value in inputs]
     if sum(sizes) > _TUNING.elements:
         return False
-    outside = ~mask_of(boxes, shape_of(left.type))
+    outside = ~mask_of(boxes, left.type.sizes)
     until = time.monotonic() + seconds
     for one in range(-1, sum(sizes)):
         elements = np.zeros(sum(sizes), dtype=np.int64)
         if one >= 0:
             elements[one] = 1
         parts = np.split(elements, np.cumsum(sizes)[:-1]) if sizes else []
-        feeds = {value: part.reshape(shape_of(value.type)) for value, part in zip(inputs, parts, strict=True)}
+        feeds = {value: part.reshape(value.type.sizes) for value, part in zip(inputs, parts, strict=True)}
         try:
             old, new = run_scopes((left, right), feeds, Exact())
         except (Redraw, InterpretError):

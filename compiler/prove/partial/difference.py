@@ -27,7 +27,7 @@ from dslc.prove.exact.regions import Region
 from dslc.prove.exact.terms import Unsolved
 from dslc.prove.partial.basis import equal_on_a_basis
 from dslc.prove.partial.draws import Draws, NotCompared, Why, few
-from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
+from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -187,7 +187,7 @@ class _Outside:
         """Whether one output is shown to be equal outside of boxes."""
         one, other = self._sides[number]
         region = self._region
-        if one == other or sum(box.count for box in boxes) == prod(shape_of(one.type)):
+        if one == other or sum(box.count for box in boxes) == prod(one.type.sizes):
             return True
         if region is not None and region.defined[number] and region.lies_in(number, boxes):
             return True
@@ -221,7 +221,7 @@ def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
     element: Scalar = num(0) if inside else own
     for box in boxes:
         conditions: list[Scalar] = []
-        for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
+        for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, value.type.sizes, strict=True):
             conditions += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
             conditions += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
         held = own if inside else num(0)

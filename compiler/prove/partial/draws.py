@@ -20,7 +20,6 @@ from dslc.interpret.unknown import UnknownFunctions
 from dslc.ir.graph import Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Reduce, walk
 from dslc.prove.field.degree import difference_degree
-from dslc.prove.partial.split_points import shape_of
 from dslc.prove.strided import Mask
 
 
@@ -112,7 +111,7 @@ class Draws:
         self._degree = difference_degree(left, right)
         self._rng = np.random.default_rng(seed)
         self._made = 0
-        self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+        self._masks = [np.zeros(value.type.sizes, dtype=np.bool_) for value in left]
         self._found: list[Drawn] | None = None
 
     def found(self, draws: int) -> list[Drawn]:
@@ -158,7 +157,7 @@ class Draws:
 def _differing(
     left: tuple[Value, ...], right: tuple[Value, ...], rng: np.random.Generator, domain: type[Field], draws: int
 ) -> list[Mask]:
-    masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+    masks = [np.zeros(value.type.sizes, dtype=np.bool_) for value in left]
     for _ in range(draws):
         found = _run((*left, *right), rng, domain)
         masks = [known | (a != b) for known, a, b in zip(masks, found[: len(left)], found[len(left) :], strict=True)]
@@ -206,7 +205,7 @@ def _numbers(value: Value, rng: np.random.Generator, attempt: int) -> Array:
     """Real numbers in turns: any, those above and below 0, few different ones, growing and falling ones, large ones."""
     if not value.type.dtype.is_float:
         return _integers(value, Floats(), rng, attempt % 6)
-    shape = shape_of(value.type)
+    shape = value.type.sizes
     drawn = rng.standard_normal(shape)
     match attempt % 6:
         case 1:

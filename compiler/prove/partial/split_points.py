@@ -22,7 +22,6 @@ import numpy as np
 from dslc.analysis.numeric import Unknown, vector
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FillRef
-from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.prove.strided import Mask
@@ -74,7 +73,7 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
     known: dict[Value, _Cut] = {}
     for node in topological(value.node for value in outputs):
         value = Value(node)
-        shape = shape_of(value.type)
+        shape = value.type.sizes
         if isinstance(node, Input) and not value.type.dtype.is_float:
             raise NoBoxes("elements that are no elements of the field")
         if isinstance(node, Input) or (isinstance(node, Constant) and not isinstance(node.data, FillRef)):
@@ -86,11 +85,6 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         else:
             raise NoBoxes("a node without a definition in the language")
     return tuple(known[value].points for value in outputs)
-
-
-def shape_of(type: TensorType) -> tuple[int, ...]:
-    """Static sizes as numbers."""
-    return tuple(int(str(size)) for size in type.shape)
 
 
 def _unit(shape: Sequence[int], axis: int) -> Array:
@@ -130,8 +124,8 @@ class _Scope:
     def __init__(self, node: ScopeNode, operands: Sequence[_Cut]) -> None:
         self._node = node
         self._operands = operands
-        self._shapes = [shape_of(arg.type) for arg in node.args]
-        self._shape = shape_of(Value(node).type)
+        self._shapes = [arg.type.sizes for arg in node.args]
+        self._shape = Value(node).type.sizes
         # a dimension for each axis, and for each iterator of reductions that stand in each other
         self._rank = len(self._shape) + sum(len(part.iters) for part in walk(node.scope.body) if isinstance(part, Reduce))
         self._points: list[set[int]] = [set() for _ in self._shape]
