@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from dslc.search.strategies.option import option
+
 if TYPE_CHECKING:
     from dslc.match import CompiledRule
     from dslc.search.rewrites.candidate import Limits
@@ -31,6 +33,25 @@ class ArmsTuning:
 
 
 ARMS = ArmsTuning()
+
+#: options that several strategies have
+TIDY = option(
+    "Search in the e-graph, or in the queue, alone.", type=bool,
+    more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
+    "prices does not see. What a queue finds is swept, and so is what it begins with.",
+)  # fmt: skip
+FINAL = option(
+    "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
+    choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
+)  # fmt: skip
+WHOLE = option(
+    "One e-graph of the whole graph, however large or repeated.", type=bool,
+    more="By default such a graph is searched in regions.",
+)  # fmt: skip
+ENODES = option(
+    f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+    more="Of a large graph each region has one. No rule is applied to one that has as many.",
+)  # fmt: skip
 
 
 class Counted(Protocol):

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from dslc.search.strategies.arms import TIDY
 from dslc.search.strategies.backtracking import Backtrack
-from dslc.search.strategies.option import option
 from dslc.search.strategies.saturation import Saturate
 from dslc.search.strategies.treesearch import Mcts
 
@@ -42,11 +42,7 @@ class Auto:
 
     egraphs: ClassVar[bool] = True
 
-    tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph, or in the queue, alone.", type=bool,
-        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see. What a queue finds is swept, and so is what it begins with.",
-    ))  # fmt: skip
+    tidy: bool = field(default=True, metadata=TIDY)
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         strategy, why = chosen(space)

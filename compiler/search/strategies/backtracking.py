@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from dslc.search.strategies.arms import Aside, told
-from dslc.search.strategies.option import option
+from dslc.search.strategies.arms import TIDY, Aside, told
 
 if TYPE_CHECKING:
     from dslc.search.rewrites.candidate import Candidate
@@ -20,11 +19,7 @@ class Backtrack:
 
     egraphs: ClassVar[bool] = False
 
-    tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph, or in the queue, alone.", type=bool,
-        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see. What a queue finds is swept, and so is what it begins with.",
-    ))  # fmt: skip
+    tidy: bool = field(default=True, metadata=TIDY)
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.rewrites.layouts import layouts_of, without_layouts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from dslc.deadline import FOREVER, OVER, Deadline
-from dslc.search.strategies.arms import ARMS, WAYS
+from dslc.search.strategies.arms import ARMS, ENODES, FINAL, TIDY, WAYS, WHOLE
 from dslc.search.strategies.arms import told as noted
 from dslc.search.strategies.option import option
 
@@ -52,10 +52,7 @@ class Saturate:
 
     egraphs: ClassVar[bool] = True
 
-    enodes: int = field(default=ARMS.enodes, metadata=option(
-        f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
-        more="Of a large graph each region has one. No rule is applied to one that has as many.",
-    ))  # fmt: skip
+    enodes: int = field(default=ARMS.enodes, metadata=ENODES)
     rounds: int = field(default=15, metadata=option(
         "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
     ))  # fmt: skip
@@ -67,24 +64,14 @@ class Saturate:
         "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
     ))  # fmt: skip
-    final: str = field(default="", metadata=option(
-        "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
-        choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
-    ))  # fmt: skip
+    final: str = field(default="", metadata=FINAL)
     tensat: bool = field(default=False, metadata=option(
         "As TENSAT: rules in order until the e-graph is full, no circles built, nothing after that.", type=bool,
         more="Rules with several patterns are applied in --k-multi rounds and never again; --final takes the one program out.",
     ))  # fmt: skip
-    tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph, or in the queue, alone.", type=bool,
-        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see. What a queue finds is swept, and so is what it begins with.",
-    ))  # fmt: skip
+    tidy: bool = field(default=True, metadata=TIDY)
 
-    whole: bool = field(default=False, metadata=option(
-        "One e-graph of the whole graph, however large or repeated.", type=bool,
-        more="By default such a graph is searched in regions.",
-    ))  # fmt: skip
+    whole: bool = field(default=False, metadata=WHOLE)
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.strategies.explorers import explored

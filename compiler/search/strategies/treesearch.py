@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from dslc.search.strategies.arms import ARMS, WAYS
+from dslc.search.strategies.arms import ARMS, ENODES, FINAL, TIDY, WAYS, WHOLE
 from dslc.search.strategies.arms import told as noted
 from dslc.search.strategies.option import option
 
@@ -35,10 +35,7 @@ class Mcts:
         "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
         more="The constant of UCB1; rewards are parts of what the graph costs.",
     ))  # fmt: skip
-    enodes: int = field(default=ARMS.enodes, metadata=option(
-        f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
-        more="Of a large graph each region has one. No rule is applied to one that has as many.",
-    ))  # fmt: skip
+    enodes: int = field(default=ARMS.enodes, metadata=ENODES)
     stop: float = field(default=0.5, metadata=option(
         "Chance that a selection ends at a state, and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
     ))  # fmt: skip
@@ -46,15 +43,8 @@ class Mcts:
         "How the program that simulations are rewarded for is taken out of an e-graph (default: joint).", choices=tuple(WAYS),
         more="By the default cost, by shared costs, with joint switches, or by integer programming.",
     ))  # fmt: skip
-    final: str = field(default="", metadata=option(
-        "How the last program is taken out of an e-graph (default: ilp of saturate, the reward's way of mcts).",
-        choices=tuple(WAYS), more="By the default cost, by shared costs, with joint switches, or by integer programming.",
-    ))  # fmt: skip
-    tidy: bool = field(default=True, metadata=option(
-        "Search in the e-graph, or in the queue, alone.", type=bool,
-        more="What can be had at once is taken first, and the best program is gone on from rule by rule, as a whole: what a sum of "
-        "prices does not see. What a queue finds is swept, and so is what it begins with.",
-    ))  # fmt: skip
+    final: str = field(default="", metadata=FINAL)
+    tidy: bool = field(default=True, metadata=TIDY)
     matches: int = field(default=60, metadata=option(
         "Places at which a rule is applied at once (default: 60).", type=int, least=1, metavar="N",
         more="A random sample where it matches at more.",
@@ -72,10 +62,7 @@ class Mcts:
         more="The best by the sum of their prices.",
     ))  # fmt: skip
 
-    whole: bool = field(default=False, metadata=option(
-        "One e-graph of the whole graph, however large or repeated.", type=bool,
-        more="By default such a graph is searched in regions.",
-    ))  # fmt: skip
+    whole: bool = field(default=False, metadata=WHOLE)
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.strategies.explorers import explored
