@@ -102,3 +102,37 @@ def test_a_word_of_the_engine_is_one_class() -> None:
                 found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
     assert {"Fact", "Source", "Strategy", "Index", "Kernel"} <= set(found)
+
+
+def listed() -> Iterator[tuple[list[str], str]]:
+    """The folders that each list of modules is about, and the names that its items begin with."""
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## Stages")[2].partition("\n## ")[0]
+    folders: list[str] = []
+    for line in page.splitlines():
+        if line.startswith("**"):
+            folders = [one for one in re.findall(r"`([a-z_/]+)/`", line.split("**")[1]) if (ROOT / one).is_dir()]
+            folders += [one for one in ("codegen", "codegen/host", "codegen/cuda") if f"`{one}/`" in line.split("**")[1]]
+        item = re.match(r"\s*- ((?:`[a-z_/]+`(?:, )?)+):", line)
+        for name in re.findall(r"`([a-z_/]+)`", item[1]) if item else []:
+            yield folders, name
+
+
+def test_lists_of_modules_name_modules_that_exist() -> None:
+    found = list(listed())
+    assert len(found) > 150
+    wrong = []
+    for folders, name in found:
+        bases = [base / folder for folder in folders or [""] for base in (ROOT, ROOT.parent)]
+        bases += [*(base / "extract" for base in bases), ROOT, ROOT.parent]
+        if not any((base / name).is_dir() or (base / f"{name}.py").is_file() for base in bases):
+            wrong.append(f"{folders}: {name}")
+    assert wrong == []
+
+
+def test_where_to_change_what_names_files_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## Where to change what")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (a|an|the|another) [^|]+ \|", page, re.M)
+    assert len(rows) >= 12
+    names = [name for name in re.findall(r"`([\w/.*]+)`", page) if "/" in name and "*" not in name]
+    bases = (ROOT, ROOT / "search", ROOT.parent)
+    assert [name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)] == []
