@@ -1,6 +1,6 @@
 """Derivations for what a search found: operators that are sums of products as programs that are derived from their expressions.
 
-A dear node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
+A hot node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
 it. The cheapest of these are priced, their scopes become kernels together with what is computed element by element behind them, and
 what is measured to be faster than the nodes is offered as a candidate. Scopes over weights are computed when a model is written.
 """
@@ -222,7 +222,7 @@ class Derivations:
             looking.taken(old, found, max(self.spent.get(place.node, inf) for place in places), self.margin)
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
+        """What hot nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for site in self._sites(base, Neighbours(graph)):
             for derived in self._promising(self.programs(site), site.price):
@@ -241,7 +241,7 @@ class Derivations:
                             yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
     def to_gain(self, base: Candidate) -> float:
-        """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
+        """The share of a candidate's time that hot sums of products take beyond what their operations must take."""
         found: list[tuple[float, frozenset[Node]]] = []
         with suppress(TimeUp):
             self.builder.begin()
@@ -261,7 +261,7 @@ class Derivations:
     # ---- where -------------------------------------------------------------------------------------------------
 
     def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
-        """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
+        """Hot sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node):
@@ -284,7 +284,7 @@ class Derivations:
                 yield Site(program, tuple(nodes[program]), prices[program])
 
     def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
+        """Hot sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:

@@ -1,4 +1,4 @@
-"""Mutants for what a search found: dear linear operators as programs that are almost equal, corrected, built and measured.
+"""Mutants for what a search found: hot linear operators as programs that are almost equal, corrected, built and measured.
 
 Regions are single operators, and connected ones between those that are not linear; what a partial substitution matched is one too. A
 mutant is priced before anybody asks where it is wrong, and equal regions are looked at once. What is right everywhere needs no
@@ -101,19 +101,19 @@ class Mutants(Derivations):
     # ---- where -------------------------------------------------------------------------------------------------
 
     def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
-        """Dear operators, then dear regions of several."""
+        """Hot operators, then hot regions of several."""
         return (self._sites, self._regions_of)
 
     def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
-        """Dear operators; each once in all rounds."""
+        """Hot operators; each once in all rounds."""
         seen, asked = self._seen_before(base), {one.program for one in self._asked(base, around)}
         for site in Derivations._sites(self, base, around, share):
             if site.program not in seen and (site.program in asked or not self._plain_products(site.program, site.price)):
                 self._seen.setdefault(base, set()).add(site.program)
                 yield site
 
-    def dear(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear operators, whether they were looked at or not."""
+    def hot(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
+        """Hot operators, whether they were looked at or not."""
         self.builder.begin()
         yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
 
@@ -122,7 +122,7 @@ class Mutants(Derivations):
         return is_static(node)
 
     def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear regions of several operators, those that rules match among them; each once in all rounds."""
+        """Hot regions of several operators, those that rules match among them; each once in all rounds."""
         every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for one in self._asked(base, around):
             every.setdefault(one.program, {})[one.node] = one.inner

@@ -43,7 +43,7 @@ class Siblings(Together):
     _prices: dict[tuple[Call, ...], float] = field(init=False, default_factory=dict)
 
     def to_gain(self, base: Candidate) -> float:
-        """The share of a candidate's time that dear pairs take beyond what their operations must take."""
+        """The share of a candidate's time that hot pairs take beyond what their operations must take."""
         found = 0.0
         try:
             self.builder.begin()
@@ -54,7 +54,7 @@ class Siblings(Together):
         return found / base.cost
 
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        """Dear nodes that read a common value, neither of them below the other; the dearest first."""
+        """Hot nodes that read a common value, neither of them below the other; the dearest first."""
         sites = {node: site.price for site in self._sites(base, around, share=self.share / 2) for node in site.nodes}
         pairs: dict[tuple[Call, Call], float] = {}
         for a, b in combinations(sites, 2):

@@ -89,7 +89,7 @@ class Subprograms(Together):
         self.builder = self.mutants.builder
 
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        """Dear operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
+        """Hot operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
         rows: dict[Graph, tuple[Call, ...]] = {}
         for calls in self._rows(base, around):
             places = [self._place(node, around, set()) for node in calls]
@@ -101,7 +101,7 @@ class Subprograms(Together):
                 yield rows[region]
 
     def _rows(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        self._sites_of = {node: site for site in self.mutants.dear(base, around) for node in site.nodes}
+        self._sites_of = {node: site for site in self.mutants.hot(base, around) for node in site.nodes}
         places = [self._place(node, around, set()) for node in around.nodes if isinstance(node, Call) and node in self._sites_of]
         behind: dict[Call, Place] = {}
         for place in places:

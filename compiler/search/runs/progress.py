@@ -112,7 +112,7 @@ class Run:
     worker: Worker | None = None
     #: what rules that are applied without measuring made of the original, its outputs compared
     applied: Contender | None = None
-    #: what was found and not found guilty, checked or not
+    #: what was found and not blamed, checked or not
     best: Candidate | None = None
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)

@@ -68,7 +68,7 @@ class Kernels:
 
 @dataclass(slots=True, eq=False)
 class Derived:
-    """Programs that are derived from the expressions of dear sums of products, with their expressions as kernels."""
+    """Programs that are derived from the expressions of hot sums of products, with their expressions as kernels."""
 
     derivations: Derivations
 
