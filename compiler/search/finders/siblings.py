@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from dslc.deadline import TimeUp
 from dslc.derivation.merging import merged
-from dslc.derivation.programs import Program
+from dslc.derivation.programs import PricedProgram
 from dslc.derivation.steps import Steps
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
@@ -98,7 +98,7 @@ class Siblings(Together):
         order = sorted(worth, key=lambda made: worth[made][0])
         return [(made, worth[made][1]) for made in order if worth[made][0] * self.margin < price][: self.built]
 
-    def _over(self, there: Value, node: Call) -> list[tuple[Program, Value]]:
+    def _over(self, there: Value, node: Call) -> list[tuple[PricedProgram, Value]]:
         """The programs of a node, over what it reads in the program of both."""
         alone, args = abstracted(node.values, leaves_of((node,)))
         holes = dict(zip(node.args, there.node.args, strict=True))
