@@ -20,7 +20,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Row:
+class IteratorRow:
     """One iterator: `kind` is traversal, sum, max, ...; `operands` the tensors in whose index it occurs, the output being -1."""
 
     name: str
@@ -33,7 +33,7 @@ class Row:
         return frozenset(each.operand for each in self.occurrences)
 
 
-def iterator_table(scope: Scope) -> tuple[Row, ...]:
+def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     """A row for every output iterator, then for every reduction iterator in the order of the expression.
 
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
@@ -61,7 +61,7 @@ def iterator_table(scope: Scope) -> tuple[Row, ...]:
                     place = Occurrence(access.node.operand, dim, coefficient_of(index, loop.iterator))
                     rows.setdefault(loop, {})[place] = None
     return tuple(
-        Row(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
+        IteratorRow(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
         for loop, found in rows.items()
     )
 

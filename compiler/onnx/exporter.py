@@ -32,7 +32,7 @@ from dslc.onnx.functions import IR_VERSION, Function, add_functions, general_siz
 from dslc.onnx.growth import ordered
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.naming import Namer, Naming, naming_of
-from dslc.onnx.plan import Plan, Resolved
+from dslc.onnx.plan import Resolved, WritePlan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of
 from dslc.onnx.symbols import Sources, Symbols
 from dslc.onnx.types import dim_name
@@ -121,7 +121,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, An
     return folding.compute(values, rules, opset, node_model)
 
 
-class _Written:
+class _NestedModels:
     """What `Plan` needs of this module."""
 
     function = staticmethod(function_of)
@@ -155,7 +155,7 @@ def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
     symbols = Symbols({name: (whole, axis) for axis, name in enumerate(names)})
-    Plan(rules, opset, {}, symbols, outputs, "the graph", _Written).order(outputs)
+    WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NestedModels).order(outputs)
 
 
 def node_model(
@@ -222,8 +222,8 @@ class _Exporter:
         self.original = context.model.graph
         roots = (*graph.outputs, *context.pinned.values())
         self.symbols = Symbols(context.dims, Sources(roots), context.opset, mixed=resolved != "file")
-        self.plan = Plan(
-            rules, context.opset, context.origins, self.symbols, roots, context.where, _Written,
+        self.plan = WritePlan(
+            rules, context.opset, context.origins, self.symbols, roots, context.where, _NestedModels,
             fold=fold, scopes=scopes, resolved=resolved,
         )  # fmt: skip
         self._order: list[Spec] | None = None

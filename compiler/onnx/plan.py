@@ -49,7 +49,7 @@ class Cycle(Exception):
         self.origin = origin
 
 
-class Written(Protocol):
+class NestedModels(Protocol):
     """What is written as a model of its own while a model is planned: the functions of kernels, and what computes constants."""
 
     def function(self, rules: Rules, group: Graph, opset: int, where: str) -> Function:
@@ -59,7 +59,7 @@ class Written(Protocol):
         """The elements of constant values."""
 
 
-class Plan:
+class WritePlan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
     `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name. With `scopes`
@@ -69,7 +69,7 @@ class Plan:
 
     def __init__(
         self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
-        where: str, write: Written, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
+        where: str, write: NestedModels, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
     ) -> None:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
         self.fold, self.scopes, self.resolved, self._write = fold, scopes, resolved, write
