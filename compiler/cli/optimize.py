@@ -153,8 +153,11 @@ def apart(path: Path, others: Sequence[Path]) -> None:
 def writable(path: Path) -> None:
     """Raises DslcError E0903 where a file cannot be written."""
     from dslc.errors import error
+    from dslc.store import is_stream
 
     folder = path.parent
+    if is_stream(path) and os.access(path, os.W_OK):
+        return
     if path.is_dir():
         raise error("E0903", f"{path} is a folder", path=str(path))
     if not folder.is_dir():
