@@ -146,7 +146,7 @@ def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Says whether there is something that takes bytes and is no file: a device, a pipe, a terminal. A new file would take its place."""
+    """Whether something there takes bytes and is no file: a device, a pipe, a terminal. A new file would take its place."""
     try:
         mode = path.stat().st_mode
     except OSError:
