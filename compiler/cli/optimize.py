@@ -76,8 +76,8 @@ def command(
     except WrongOption as wrong:
         default = next((one.default for one in fields(Settings) if one.name == wrong.name), None)
         raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None
-    clock = Clock(settings.budget or inf)
-    clock.enter("starting")
+    began = click.get_current_context().find_root().obj
+    clock = Clock(settings.budget or inf, began=began, phase="starting")
     from dslc.cli.progress import finishing, interrupts, progress
     from dslc.search.pipeline import optimize
 
