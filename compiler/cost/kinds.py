@@ -1,4 +1,4 @@
-"""What the cost model needs to know of an operator, from its equation: is it pointwise, how much does it compute?"""
+"""Kinds of operators, as the cost model needs them, from their equations: pointwise or not, and how much they compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group would save: the price of its nodes on the runtime, its own fusions and all, less what a kernel is estimated to take."""
+"""Savings of a group: the price of its nodes on the runtime, its own fusions and all, less what a kernel is estimated to take."""
 
 from __future__ import annotations
 

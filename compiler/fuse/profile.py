@@ -1,4 +1,4 @@
-"""What a kernel would do for a node, read off its equations: how it reads its arguments, how often, and how much it computes."""
+"""Profile of a node in a kernel, read off its equations: how it reads its arguments, how often, and how much it computes."""
 
 from __future__ import annotations
 

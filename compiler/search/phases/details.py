@@ -1,4 +1,4 @@
-"""What a page shows of a run beside its report: both models, where their time goes, kernels, and what repeats it."""
+"""Details of a run that a page shows beside its report: both models, where their time goes, kernels, and what repeats it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rewritten graph is called: names go with values through every rewrite, and new nodes are named after what they replaced."""
+"""Names of a rewritten graph: they go with values through every rewrite, and new nodes are named after what they replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What searches over e-graphs have in common: prices of e-nodes, and programs that become candidates."""
+"""Programs in searches over e-graphs: prices of e-nodes, and programs that become candidates."""
 
 from __future__ import annotations
 
