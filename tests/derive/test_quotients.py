@@ -24,6 +24,25 @@ def test_an_image_that_was_enlarged_is_convolved_with_a_smaller_window_for_each_
     assert [wanted] == [call["shapes"] for call in found if call["operator"] == "std.conv" and call["shapes"] == wanted]
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_transposed_window_as_long_as_its_strides_is_one_product(groups: int) -> None:
+    """Eight parts of the window, each for one of eight pixels: a product and a lookup, after few expressions in three dimensions too."""
+    channels = 4 // groups
+    text = f"conv_transpose(X: f32[1, 4, 2, 3, 4], K: f32[4, 2, 2, 2, 2], stride=[2, 2, 2], groups={groups})"
+    programs = derived(text, "--max-states", "60")
+    products = [call["shapes"] for each in programs if names(each) == ["std.matmul"] for call in each["calls"]]
+    batch = [groups] * (groups > 1)
+    assert [[*batch, 24, channels], [*batch, channels, 16]] in products
+
+
+def test_a_transposed_window_is_one_product_and_a_selective_sum() -> None:
+    """Strides of 3 and 2, and a window that neither divides: all of it by each pixel, and of that what meets is added."""
+    text = "conv_transpose(X: f32[1, 6, 3, 4], K: f32[6, 2, 4, 3], stride=[3, 2], output_padding=[1, 1])"
+    programs = derived(text, "--max-states", "260", "--max-depth", "3")
+    products = [call["shapes"] for each in programs if names(each) == ["std.matmul"] for call in each["calls"]]
+    assert [[12, 6], [6, 24]] in products
+
+
 @pytest.mark.parametrize("index, count", [("(i + j) % 6", 6), ("(i + j) // 7", 6), ("j // 5", 4), ("(j - i + 20) % 4", 4)])
 def test_rows_that_stand_several_times_are_multiplied_once(tmp_path: Path, index: str, count: int) -> None:
     """As many columns as there are remainders (or quotients), and a lookup."""

@@ -131,6 +131,12 @@ def test_figure_3a_products_of_different_weights_are_one(rules: Rules, text: str
     assert_found(rules, text, 1, lambda calls: [(c.op, c.values[0].type.elements) for c in calls] == [("std.matmul", elements)])
 
 
+def test_a_broadcast_batch_of_products_is_one_product() -> None:
+    """As many operations, and one product: no derivation leads there, and it is shown."""
+    programs = printed("matmul(A: f32[6, 1, 10, 12], B: f32[5, 12, 8])", "--max-states", "5")["programs"]
+    assert [[60, 12], [12, 40]] in [call["shapes"] for each in programs for call in each["calls"]]
+
+
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
