@@ -15,7 +15,23 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, conjuncts, iterator, num, read, rebuild, reduce, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    apply,
+    as_scalar,
+    conjuncts,
+    iterator,
+    num,
+    read,
+    rebuild,
+    reduce,
+    walk,
+)
 from dslc.ir.scopes import each_of, substitute
 
 Vector = tuple[Scalar, ...]

@@ -302,7 +302,7 @@ class Search:
     def _kept(
         self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[Step, ...]], beam: int
     ) -> tuple[list[Value], bool]:
-        """Those that are taken further, what promises most first: for the rules that led to them, for their price, for their distance."""
+        """Those that are taken further, the most promising first: for the rules that led there, for their price, for their distance."""
         cut = len(fresh) > beam
         if not self.limits.guided:
             return fresh[:beam], cut

@@ -26,7 +26,7 @@ def test_an_image_that_was_enlarged_is_convolved_with_a_smaller_window_for_each_
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_transposed_window_as_long_as_its_strides_is_one_product(groups: int) -> None:
-    """Eight parts of the window, each for one of eight pixels: a product and a lookup, after few expressions in three dimensions too."""
+    """Eight parts of the window, each for one of eight pixels: a product and a lookup, after few expressions."""
     channels = 4 // groups
     text = f"conv_transpose(X: f32[1, 4, 2, 3, 4], K: f32[4, 2, 2, 2, 2], stride=[2, 2, 2], groups={groups})"
     programs = derived(text, "--max-states", "60")

@@ -299,7 +299,8 @@ class Derivations:
         for program, own in found.items():
             node, inner = next(iter(own.items()))
             price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
-            if isfinite(price) and len(own) * price >= self.share * self._whole(base) and (self.every or not self._at_its_best(node, price)):
+            dear = isfinite(price) and len(own) * price >= self.share * self._whole(base)
+            if dear and (self.every or not self._at_its_best(node, price)):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
             yield Site(program, tuple(found[program]), worth[program][1], found[program])
