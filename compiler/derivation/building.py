@@ -150,7 +150,8 @@ class Right:
         chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
         body = self._element(node.body, found)
         box = Box(tuple(boxes[it][0] for it in chosen), tuple(boxes[it][1] for it in chosen))
-        axes = tuple(k for k, it in enumerate(chosen) if it in body.free)
+        # one position is no repetition, and what stands beside it may have that axis too
+        axes = tuple(k for k, it in enumerate(chosen) if it in body.free or (not top and boxes[it][1] is num(1)))
         inner = not whole or (name is not None and name not in self.found.formulas)
         if inner and len(axes) < len(chosen):
             # what is the same along an axis is computed once
