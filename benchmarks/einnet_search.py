@@ -23,7 +23,7 @@ from pathlib import Path
 from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import estimated
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.elaborate import expand
@@ -81,7 +81,7 @@ def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: boo
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget), fingerprint=fingerprint, guided=guided, max_states=limit)
     targets = targets_of(rules, [call.op for call in called.calls])
-    search = Search(rules, list(rules.derivations.values()), limits, targets)
+    search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets)
     began = time.process_time()
     with rare_collections():
         found = search.run(value)

@@ -15,7 +15,7 @@ from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
-from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.lanes import GroupMemory, Pointer
 from dslc.codegen.nothing import reducible_at_zero
 from dslc.codegen.padded import padded
 from dslc.codegen.panels import is_product, panelled
@@ -26,7 +26,7 @@ from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
-from dslc.codegen.values import Tensor, strides_of
+from dslc.codegen.values import TensorPlace, strides_of
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
@@ -162,11 +162,11 @@ class _Kernel:
             return ()
         return tuple(k for k, value in enumerate(self.parts.inputs) if value in args)
 
-    def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
+    def _memory(self, stages: tuple[Stage, ...]) -> tuple[GroupMemory, str]:
         parts = self.parts
-        tensors: dict[Value, Tensor] = {}
+        tensors: dict[Value, TensorPlace] = {}
         pointers: dict[Value, Pointer] = {}
-        stores: dict[Value, list[tuple[Tensor, Pointer]]] = {}
+        stores: dict[Value, list[tuple[TensorPlace, Pointer]]] = {}
         for k, value in enumerate(parts.inputs):
             pointer = Pointer("in", store_type(value.type.dtype), f"in{k}", str(k))
             pointers[value], tensors[value] = pointer, tensor_of(value.type, pointer.name)
@@ -189,7 +189,7 @@ class _Kernel:
                 pointers[value], tensors[value] = pointer, tensor
                 stores[value] = [(tensor, pointer)]
                 offset = f"{offset} + k_up({self.size(tensor.elements)}, {value.type.dtype.bytes})"
-        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
+        return GroupMemory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
 
 
 def with_copies(parts: Parts) -> Parts:
@@ -233,10 +233,10 @@ def content(parts: Parts, variant: object, preamble: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def tensor_of(type: TensorType, name: str) -> Tensor:
+def tensor_of(type: TensorType, name: str) -> TensorPlace:
     """A value in row-major order behind a pointer."""
     strides, elements, shape = strides_of(type)
-    return Tensor(name, type.dtype, strides, elements, shape)
+    return TensorPlace(name, type.dtype, strides, elements, shape)
 
 
 def _syms(types: list[TensorType]) -> Iterator[Sym]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.analysis.poly import NotIntegral, polynomial
-from dslc.analysis.reads import Loop, accesses, output_loops
+from dslc.analysis.reads import ReadLoop, accesses, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 
@@ -21,7 +21,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Row:
+class IteratorRow:
     """One iterator: `kind` is traversal, sum, max, ...; `operands` the tensors in whose index it occurs, the output being -1."""
 
     name: str
@@ -34,12 +34,12 @@ class Row:
         return frozenset(each.operand for each in self.occurrences)
 
 
-def iterator_table(scope: Scope) -> tuple[Row, ...]:
+def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     """A row for every output iterator, then for every reduction iterator in the order of the expression.
 
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
     """
-    rows: dict[Loop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
+    rows: dict[ReadLoop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
     groups = scope.groups or (1,) * len(scope.extents)
     dims = [dim for dim, count in enumerate(groups) for _ in range(count)]
     for at, loop in enumerate(output_loops(scope)):
@@ -52,7 +52,7 @@ def iterator_table(scope: Scope) -> tuple[Row, ...]:
     for node in walk(scope.body):
         if isinstance(node, Reduce):
             for iterator, extent in zip(node.iters, node.extents, strict=True):
-                rows.setdefault(Loop(iterator, extent, node.kind), {})
+                rows.setdefault(ReadLoop(iterator, extent, node.kind), {})
     for access in accesses(scope):
         if not isinstance(access.node, Read):
             continue
@@ -62,7 +62,7 @@ def iterator_table(scope: Scope) -> tuple[Row, ...]:
                     place = Occurrence(access.node.operand, dim, coefficient_of(index, loop.iterator))
                     rows.setdefault(loop, {})[place] = None
     return tuple(
-        Row(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
+        IteratorRow(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
         for loop, found in rows.items()
     )
 
@@ -84,9 +84,9 @@ def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
     return slope.constant if slope.is_constant else None
 
 
-def groups_of(rows: tuple[Row, ...]) -> Mapping[frozenset[int], tuple[Row, ...]]:
+def groups_of(rows: tuple[IteratorRow, ...]) -> Mapping[frozenset[int], tuple[IteratorRow, ...]]:
     """Iterators by the set of tensors in whose index they occur: the columns of EinNet's Table 2."""
-    found: dict[frozenset[int], tuple[Row, ...]] = {}
+    found: dict[frozenset[int], tuple[IteratorRow, ...]] = {}
     for row in rows:
         found[row.operands] = (*found.get(row.operands, ()), row)
     return found

@@ -12,13 +12,13 @@ from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
-from dslc.cost.guess import Work
+from dslc.cost.guess import GuessedWork
 from dslc.cost.keys import Keys
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
 from dslc.cost.measure import TUNING as MEASURE_TUNING
 from dslc.cost.measure import Measurer
-from dslc.cost.pairs import Pair
+from dslc.cost.pairs import GroupPair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.samples import Samples, bytes_in
 from dslc.cost.start import Key, Start
@@ -88,7 +88,7 @@ class CostModel:
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._view: dict[int, bool] = {}
-        self._work = Work(lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of)
+        self._work = GuessedWork(lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of)
         self._whole_work = 0.0
 
     @property
@@ -223,7 +223,7 @@ class CostModel:
         """Seconds that it may add at most that nodes like one read a weight; see `Caches`."""
         return self.caches.weight(value, node, self.samples.bytes_of(value))
 
-    def together(self, pairs: Iterable[Pair]) -> float:
+    def together(self, pairs: Iterable[GroupPair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
         return sum(self._together.get(self.keys.pair(pair), 0.0) for pair in pairs) if self._together else 0.0
 

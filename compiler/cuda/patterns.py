@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dslc.derivation.lowered import operator_of
-from dslc.derivation.tables import Pattern as Table
+from dslc.derivation.tables import OperatorPattern as Table
 from dslc.derivation.tables import Window, tables_of, unknowns_in
 from dslc.ir.scalar import Iter, Num, Sym
 from dslc.semantics.definitions import LoweringDef
@@ -35,7 +35,7 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PatternReading:
     """A tensor as a lowering reads it, or writes it."""
 
     tensor: str
@@ -47,7 +47,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class CallPattern:
     """A lowering of an expression, as what is looked for.
 
     Attributes:
@@ -59,7 +59,7 @@ class Pattern:
     rules: Rules
     lowering: LoweringDef
     table: Table
-    readings: tuple[Reading, ...]
+    readings: tuple[PatternReading, ...]
     iters: dict[str, tuple[Iter, ...]]
     packs: frozenset[str]
 
@@ -68,7 +68,7 @@ class Pattern:
         return self.lowering.name
 
     @property
-    def output(self) -> Reading:
+    def output(self) -> PatternReading:
         return self.readings[-1]
 
     @cached_property
@@ -98,7 +98,7 @@ class Pattern:
         return frozenset(name for name, iters in self.iters.items() if not set(iters).isdisjoint(self.table.moving))
 
 
-def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[Pattern, ...]:
+def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
     """What a lowering of an expression looks for, for each number of dimensions of its windows.
 
     None where it is no sum of products of two tensors, whose indices are sums of indices with coefficients, with one pack for each.
@@ -119,7 +119,7 @@ def _is_product(table: Table) -> bool:
     return table.kind == "sum" and bool(factors) and len(moving) < 2 and moving <= factors and zeros
 
 
-def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> Pattern | None:
+def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> CallPattern | None:
     """The names of a table's iterators and sizes; None where more than one star stands in a tensor, or for what is summed."""
     places = equation.target.places or ()
     sums = next(node.binders for node in walk_expr(equation.value) if isinstance(node, t.Reduction))
@@ -129,19 +129,19 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
     subscripts = (node for node in walk_expr(equation.value) if isinstance(node, t.Subscript))
     reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
     readings = [
-        Reading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
+        PatternReading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
         for k, param in enumerate(lowering.syntax.params) if param.type is not None
     ]  # fmt: skip
     written = [
         Dim((place.name,), place.star) if isinstance(place, t.Binder) else Dim(tuple(each.name for each in place.places), merged=True)
         for place in places
     ]
-    readings.append(Reading(equation.target.name, tuple(written)))
+    readings.append(PatternReading(equation.target.name, tuple(written)))
     starred: list[Sequence[t.Binder | Dim]] = [sums, bound, *(one.dims for one in readings)]
     packs = frozenset(binder.name for binders, _ in lists for binder in binders if binder.star)
     if any(sum(each.star for each in own) > 1 for own in starred):
         return None
-    return Pattern(rules, lowering, table, tuple(readings), iters, packs)
+    return CallPattern(rules, lowering, table, tuple(readings), iters, packs)
 
 
 def _dims(
@@ -169,4 +169,4 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
         at += count
 
 
-__all__ = ["Dim", "Pattern", "Reading", "patterns_of"]
+__all__ = ["CallPattern", "Dim", "PatternReading", "patterns_of"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.matching import Found, at_index
+from dslc.derivation.matching import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -20,7 +20,7 @@ from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltValue:
     """A value that stands for a function on a box: its positions are counted from the box's first one."""
 
     value: Value
@@ -35,10 +35,10 @@ class Built:
 class Right:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
-    def __init__(self, rule: t.Derivation, found: Found, operands: Operands, dtype: DType) -> None:
+    def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
         self.rule, self.operands, self.dtype = rule, operands, dtype
         self.found = found
-        self.built: dict[str, Built] = {}
+        self.built: dict[str, BuiltValue] = {}
         self.ranges = {
             binder.name: binder.range.id
             for declared in rule.declarations if isinstance(declared, t.IndexDecl)
@@ -51,7 +51,7 @@ class Right:
         for name, view in self.found.formulas.items():
             # what a rule leaves as it is may be read
             if name is not None and all(formula.name != name for formula in formulas):
-                self.built[name] = Built(view.value, view.box)
+                self.built[name] = BuiltValue(view.value, view.box)
         for formula in formulas:
             made = self.formula(formula)
             if formula.name is not None:
@@ -60,7 +60,7 @@ class Right:
                 results[formula.name] = self._whole(formula, made)
         return results
 
-    def _whole(self, formula: t.Formula, made: Built) -> Value:
+    def _whole(self, formula: t.Formula, made: BuiltValue) -> Value:
         """A result on the very box of what it replaces."""
         before = self.found.formulas[formula.name]
         if made.only is not None and _sides(made.only) != _sides(before.box):
@@ -72,7 +72,7 @@ class Right:
         iters = self.operands.fresh(len(before.iters))
         return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
 
-    def formula(self, formula: t.Formula) -> Built:
+    def formula(self, formula: t.Formula) -> BuiltValue:
         """What one formula makes, of those that are in `built` by now."""
         node = formula.scope
         if isinstance(node, t.Traversal):
@@ -87,7 +87,7 @@ class Right:
             return self._stacked(node)
         raise Unfit(f"no expression: {type(node).__name__}")
 
-    def _made(self, node: t.Expr, name: str | None) -> Built:
+    def _made(self, node: t.Expr, name: str | None) -> BuiltValue:
         if isinstance(node, t.Name) and node.id in self.built:
             return self.built[node.id]
         if isinstance(node, t.Nested) and node.subs is None:
@@ -96,11 +96,11 @@ class Right:
             return self._traversal(node, name)
         raise Unfit("no scope")
 
-    def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> Built:
+    def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
         made = self._traversal(node.scope, name, top, whole or node.other is not None)
         return made if node.other is None else replace(made, other=self._element(node.other, self.found))
 
-    def _joined(self, node: t.Join, name: str | None) -> Built:
+    def _joined(self, node: t.Join, name: str | None) -> BuiltValue:
         """`P ++ Q`: where the first part has a value it is taken."""
         parts = [self._made(part, None) for part in node.parts]
         before = self.found.formulas[name]
@@ -109,9 +109,9 @@ class Right:
         body = self._at(last, iters)
         for part in reversed(others):
             body = apply("select", _inside(iters, part.box), self._at(part, iters), body)
-        return Built(self.operands.scope(iters, before.box, body, before.dtype), before.box)
+        return BuiltValue(self.operands.scope(iters, before.box, body, before.dtype), before.box)
 
-    def _stacked(self, node: t.Call) -> Built:
+    def _stacked(self, node: t.Call) -> BuiltValue:
         names = [arg.id for arg in node.args if isinstance(arg, t.Name)]
         try:
             values = [self.operands.values[self.found.tensors[name]] for name in names]
@@ -125,11 +125,11 @@ class Right:
             box = Box.of(value.type.shape)
             whole.append(self.operands.scope(iters, box, read(self.operands.number(value), iters), value.type.dtype))
         made = stack(whole)
-        return Built(made, Box.of(made.type.shape))
+        return BuiltValue(made, Box.of(made.type.shape))
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _traversal(self, node: t.Expr, name: str | None, top: bool = True, whole: bool = True) -> Built:
+    def _traversal(self, node: t.Expr, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
         """`top`: whether it is what a formula makes, and not a scope that is read in it; `whole`: whether it has all of its axes."""
         if not isinstance(node, t.Traversal) or node.where is not None:
             raise Unfit("no traversal")
@@ -157,8 +157,8 @@ class Right:
             # what is the same along an axis is computed once
             kept = [chosen[k] for k in axes]
             less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
-            return Built(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
-        return Built(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
+            return BuiltValue(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
+        return BuiltValue(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
 
     def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:
         """The body with 0 for what would be read outside a tensor: at positions that a larger box adds, and which nothing reads."""
@@ -206,7 +206,7 @@ class Right:
 
     # ---- elements ------------------------------------------------------------------------------------------
 
-    def _element(self, node: t.Expr, found: Found) -> Scalar:
+    def _element(self, node: t.Expr, found: UnknownBindings) -> Scalar:
         if isinstance(node, t.Reduction):
             return self._reduction(node, found)
         if isinstance(node, t.Call) and node.function in found.terms:
@@ -233,7 +233,7 @@ class Right:
             raise Unfit("a vector where an element is wanted")
         return vector[0]
 
-    def _reduction(self, node: t.Reduction, found: Found) -> Scalar:
+    def _reduction(self, node: t.Reduction, found: UnknownBindings) -> Scalar:
         iters: list[Iter] = []
         extents: list[Scalar] = []
         for binder in node.binders:
@@ -249,7 +249,7 @@ class Right:
         where = None if node.where is None else self._condition(node.where, found)
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: Found) -> Vector | Scalar | Tensor:
+    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
         """What a term takes: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)
@@ -266,7 +266,7 @@ class Right:
             return self._element(node, found)
         return self._vector(node, found)
 
-    def _function(self, node: t.Nested | t.Subscript, found: Found) -> tuple[Tensor, Vector]:
+    def _function(self, node: t.Nested | t.Subscript, found: UnknownBindings) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
         beside = node.other if isinstance(node, t.Subscript) else node.subs_other
         other = None if beside is None else self._element(beside, found)
@@ -283,11 +283,11 @@ class Right:
         made = _beside(self._braced(replace(node, subs=None), None, top=False, whole=other is not None), other)
         return (lambda index: self._at(made, index)), at
 
-    def _tensor(self, name: str, found: Found, other: Scalar | None = None) -> Tensor:
+    def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:
         number = found.tensors[name]
         return lambda index: read(number, index, other)
 
-    def _at(self, made: Built, index: Vector) -> Scalar:
+    def _at(self, made: BuiltValue, index: Vector) -> Scalar:
         if len(index) != len(made.box.low):
             raise Unfit("an index of another rank")
         place = tuple(apply("-", at, low) for at, low in zip(index, made.box.low, strict=True))
@@ -295,13 +295,13 @@ class Right:
             place = tuple(place[k] for k in made.axes)
         return read(self.operands.number(made.value), place, made.other)
 
-    def _index(self, subs: Sequence[t.Expr], found: Found) -> Vector:
+    def _index(self, subs: Sequence[t.Expr], found: UnknownBindings) -> Vector:
         at = tuple(part for sub in subs for part in self._vector(sub, found))
         if any(map(is_part, at)):
             raise Unfit("a part of a position")
         return at
 
-    def _vector(self, node: t.Expr, found: Found) -> Vector:
+    def _vector(self, node: t.Expr, found: UnknownBindings) -> Vector:
         """Positions: an index, a map of positions, sums and differences of them."""
         if isinstance(node, t.Name):
             if node.id in found.indexes:
@@ -329,7 +329,7 @@ class Right:
                 return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
         raise Unfit("no positions")
 
-    def _condition(self, node: t.Expr, found: Found) -> Scalar:
+    def _condition(self, node: t.Expr, found: UnknownBindings) -> Scalar:
         """What is known of positions: vectors are equal where all of their iterators are."""
         if isinstance(node, t.Unary) and node.op == "not":
             return apply("not", self._condition(node.operand, found))
@@ -342,7 +342,7 @@ class Right:
             held = apply("and", held, self._compared(op, left, right, found))
         return held
 
-    def _compared(self, op: str, left: t.Expr, right: t.Expr, found: Found) -> Scalar:
+    def _compared(self, op: str, left: t.Expr, right: t.Expr, found: UnknownBindings) -> Scalar:
         try:
             a, b = self._vector(left, found), self._vector(right, found)
         except Unfit:
@@ -363,7 +363,7 @@ class Right:
         return apply(op, a[0], b[0])
 
 
-def _beside(made: Built, other: Scalar | None) -> Built:
+def _beside(made: BuiltValue, other: Scalar | None) -> BuiltValue:
     """With a value outside of it, where a read says one."""
     return made if other is None else replace(made, other=other)
 

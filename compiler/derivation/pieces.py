@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import (
@@ -87,7 +87,7 @@ def _at_least(value: Scalar, least: Scalar) -> bool:
     sizes = {part: (1, 1 << 40) for part in walk(difference) if type(part).__name__ == "Sym"}
     try:
         return interval(difference, sizes)[0] >= 0
-    except Unknown:
+    except DataDependent:
         return False
 
 
@@ -122,7 +122,7 @@ def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class UnknownTerm:
     """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
 
     params: tuple[tuple[Iter, ...] | Iter | int, ...]
@@ -279,7 +279,7 @@ def as_dim(extent: Scalar) -> Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScopeView:
     """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
 
     value: Value
@@ -295,7 +295,7 @@ class View:
         return self.value.type.dtype
 
 
-def view_of(value: Value, operands: Operands) -> View | None:
+def view_of(value: Value, operands: Operands) -> ScopeView | None:
     """A scope taken apart; None where the value is no scope, has merged dimensions, or sums over less than a box."""
     if not operands.unused:
         return _view(value, operands)
@@ -306,7 +306,7 @@ def view_of(value: Value, operands: Operands) -> View | None:
     return known[0]
 
 
-def _view(value: Value, operands: Operands) -> View | None:
+def _view(value: Value, operands: Operands) -> ScopeView | None:
     node = value.node
     if not isinstance(node, ScopeNode) or node.scope.groups is not None:
         return None
@@ -318,11 +318,11 @@ def _view(value: Value, operands: Operands) -> View | None:
 
     body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
     box = Box.of(scope.extents)
-    plain = View(value, iters, box, None, (), (), body)
+    plain = ScopeView(value, iters, box, None, (), (), body)
     return inside(plain, body, operands) or plain if isinstance(body, Reduce) else plain
 
 
-def inside(view: View, total: Reduce, operands: Operands) -> View | None:
+def inside(view: ScopeView, total: Reduce, operands: Operands) -> ScopeView | None:
     """A reduction of a view's body as a view of its own; None where it runs over less than a box."""
     if any(extent.free for extent in total.extents):
         return None
@@ -334,11 +334,11 @@ def inside(view: View, total: Reduce, operands: Operands) -> View | None:
         inner = apply("select", total.where, inner, num(0))
     sums = operands.fresh(len(total.iters))
     inner = substitute(inner, dict(zip(total.iters, sums, strict=True)))
-    return View(view.value, view.iters, view.box, total.kind, sums, total.extents, inner)
+    return ScopeView(view.value, view.iters, view.box, total.kind, sums, total.extents, inner)
 
 
 #: scopes that were taken apart, with what their applications had taken then
-Views = dict[Value, tuple[View | None, Operands]]
+Views = dict[Value, tuple[ScopeView | None, Operands]]
 
 
 def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
@@ -381,7 +381,7 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         divisor, value = node.args[1].value, node.args[0]
         try:
             least, most = interval(value, ranges)
-        except Unknown:
+        except DataDependent:
             return None
         if least < 0 or most >= divisor:
             return None
@@ -432,7 +432,7 @@ def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool
         return None
     try:
         (low, high), (first, last) = (interval(arg, ranges) for arg in condition.args)
-    except Unknown:
+    except DataDependent:
         return None
     if condition.name == "==":
         return False if high < first or last < low else True if low == high == first == last else None
@@ -478,7 +478,7 @@ def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
             value, divisor = each.args
             try:
                 least, most = interval(value, ranges)
-            except Unknown:
+            except DataDependent:
                 continue
             if isinstance(divisor, Num) and -divisor.value < least and most < divisor.value:
                 condition = _with(condition, part, apply("==", value, num(0)))

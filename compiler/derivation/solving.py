@@ -13,13 +13,13 @@ from itertools import islice, permutations
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
 from dslc.derivation.finding import Along, Moved, Sought, Way
-from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
-from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
+from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
+from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
@@ -99,7 +99,7 @@ class Matching:
     """One pattern and one expression."""
 
     def __init__(
-        self, rules: Rules, pattern: Pattern, view: View, operands: Operands, units: bool = False,
+        self, rules: Rules, pattern: OperatorPattern, view: ScopeView, operands: Operands, units: bool = False,
         skipped: Callable[[Shaped], bool] | None = None, margins: bool = False,
     ) -> None:  # fmt: skip
         """What is looked for in what.
@@ -415,7 +415,7 @@ class Matching:
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
             try:
                 least, most = interval(position, {**ranges, place: at})
-            except Unknown as unknown:
+            except DataDependent as unknown:
                 raise Unfit("positions that are not known") from unknown
             if not (most < 0 or least >= data):
                 raise Unfit("data beside the operator's")
@@ -436,7 +436,7 @@ def _changes(made: Value) -> int:
     return (not kept) + sum(isinstance(arg.node, ScopeNode) for arg in result.node.args)
 
 
-def forward(view: View) -> View:
+def forward(view: ScopeView) -> ScopeView:
     """Sums that run against the result's positions turned round: `A[i - r] * B[r]` → `A[i - 2 + r] * B[2 - r]`."""
     turned: dict[Iter, Scalar] = {}
     for node in each_of(Read, view.body):

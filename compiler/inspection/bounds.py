@@ -10,14 +10,14 @@ from itertools import permutations, product
 from typing import Any
 
 from dslc.analysis.conditions import Case, both, cases
-from dslc.analysis.numeric import Undefined, Unknown, value
+from dslc.analysis.numeric import DataDependent, Undefined, value
 from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
-from dslc.analysis.reads import Access, Loop, accesses
+from dslc.analysis.reads import Access, ReadLoop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
-from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
+from dslc.semantics.assume import LEVELS, AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -43,7 +43,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Finding:
+class BoundsFinding:
     """A read that is not proved: `counterexample` is empty where none was found."""
 
     span: Span
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass
-class Report:
+class BoundsReport:
     """`proved` and `bounded` count the reads with a proof for all sizes, and for sampled sizes only."""
 
     operator: str
@@ -60,7 +60,7 @@ class Report:
     bounded: int = 0
     assumed: int = 0
     elaborated: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[BoundsFinding] = field(default_factory=list)
     problem: EvalError | None = None
 
     @property
@@ -90,14 +90,14 @@ class Report:
         return out
 
 
-def check_operator(rules: Rules, op: OperatorDef) -> Report:
+def check_operator(rules: Rules, op: OperatorDef) -> BoundsReport:
     """Proves the reads of all equations, `let` tensors and scopes of an operator; a failure is reported once per read."""
-    report = Report(op.name)
+    report = BoundsReport(op.name)
     if any(param.type is None for param in op.syntax.params):
         return report
     for ranks in rank_choices(op):
         for level in LEVELS:
-            trial = Report(op.name)
+            trial = BoundsReport(op.name)
             try:
                 for choice in assumed(rules, op, ranks, level):
                     _check_choice(op, choice, level, trial)
@@ -111,7 +111,7 @@ def check_operator(rules: Rules, op: OperatorDef) -> Report:
     return report
 
 
-def _merge(report: Report, trial: Report) -> None:
+def _merge(report: BoundsReport, trial: BoundsReport) -> None:
     report.proved += trial.proved
     report.bounded += trial.bounded
     report.assumed += trial.assumed
@@ -124,7 +124,7 @@ def _merge(report: Report, trial: Report) -> None:
             report.findings[report.findings.index(same[0])] = found
 
 
-def _check_choice(op: OperatorDef, choice: Assumed, level: str, report: Report) -> None:
+def _check_choice(op: OperatorDef, choice: AssumedChoice, level: str, report: BoundsReport) -> None:
     seen: set[ScopeNode] = set()
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
@@ -151,9 +151,9 @@ def _check_scope(
     node: ScopeNode,
     statement: t.Let | t.Equation,
     op: OperatorDef,
-    choice: Assumed,
+    choice: AssumedChoice,
     level: str,
-    report: Report,
+    report: BoundsReport,
 ) -> None:
     for access in accesses(node.scope):
         for index, size in _coordinates(access, node):
@@ -172,10 +172,10 @@ def _check_scope(
             if any(f.span is span and f.counterexample for f in report.findings):
                 continue
             found = counterexample(index, size, access.loops, guards, choice)
-            report.findings.append(Finding(span, text, "" if found is None else found))
+            report.findings.append(BoundsFinding(span, text, "" if found is None else found))
 
 
-def _facts(choice: Assumed, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
+def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...]) -> tuple[Case, ...]:
     """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
     near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
     todo = [(part, _names((part,))) for condition in choice.conditions for part in conjuncts(condition)]
@@ -210,7 +210,7 @@ def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scal
 
 
 @cache
-def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], facts: tuple[Case, ...]) -> bool:
+def _proved(goal: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...], facts: tuple[Case, ...]) -> bool:
     return all(nonnegative(goal, loops, case) for case in both(facts, *(cases(guard) for guard in guards)))
 
 
@@ -218,7 +218,7 @@ def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], f
 
 
 def counterexample(
-    index: Scalar, size: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], choice: Assumed
+    index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...], choice: AssumedChoice
 ) -> str | None:
     """Small sizes and a position at which `0 <= index < size` fails; None where a search finds none."""
     unknowns = _unknowns((index, size, *guards, *choice.conditions, *(loop.extent for loop in loops)))
@@ -231,7 +231,7 @@ def counterexample(
             for point in _points(loops, at):
                 if all(_holds(guard, point) for guard in guards) and not _inside(index, size, point):
                     return _show(unknowns, index, size, point)
-        except Unknown:
+        except DataDependent:
             continue
     return None
 
@@ -260,7 +260,7 @@ def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
         yield tuple(seeded.choice(option) for option in options)
 
 
-def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
+def _points(loops: tuple[ReadLoop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
     left = _TUNING.points
 
     def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
@@ -280,7 +280,7 @@ def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[
 def _holds(guard: Scalar, at: Mapping[Scalar, int]) -> bool:
     try:
         return bool(value(guard, at))
-    except Unknown:
+    except DataDependent:
         return True
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from dslc.errors import Diagnostic
 from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.draws import ORDINARY, Draws, type_in_turn
+from dslc.interpret.draws import ORDINARY, InstanceDraws, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -63,7 +63,7 @@ _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What became of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
 
     name: str
@@ -77,7 +77,7 @@ class Outcome:
 def check_substitution(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6,
     attempts: int = _TUNING.attempts, adverse: int = _TUNING.adverse, small: bool = True,
-) -> Outcome:  # fmt: skip
+) -> CaseOutcome:  # fmt: skip
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
     `attempts`: draws after which a rule that hardly fits is given up. The outcome's diagnostics carry a counterexample: what the
@@ -103,20 +103,20 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return Outcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
+                return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
-        return Outcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
+        return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
         diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
-        return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
-    return Outcome(sub.name, True, worst, (), found)
+        return CaseOutcome(sub.name, False, "uninstantiated", (diagnostic,))
+    return CaseOutcome(sub.name, True, worst, (), found)
 
 
 def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diagnostic) -> Diagnostic:
@@ -132,13 +132,13 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
 
 def check_law(
     rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _TUNING.adverse
-) -> Outcome:
+) -> CaseOutcome:
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
     for k, equation in enumerate(law.syntax.laws):
         if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
-            return Outcome(law.name, False, "uninstantiated", (finding,))
+            return CaseOutcome(law.name, False, "uninstantiated", (finding,))
         outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators, adverse=adverse)
         found += outcome.trials
         if not outcome.passed:
@@ -146,7 +146,7 @@ def check_law(
             code = "E0502" if reason.code == "E0501" else reason.code
             return replace(outcome, trials=found, diagnostics=(replace(reason, code=code, span=equation.span),))
         worst = worst if outcome.status == "field" else outcome.status
-    return Outcome(law.name, True, worst, (), found)
+    return CaseOutcome(law.name, True, worst, (), found)
 
 
 def as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
@@ -248,7 +248,7 @@ def _own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
     return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
 
 
-def _roomy(sub: SubstitutionDef) -> Draws:
+def _roomy(sub: SubstitutionDef) -> InstanceDraws:
     """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
     numbers = {part.value for one in _own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
     large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= _TUNING.literal for k in range(3))

@@ -18,8 +18,8 @@ from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import Call, Graph, Scope, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
-from dslc.mutate.cores import Core, Numbers, choices
-from dslc.mutate.problem import Problem
+from dslc.mutate.cores import Core, CoreNumbers, choices
+from dslc.mutate.problem import MutationProblem
 from dslc.mutate.problem import shape_of as shape
 from dslc.semantics.library import Rules
 
@@ -84,7 +84,7 @@ def stacked(values: Sequence[Value], axis: int) -> Value:
     return scope_value(Scope(extents, body, values[0].type.dtype, groups), tuple(order))
 
 
-def joined(rules: Rules, problem: Problem, seed: int = 0) -> Iterator[Joined]:
+def joined(rules: Rules, problem: MutationProblem, seed: int = 0) -> Iterator[Joined]:
     """Ways to compute a region of independent calls of one operator by one call that are right at small sizes, whatever they take.
 
     A region of other nodes, or of calls of several operators, has none.
@@ -106,7 +106,7 @@ def joined(rules: Rules, problem: Problem, seed: int = 0) -> Iterator[Joined]:
         own: list[int | None] = [None] if all(call.args[number] == first for call in calls) else []
         ranks = {len(call.args[number].type.shape) for call in calls}
         options.append([*own, *(range(ranks.pop()) if len(ranks) == 1 else ())])
-    for core in choices(rules.operator(calls[0].op), Numbers(problem)):
+    for core in choices(rules.operator(calls[0].op), CoreNumbers(problem)):
         for axes in product(*options):
             for axis in range(len(problem.small.outputs[0].type.shape)):
                 one = Joined(core, axes, axis)

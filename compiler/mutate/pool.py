@@ -9,7 +9,7 @@ from dslc.interpret.domain import Array
 from dslc.ir.graph import Value
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Shape
-from dslc.mutate.mutant import Argument, Step
+from dslc.mutate.mutant import Argument, MutantStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class TensorPool:
     """What is still to be taken, each tensor once, and the operators that made some of it."""
 
     operands: tuple[Operand, ...]
-    before: tuple[Step, ...] = ()
+    before: tuple[MutantStep, ...] = ()
     operations: float = 0.0
 
     @property
@@ -61,4 +61,4 @@ class Pool:
         return all(arg.layout is None or self.of(arg.input).constant for arg in args)
 
 
-__all__ = ["Fitted", "Operand", "Pool"]
+__all__ = ["Fitted", "Operand", "TensorPool"]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class PlotSize:
     """Pixels of a plot's height and of its borders above and below; percent of its width where points begin and end."""
 
     height: float = 220.0
@@ -27,7 +27,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A line over the whole width with its label."""
 
     y: float
@@ -41,11 +41,11 @@ class Plot:
 
     height: float
     dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     band: tuple[float, float] | None = None
 
 
-def ratios(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
+def ratios(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
     """How many times as fast the second of each pair was, in the order of the rounds; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one["before_ms"] / one["after_ms"] for one in pairs]
@@ -63,11 +63,11 @@ def ratios(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
         for k, (one, value) in enumerate(zip(pairs, values, strict=True))
     )  # fmt: skip
     lines = [line for line in scale.grid() if line.label != "1"]
-    lines += [Line(scale.y(1.0), "1", "one"), *([Line(scale.y(ratio), "", "mid")] if ratio > 0 else [])]
+    lines += [PlotLine(scale.y(1.0), "1", "one"), *([PlotLine(scale.y(ratio), "", "mid")] if ratio > 0 else [])]
     return Plot(size.height, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
 
 
-def times(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
+def times(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
     """Milliseconds of both models in each pair; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
@@ -84,7 +84,7 @@ def times(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
 class _Scale:
     """Logarithms of some values as places from above."""
 
-    def __init__(self, values: Iterable[float], size: Size) -> None:
+    def __init__(self, values: Iterable[float], size: PlotSize) -> None:
         found = list(values)
         # a scale has some extent, also where all is equal
         self.low, self.high = math.log(min(found) / 1.02), math.log(max(found) * 1.02)
@@ -94,7 +94,7 @@ class _Scale:
         part = (math.log(value) - self.low) / (self.high - self.low)
         return round(self.size.height - self.size.border - part * (self.size.height - 2 * self.size.border), 1)
 
-    def grid(self, unit: str = "") -> list[Line]:
+    def grid(self, unit: str = "") -> list[PlotLine]:
         """A few round numbers."""
         low, high = math.exp(self.low), math.exp(self.high)
         if high > 4 * low:
@@ -102,24 +102,24 @@ class _Scale:
             # over several powers of ten only these
             factors = (1,) if high > 1e4 * low else (1, 2, 5)
             found = [factor * 10.0**power for power in powers for factor in factors]
-            return [Line(self.y(value), f"{value:.6g}{unit}") for value in found if low <= value <= high]
+            return [PlotLine(self.y(value), f"{value:.6g}{unit}") for value in found if low <= value <= high]
         step = 10 ** math.floor(math.log10(high - low))
         step *= next(factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 6)
         values = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1) if k]
-        lines: list[Line] = []
+        lines: list[PlotLine] = []
         for value in reversed(values):
             # labels of a scale of logarithms get close to each other above
             if not lines or self.y(value) - lines[-1].y >= 20:
-                lines.append(Line(self.y(value), f"{value:.6g}{unit}"))
+                lines.append(PlotLine(self.y(value), f"{value:.6g}{unit}"))
         return lines
 
 
-def _x(k: int, count: int, size: Size) -> float:
+def _x(k: int, count: int, size: PlotSize) -> float:
     return round(size.left + (size.right - size.left) * ((k + 0.5) / count), 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PlotBar:
     """Milliseconds of a group of nodes before and after, and both as parts of the longest."""
 
     label: str
@@ -129,7 +129,7 @@ class Bar:
     after_part: float
 
 
-def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[Bar, ...]:
+def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[PlotBar, ...]:
     """The groups that take longest in one of the two models, what is left as one more."""
     names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0.0), after.get(name, 0.0)))
     shown, rest = names[:most], names[most:]
@@ -137,7 +137,7 @@ def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14
     if rest:
         rows.append((f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest)))
     longest = max((max(one, other) for _, one, other in rows), default=0.0) or 1.0
-    return tuple(Bar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows)
+    return tuple(PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows)
 
 
 def by_operator(timed: Sequence[Mapping[str, Any]], kernels: Collection[str] = ()) -> dict[str, float]:
@@ -191,4 +191,4 @@ def _parts(name: str) -> tuple[str, ...]:
     return tuple(part for part in own.split(separator) if part)
 
 
-__all__ = ["Bar", "Dot", "Line", "Plot", "Size", "bars", "by_layer", "by_operator", "ratios", "times"]
+__all__ = ["Dot", "Plot", "PlotBar", "PlotLine", "PlotSize", "bars", "by_layer", "by_operator", "ratios", "times"]

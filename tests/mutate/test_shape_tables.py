@@ -12,8 +12,8 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.holes import hole, program
-from dslc.mutate.cores import Numbers, choices, instance
-from dslc.mutate.problem import Problem, problem_of, shape_of
+from dslc.mutate.cores import CoreNumbers, choices, instance
+from dslc.mutate.problem import MutationProblem, problem_of, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
@@ -24,14 +24,14 @@ def rules() -> Rules:
     return standard()
 
 
-def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> Problem:
+def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> MutationProblem:
     holes = tuple(hole(k, TensorType(DType.F32, shape)) for k, shape in enumerate(shapes))
     return problem_of(rules, program(holes, apply(rules, "std.conv", holes, attrs)))
 
 
 @pytest.mark.parametrize("name", ["conv", "conv_transpose", "matmul", "concat", "avg_pool", "reduce_sum", "depth_to_space"])
 def test_what_is_looked_up_is_what_the_operator_gives(rules: Rules, name: str) -> None:
-    numbers = Numbers(problem(rules, (1, 4, 6, 6), (4, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1), groups=2))
+    numbers = CoreNumbers(problem(rules, (1, 4, 6, 6), (4, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1), groups=2))
     known, drawn, fitted, asked = Shapes(rules, DType.F32), random.Random(0), 0, 0
     rng = np.random.default_rng(0)
     for core in islice(choices(rules.operator(f"std.{name}"), numbers), 6):

@@ -21,7 +21,7 @@ from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.naming import NamesStory
 from dslc.search.rewrites.written import graph_as_kernels, ready, texts_of
 from dslc.search.runs.originals import Unusable
 from dslc.search.runs.tuning import TUNING
@@ -47,7 +47,7 @@ class Blamed:
     before: Candidate
 
 
-class Functions(Enum):
+class AllowedFunctions(Enum):
     """What a written model may have beside ONNX's nodes."""
 
     NONE = "nothing"
@@ -60,13 +60,13 @@ class Functions(Enum):
 class ExportOptions:
     """How candidates are written; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
 
-    functions: Functions = Functions.NONE
+    functions: AllowedFunctions = AllowedFunctions.NONE
     growth: float = inf
     fewest: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ReferenceOutputs:
     """The original, and what it gives on all inputs (one `Inputs` for each binding).
 
     `computed` has the weakest type in which each output is computed, `meant` says what the original gives by its operators' equations,
@@ -91,19 +91,19 @@ class Checker:
 
     context: Context
     rules: Rules
-    compared: Compared
+    compared: ReferenceOutputs
     threads: int
     form: ExportOptions = ExportOptions()
     until: Deadline = FOREVER
     size: int = 0
     worker: Worker | None = None
     spares: Spares | None = None
-    story: Story = field(init=False)
+    story: NamesStory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)
     _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.story = Story(self.context)
+        self.story = NamesStory(self.context)
 
     def _exported(self, candidate: Candidate) -> Any:
         """The last model once more where it is asked for again: a large one takes seconds.
@@ -114,12 +114,12 @@ class Checker:
         if self._last is None or self._last[0] is not candidate:
             self._last = None
             graph, form = candidate.graph, self.form
-            if form.functions is not Functions.NONE:
+            if form.functions is not AllowedFunctions.NONE:
                 graph = graph_as_kernels(self.rules, graph, self.context)
             model = export(self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest)
-            if form.functions is Functions.INLINE:
+            if form.functions is AllowedFunctions.INLINE:
                 model = inlined(model)
-            elif form.functions is not Functions.PLAIN and model.functions:
+            elif form.functions is not AllowedFunctions.PLAIN and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
                 note(model, texts, self.threads)

@@ -1,4 +1,4 @@
-"""What all generators of a run share: the original with its price, rules, prices, and the ends of their time."""
+"""Context of a search, which all generators of a run share: the original with its price, rules, prices, and the ends of their time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SearchContext:
     start: Candidate
     costs: CostModel
     run: Run
-    #: the rules that were not found guilty
+    #: the rules that were not blamed
     rules: tuple[CompiledRule, ...] = ()
     #: what a search built
     front: Front = field(default_factory=Front)

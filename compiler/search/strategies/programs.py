@@ -1,4 +1,4 @@
-"""What searches over e-graphs have in common: prices of e-nodes, and programs that become candidates."""
+"""Programs in searches over e-graphs: prices of e-nodes, and programs that become candidates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TUNING = _Tuning()
 Own = Callable[[Node], float | None]
 
 
-class Prices:
+class NodePrices:
     """Seconds of single e-nodes: measured, and guessed by operations and bytes where that is too early or time is short.
 
     A price that was said once stays, unless `settle` measures it.
@@ -252,14 +252,14 @@ class Tidying:
 
         `swept`: only what can be had at once.
         """
-        from dslc.search.strategies.backtrack import Search
+        from dslc.search.strategies.backtrack import BacktrackSearch
 
         best = programs.best
         if best is self._done or not self._costs.can_price(best.graph):
             return
         limits = self._limits
         steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
-        near = Search(
+        near = BacktrackSearch(
             best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps, findings=self._findings
         )
         began, before = limits.done, best.cost
@@ -284,4 +284,4 @@ def rules_of(space: Space) -> list[CompiledRule]:
     return space.rules
 
 
-__all__ = ["Prices", "Programs", "Tidying", "rules_of"]
+__all__ = ["NodePrices", "Programs", "Tidying", "rules_of"]

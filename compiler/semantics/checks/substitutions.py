@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dslc.errors import DslcError, Span
-from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.names import CheckReport, NameScope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -17,7 +17,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
 
-def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
+def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
     """Tensors, and the sizes, packs and element types of their types."""
     for param in params:
         if param.name in KEYWORDS:
@@ -41,9 +41,9 @@ def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
             scope.kinds.setdefault(param.type.name, "type")
 
 
-def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
+def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     syntax = sub.syntax
-    scope = Scope(sub.module, rules, report)
+    scope = NameScope(sub.module, rules, report)
     declare_params(syntax.params, scope)
     _side(syntax.left, scope, pattern=True)
     _outputs(sub, syntax.left, "left", report)
@@ -81,7 +81,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
                 report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
 
 
-def _numerics(entry: t.Entry, report: Report) -> None:
+def _numerics(entry: t.Entry, report: CheckReport) -> None:
     said = words(entry)
     unknown = [word for word in said if word not in NUMERICS]
     if unknown or not said or len(set(said)) < len(said):
@@ -91,7 +91,7 @@ def _numerics(entry: t.Entry, report: Report) -> None:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
 
 
-def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool) -> None:
+def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: bool) -> None:
     for statement in statements:
         if isinstance(statement, t.TermDecl):
             for signature in statement.signatures:
@@ -146,7 +146,7 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool)
             check_function(statement, scope)
 
 
-def _correct(statement: t.Correct, scope: Scope) -> None:
+def _correct(statement: t.Correct, scope: NameScope) -> None:
     """What a correction reads; it may use all that both sides bind."""
     pattern, scope.pattern = scope.pattern, False
     if isinstance(statement.what, t.Bind):
@@ -157,7 +157,7 @@ def _correct(statement: t.Correct, scope: Scope) -> None:
     scope.pattern = pattern
 
 
-def _bindings(condition: t.Expr, scope: Scope) -> None:
+def _bindings(condition: t.Expr, scope: NameScope) -> None:
     """`where q == p + [*u, *w]` binds a name that is not known yet."""
     if isinstance(condition, t.Compare) and condition.ops == ("==",):
         for side in condition.operands:
@@ -169,7 +169,7 @@ def _bindings(condition: t.Expr, scope: Scope) -> None:
                         scope.bind(part.id, "value")
 
 
-def _const(statement: t.Const, scope: Scope) -> None:
+def _const(statement: t.Const, scope: NameScope) -> None:
     inner = scope.inner()
     for dim in statement.type.dims or ():
         scope.check(dim)
@@ -182,7 +182,7 @@ def _const(statement: t.Const, scope: Scope) -> None:
     scope.dims[statement.target.name] = statement.type.dims or ()
 
 
-def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: Report) -> None:
+def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
     bound = {name for s in side if isinstance(s, t.Bind) for name in s.names}
     bound |= {s.target.name for s in side if isinstance(s, t.Const)}
     for name in sub.syntax.outputs:
@@ -197,7 +197,7 @@ def _last(side: tuple[t.GraphStatement, ...], default: Span) -> Span:
     return binds[-1] if binds else default
 
 
-def _unbound(sub: SubstitutionDef, bound: set[str], report: Report) -> None:
+def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
     spans = [(s.span.start, s.span.end) for s in sub.syntax.right]
     for k, found in enumerate(report.found):
@@ -214,7 +214,7 @@ def _called(sub: SubstitutionDef, span: Span) -> bool:
     return any(isinstance(node, t.Call) and node.span.start == span.start for node in walk_expr(sub.syntax.right))
 
 
-def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
+def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
@@ -250,8 +250,8 @@ def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
     return isinstance(found, int | float | Fraction) and not isinstance(found, bool) and 0 < found <= 1
 
 
-def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:
-    scope = Scope(law.module, rules, report)
+def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
+    scope = NameScope(law.module, rules, report)
     declare_params(law.syntax.params, scope)
     scope.pattern = True
     for statement in law.syntax.statements:
@@ -279,7 +279,7 @@ def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:
                 check_condition(condition, scope)
 
 
-def _attribute_names(condition: t.Expr, scope: Scope) -> None:
+def _attribute_names(condition: t.Expr, scope: NameScope) -> None:
     """A law is stated for all values of the names that its guards mention."""
     for node in walk_expr(condition):
         if not isinstance(node, t.Name) or not node.id[0].islower() or node.id in CONSTANTS:
