@@ -409,7 +409,7 @@ def unmasked(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
             place = apply("*", num(-slope), substitute(difference, {it: num(0)}))
             try:
                 least, most = interval(place, within)
-            except Unknown:
+            except DataDependent:
                 # of another iterator of the sum, or of what nobody knows
                 continue
             if least >= 0 and most < extent.value:
