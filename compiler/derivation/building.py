@@ -96,8 +96,8 @@ class Right:
             return self._traversal(node, name)
         raise Unfit("no scope")
 
-    def _braced(self, node: t.Nested, name: str | None, top: bool = True) -> BuiltValue:
-        made = self._traversal(node.scope, name, top)
+    def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
+        made = self._traversal(node.scope, name, top, whole or node.other is not None)
         return made if node.other is None else replace(made, other=self._element(node.other, self.found))
 
     def _joined(self, node: t.Join, name: str | None) -> BuiltValue:
@@ -129,8 +129,8 @@ class Right:
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _traversal(self, node: t.Expr, name: str | None, top: bool = True) -> BuiltValue:
-        """`top`: whether it is what a formula makes, and not a scope that is read in it."""
+    def _traversal(self, node: t.Expr, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
+        """`top`: whether it is what a formula makes, and not a scope that is read in it; `whole`: whether it has all of its axes."""
         if not isinstance(node, t.Traversal) or node.where is not None:
             raise Unfit("no traversal")
         found = self.found
@@ -150,8 +150,10 @@ class Right:
         chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
         body = self._element(node.body, found)
         box = Box(tuple(boxes[it][0] for it in chosen), tuple(boxes[it][1] for it in chosen))
-        axes = tuple(k for k, it in enumerate(chosen) if it in body.free)
-        if name is not None and name not in self.found.formulas and len(axes) < len(chosen):
+        # one position is no repetition, and what stands beside it may have that axis too
+        axes = tuple(k for k, it in enumerate(chosen) if it in body.free or (not top and boxes[it][1] is num(1)))
+        inner = not whole or (name is not None and name not in self.found.formulas)
+        if inner and len(axes) < len(chosen):
             # what is the same along an axis is computed once
             kept = [chosen[k] for k in axes]
             less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
@@ -278,7 +280,7 @@ class Right:
             if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
                 return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
-        made = _beside(self._braced(replace(node, subs=None), None, top=False), other)
+        made = _beside(self._braced(replace(node, subs=None), None, top=False, whole=other is not None), other)
         return (lambda index: self._at(made, index)), at
 
     def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from dslc.derivation.finding import Along, Moved, Sought, Way
 from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Value
+from dslc.ir.graph import ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
@@ -130,6 +130,7 @@ class Matching:
             yield Missed(Miss.NO_PRODUCT)
             return
         found = False
+        products: list[Value] = []
         numbers = {leaf.operand: k for k, leaf in pattern.leaves.items()}
         for leaves in self._leaves():
             found = True
@@ -143,12 +144,17 @@ class Matching:
                     continue
                 for own in (True, False):
                     made = self._made(way, factors, own)
+                    if isinstance(made, Value) and not pattern.windows:
+                        # the other way round it computes the same: which layouts are there already decides
+                        products.append(made)
+                        break
                     yield made
                     if is_found(made):
-                        if not pattern.windows:
-                            # the other way round it is as good
+                        if not pattern.windows and not products:
                             return
                         break
+        if products:
+            yield min(products, key=_changes)
         if not found:
             yield Missed(Miss.NO_PRODUCT)
 
@@ -418,6 +424,16 @@ class Matching:
 def is_found(made: Value | Missed) -> bool:
     """Whether a scope is an operator, made or not."""
     return isinstance(made, Value) or made.why is Miss.KNOWN
+
+
+def _changes(made: Value) -> int:
+    """How many changes of layout stand before and behind an operator."""
+    node = made.node
+    assert isinstance(node, ScopeNode)
+    (result,) = node.args
+    body = node.scope.body
+    kept = result.type == made.type and isinstance(body, Read) and body.index == node.scope.iters
+    return (not kept) + sum(isinstance(arg.node, ScopeNode) for arg in result.node.args)
 
 
 def forward(view: ScopeView) -> ScopeView:

@@ -157,7 +157,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
 
 
 def _known(context: SearchContext) -> dict[str, Any]:
-    return {**_common(context), "spent": context.run.spent, "found": context.run.derived}
+    return {**_common(context), "spent": context.run.spent, "faster": context.run.kernels, "found": context.run.derived}
 
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:
