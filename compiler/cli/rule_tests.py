@@ -38,8 +38,10 @@ from dslc.interpret.domain import Array
 from dslc.ir.constants import FROM_NUMPY, array_value
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value, input_value
+from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.substitutions import check_substitution as check_form
 from dslc.semantics.composites import spelled_out
-from dslc.semantics.definitions import Module, OperatorDef, TestDef
+from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, TestDef
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
@@ -146,7 +148,7 @@ def cases(
             elif kind == "property":
                 check = functools.partial(check_law, rules, rules.laws[name], seed, trials)
             elif kind == "substitution":
-                check = functools.partial(check_substitution, rules, rules.substitutions[name], seed, trials)
+                check = functools.partial(_substitution, rules, rules.substitutions[name], seed, trials)
             else:
                 continue
             yield Case(name, kind, number, item.span, check)
@@ -157,6 +159,14 @@ def cases(
 
 def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> Outcome:
     return Outcome(name, not findings, kind, tuple(findings))
+
+
+def _substitution(rules: Rules, sub: SubstitutionDef, seed: int, trials: int) -> Outcome:
+    """What `dslc check` says against a substitution; else its sides at random sizes."""
+    report = Report()
+    check_form(rules, sub, report)
+    wrong = [one for one in report.found if one.severity == "error"]
+    return _outcome(sub.name, "uninstantiated", wrong) if wrong else check_substitution(rules, sub, seed, trials)
 
 
 def _example(rules: Rules, module: Module, name: str, example: t.Example) -> Outcome:
