@@ -38,8 +38,7 @@ from dslc.interpret.domain import Array
 from dslc.ir.constants import FROM_NUMPY, array_value
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value, input_value
-from dslc.semantics.checks.names import Report
-from dslc.semantics.checks.substitutions import check_substitution as check_form
+from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, TestDef
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
@@ -163,9 +162,7 @@ def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> Outcome:
 
 def _substitution(rules: Rules, sub: SubstitutionDef, seed: int, trials: int) -> Outcome:
     """What `dslc check` says against a substitution; else its sides at random sizes."""
-    report = Report()
-    check_form(rules, sub, report)
-    wrong = [one for one in report.found if one.severity == "error"]
+    wrong = errors_of(rules, sub)
     return _outcome(sub.name, "uninstantiated", wrong) if wrong else check_substitution(rules, sub, seed, trials)
 
 

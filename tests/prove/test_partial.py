@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from dslc.checking.files import check_files
+from dslc.cli.diff import compared
 from dslc.cli.rule_tests import run_tests
+from dslc.errors import DslcError
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.verify import diagnostic_of, verify_rule
+from dslc.search.rewrites.rulesets import chosen_partial
 from dslc.semantics.library import Rules, load_many
 
 HEAD = "dslc 1\nimport std.pointwise (neg)\n"
@@ -131,6 +134,11 @@ def test_a_side_that_gives_no_result_passes_no_test(tmp_path: Path) -> None:
     rules = load_many([path])
     (outcome,) = run_tests(rules, modules=[rules.substitutions["own.f"].module])
     assert [one.code for one in outcome.diagnostics] == ["E0313"]
+    # nor is it compared, or used for a model
+    with pytest.raises(DslcError, match="does not bind `Y`"):
+        compared([f"{path}::f"])
+    with pytest.raises(DslcError, match="does not bind `Y`"):
+        chosen_partial(rules)
 
 
 @pytest.mark.parametrize(("wrong", "axis", "at"), [("j == 50", 1, 50), ("i + j == 53", 0, 53), ("i > 40", 0, 41)])
