@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 (He et al. 2016), its form for videos (ResNet3D-18, Tran et al. 2018), and ResNeXt-50 32x4d (Xie et al. 2017),
+"""ResNet-18 and ResNet-50 (He et al. 2016), ResNet-18 of videos (ResNet3D-18, Tran et al. 2018), ResNeXt-50 32x4d (Xie et al. 2017),
 as inference sees them: normalisation folded.
 
 ResNet-18 and ResNet3D-18 have the biases that folding leaves, as exporters write them; the other two have none, as in TASO's graphs.
@@ -29,7 +29,7 @@ def resnet3d_18(
     *, batch: int = 1, resolution: int = 112, frames: int = 16, channels: int = CHANNELS, blocks: tuple[int, ...] = (2, 2, 2, 2),
     classes: int = 400, weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
-    """ResNet3D-18, whose convolutions slide over frames, too: 16 of 112x112; the stem leaves the frames as they are, and has no pool."""
+    """ResNet3D-18, whose convolutions slide over frames, too: 16 of 112x112. The stem leaves all frames, and has no pool."""
     net = Network("resnet3d_18", seed)
     video = net.input("video", batch, 3, frames, resolution, resolution)
     stem = net.relu(net.conv(video, channels, (3, 7, 7), (1, 2, 2), bias=True))

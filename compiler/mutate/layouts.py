@@ -329,8 +329,12 @@ def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
 def whole_first(ways: Sequence[Sequence[Layout]], shapes: Sequence[Shape]) -> Iterator[tuple[Layout, ...]]:
     """As `alike`, for tensors of some shapes: those that leave nothing out take turns with the others.
 
-    Of a dimension that does not divide there are several layouts for each that pads it, and of two dimensions several times as many.
+    Of a dimension that does not divide there are several layouts for each that pads it, of two dimensions several times as many, and
+    of two tensors these are pairs. One tensor's are few.
     """
+    if len(ways) < 2:
+        yield from alike(ways)
+        return
     kept = [{way for way in each if way.keeps(shape)} for each, shape in zip(ways, shapes, strict=True)]
     whole = alike([[way for way in each if way in own] for each, own in zip(ways, kept, strict=True)])
     rest = (every for every in alike(ways) if not all(way in own for way, own in zip(every, kept, strict=True)))

@@ -55,7 +55,7 @@ class _Tuning:
         first: the same where a region is several operators.
         pace: operations that are computed in a second, about.
         operations: operations that are computed at most: sums over gathered elements hold all of them at once.
-        right: share of the result that differs of mutants that come before those that are mostly wrong: what is corrected by default.
+        right: share of the result that differs of mutants that come before the others: what is corrected by default.
     """
 
     held: int = 1 << 24
@@ -438,7 +438,8 @@ class _Search:
                     best = Mutant(args, core, layout, ties, share, operations, pool.before, shape)
         if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
-        if pool.before and any(_equal(result, self._array(pool, arg, value.type)) for arg, value in zip(args, fitted.holes, strict=True)):
+        taken = (self._array(pool, arg, value.type) for arg, value in zip(args, fitted.holes, strict=True))
+        if pool.before and any(_equal(result, each) for each in taken):
             # a chain without its last operator is that already
             return
         if self._is_new(best, pool):
