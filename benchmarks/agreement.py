@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.edited import KINDS, Edited, sampled
-from dslc.interpret.check_rule import Outcome, check_substitution
+from dslc.interpret.check_rule import CaseOutcome, check_substitution
 from dslc.prove.axioms.prover import AxiomProver
 from dslc.prove.run.provers import PROVERS, prover_verdict, subjects
 from dslc.prove.verdict import ProverName, Verdict
@@ -71,7 +71,7 @@ def subjects_of(rules: Rules, library: str) -> list[SubstitutionDef]:
     return [sub for one in definitions if one.module.library == library for sub in subjects(rules, one)]
 
 
-def interpreted(rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 6) -> Outcome:
+def interpreted(rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 6) -> CaseOutcome:
     """What the interpreter finds at random small shapes, for a few operators where a term stands for one."""
     return check_substitution(rules, sub, seed, trials, small=False)
 
@@ -81,11 +81,11 @@ def row(
 ) -> Row:  # fmt: skip
     """The answers of all, each within a limit of time."""
     outcome: Any = limited(lambda: interpreted(rules, sub, seed, trials), max(seconds, 0.3))
-    interpreter = {True: "agrees", False: "differs"}[outcome.passed] if isinstance(outcome, Outcome) else "none"
+    interpreter = {True: "agrees", False: "differs"}[outcome.passed] if isinstance(outcome, CaseOutcome) else "none"
     shown = ""
-    if isinstance(outcome, Outcome) and outcome.status == "uninstantiated":
+    if isinstance(outcome, CaseOutcome) and outcome.status == "uninstantiated":
         interpreter = "none"
-    elif isinstance(outcome, Outcome) and outcome.diagnostics:
+    elif isinstance(outcome, CaseOutcome) and outcome.diagnostics:
         shown = outcome.diagnostics[0].counterexample or outcome.diagnostics[0].message
     verdicts = []
     for prover in provers:

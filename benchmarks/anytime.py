@@ -13,91 +13,37 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-from onnx import ModelProto
+from collections.abc import Sequence
 
 from benchmarks import machine
-from benchmarks.first_gain import Subject, optimized, subject
+from benchmarks.harness import ARMS, Subject, kinds, optimized, ratio_of, spent, subject
 from benchmarks.rows import Row, Rows, markdown
-from benchmarks.zoo.network import Network
 from dslc.folders import cache_folder
 
 #: README's model, three real ones, and networks of the papers
 NAMES = (
     "mtcnn-rnet", "pp-ocr-cls", "minilm", "infogan", "fsrcnn", "resnet18", "nasrnn", "gcn", "dilated-block", "dilated-by-4",
 )  # fmt: skip
-#: options of each arm
-ARMS: Mapping[str, tuple[str, ...]] = {
-    "all": (), "no-derive": ("--no-derive",), "no-mutate": ("--no-mutate",), "no-kernels": ("--portable", "inline"),
-}  # fmt: skip
-
-
-def dilated_block() -> ModelProto:
-    """Two convolutions of CSRNet's back end, dilated by 2, at 28x28."""
-    net = Network("dilated_block")
-    t = net.input("features", 1, 256, 28, 28)
-    for width in (128, 64):
-        t = net.relu(net.conv(t, width, 3, dilation=2, gain=1.4, bias=True))
-    return net.model({"density": t})
-
-
-def dilated_by_4() -> ModelProto:
-    """A 3x3 convolution dilated by 4 of 128 channels at 65x65."""
-    net = Network("dilated_by_4")
-    return net.model({"y": net.conv(net.input("x", 1, 128, 65, 65), 128, 3, dilation=4)})
-
-
-OWN = {"dilated-block": dilated_block, "dilated-by-4": dilated_by_4}
-
-
-@contextmanager
-def chosen(name: str) -> Iterator[Subject]:
-    """The model of a name. Raises KeyError where nothing is called so."""
-    if name not in OWN:
-        with subject(name) as found:
-            yield found
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(OWN[name]().SerializeToString(deterministic=True))
-        yield Subject(name, path)
-
-
-def kinds(report: Mapping[str, Any]) -> list[str]:
-    """What kinds of steps made a result."""
-    found: dict[str, None] = {}
-    for step in report["steps"]:
-        rule = step["rule"]
-        kind = "mutant" if rule.startswith("mutant") else "derivation" if "einnet." in rule else rule if rule == "kernels" else "rules"
-        found[kind] = None
-    return list(found)
+#: arms that are run where none are named
+SWITCHED = ("all", "no-derive", "no-mutate", "no-kernels")
 
 
 def measured(of: Subject, arm: str, budgets: Sequence[float], isa: str, threads: int | None) -> Row:
     """One row."""
     reports = {budget: optimized(of, budget, isa, threads, ARMS[arm]) for budget in budgets}
     longest = reports[max(budgets)]
-    spent: dict[str, float] = {}
-    for one in longest["asked"]:
-        spent[one["name"]] = round(spent.get(one["name"], 0.0) + one["seconds"], 1)
-    ratios = {budget: [report["ratio"] or 1.0, report["ratio_low"], report["ratio_high"]] for budget, report in reports.items()}
     return {
-        "name": of.name, "arm": arm, "isa": isa, "kinds": kinds(longest), "spent": spent,
-        "ratios": {f"{budget:g}": one for budget, one in ratios.items()},
+        "name": of.name, "arm": arm, "isa": isa, "kinds": kinds(longest), "spent": spent(longest),
+        "ratios": {f"{budget:g}": ratio_of(report) for budget, report in reports.items()},
         "why": {f"{budget:g}": report["reason"] for budget, report in reports.items() if report["kept_original"]},
     }  # fmt: skip
 
 
 def cells(row: Row, budgets: Sequence[float]) -> tuple[str, ...]:
     """A row as it is printed."""
-    spent = ", ".join(f"{name} {seconds:g}" for name, seconds in row["spent"].items() if seconds >= 0.5)
+    most = ", ".join(f"{name} {seconds:g}" for name, seconds in row["spent"].items() if seconds >= 0.5)
     ratios = (f"{row['ratios'][f'{budget:g}'][0]:.2f}" for budget in budgets)
-    return (row["name"], row["arm"], *ratios, ", ".join(row["kinds"]) or "kept", spent)
+    return (row["name"], row["arm"], *ratios, ", ".join(row["kinds"]) or "kept", most)
 
 
 def main() -> int:
@@ -105,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.anytime", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: ten)")
     parser.add_argument("--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0, 120.0], help="seconds (default 10 to 120)")
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="what is switched off")
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(SWITCHED), help="what is switched off")
     parser.add_argument("--isa", default="native", help="the level of instructions, as `dslc optimize --isa` takes it")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--fresh", action="store_true", help="measure again what is known")
@@ -116,7 +62,7 @@ def main() -> int:
     print(markdown([header]), flush=True)
     known = Rows(cache_folder(None) / "benchmark-anytime.json", on, options.fresh)
     for name in options.names or NAMES:
-        with chosen(name) as found:
+        with subject(name) as found:
             for arm in options.arms:
                 key = f"{name} {arm} {options.isa} {' '.join(f'{budget:g}' for budget in options.budgets)}"
                 row = known.get(key) or known.put(key, measured(found, arm, options.budgets, options.isa, options.threads))

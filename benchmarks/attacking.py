@@ -12,7 +12,7 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.errors import DslcError
-from dslc.interpret.differ import Difference, Pair, Way, feeds_of, pair_of
+from dslc.interpret.differ import Difference, PairOfLists, Way, feeds_of, pair_of
 from dslc.interpret.draws import MANNERS, Manner, adversarial
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, show
@@ -289,7 +289,7 @@ class Attack:
         feeds = smaller_elements(found.difference.feeds, lambda feeds: self._same(pair, feeds, found.difference.way))
         return replace(found, difference=pair.difference(feeds) or found.difference)
 
-    def _same(self, pair: Pair, feeds: Mapping[Value, Any], way: Way) -> bool:
+    def _same(self, pair: PairOfLists, feeds: Mapping[Value, Any], way: Way) -> bool:
         difference = pair.difference(feeds)
         return difference is not None and difference.way == way
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dslc.prove.axioms.laws import Symbols
 from dslc.prove.axioms.prover import AxiomProver, LawTheory
-from dslc.prove.axioms.smt_process import Found, Query, SmtProcess, Sort, Term, Theory
+from dslc.prove.axioms.smt_process import Query, QueryResult, SmtProcess, Sort, Term, Theory
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules
@@ -14,7 +14,7 @@ from dslc.semantics.library import Rules
 _TENSORS = 4
 
 
-def collapse(theory: Theory, milliseconds: int) -> Found:
+def collapse(theory: Theory, milliseconds: int) -> QueryResult:
     """Whether axioms force two tensors of which nothing is known to be equal: then they hold of nothing worth calculating.
 
     Equations never contradict each other outright (all hold where there is one tensor only), so this is what inconsistent means.

@@ -17,7 +17,7 @@ import numpy as np
 from dslc.generate.enumeration.fingerprint import mix
 from dslc.generate.enumeration.levels import all_terms
 from dslc.generate.enumeration.pairs import in_ranges
-from dslc.generate.enumeration.space import Reader, Table, in_first_order, joined_orders
+from dslc.generate.enumeration.space import Reader, TermTable, in_first_order, joined_orders
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Conjecture, Term
 from dslc.interpret.domain import Array
@@ -64,7 +64,7 @@ class Counted:
     _leaves: Array
     _nodes: _Nodes
     _hashes: Array
-    _table: Table
+    _table: TermTable
     _reader: Reader
 
     @property
@@ -137,7 +137,7 @@ def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, opera
     )
 
 
-def _nodes(table: Table) -> _Nodes:
+def _nodes(table: TermTable) -> _Nodes:
     """The applications in the order of their numbers: those of fewer operators first."""
     rows = np.flatnonzero(table.size > 0)
     own = table.ops[rows].max(axis=1)

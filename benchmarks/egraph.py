@@ -23,8 +23,8 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.zoo import build
-from dslc.egraph.carried import Places
-from dslc.egraph.extract.growing import Growing
+from dslc.egraph.carried import MatchesOfRules
+from dslc.egraph.extract.growing import GrowingExtraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Caps, apply_matches, step
 from dslc.egraph.view import View
@@ -112,7 +112,7 @@ class Times:
 
 
 #: an e-graph, its best program, and where rules match in it
-State = tuple[EGraph, Growing, Places]
+State = tuple[EGraph, GrowingExtraction, MatchesOfRules]
 
 
 def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps: Caps) -> State:
@@ -139,7 +139,7 @@ def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps
     times.added += len(child) - len(egraph)
     times.matches += outcome.applied
     times.slowest[rule.name] = max(times.slowest.get(rule.name, 0.0), done - began)
-    return child, growing, Places(View(child, before=places.view), places, matches)
+    return child, growing, MatchesOfRules(View(child, before=places.view), places, matches)
 
 
 def live(view: View, rules: Sequence[CompiledRule]) -> list[CompiledRule]:
@@ -151,7 +151,7 @@ def measured(
     egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random, caps: Caps
 ) -> tuple[Times, Times]:
     """Steps as children of one state, and as random walks from it."""
-    state = (egraph, Growing(egraph, Prices(), joint), Places(View(egraph)))
+    state = (egraph, GrowingExtraction(egraph, Prices(), joint), MatchesOfRules(View(egraph)))
     state[1].best()
     usable = live(state[2].view, rules)
     children, walks = Times(), Times()
@@ -170,7 +170,7 @@ def measured(
     return children, walks
 
 
-def clone_of(egraph: EGraph, growing: Growing) -> tuple[float, float]:
+def clone_of(egraph: EGraph, growing: GrowingExtraction) -> tuple[float, float]:
     """Milliseconds of an e-graph's clone (the least of ten medians), and kB that one takes with its extraction."""
     took = []
     for _ in range(200):
@@ -215,7 +215,7 @@ def main() -> None:
                 _profile(egraph, used, options.steps, rng, caps)
                 continue
             for joint in (False, True):
-                growing = Growing(egraph, Prices(), joint)
+                growing = GrowingExtraction(egraph, Prices(), joint)
                 growing.best()
                 clone, memory = clone_of(egraph, growing)
                 both = measured(egraph, used, options.steps, joint, rng, caps)

@@ -19,11 +19,11 @@ from dslc.cost.measure import Measurer
 from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import unlike
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
-from dslc.fuse.profile import Sizes
+from dslc.fuse.profile import WorkSizes
 from dslc.fuse.trials import Subject, Trials
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, replace
 from dslc.ir.holes import hole, program
@@ -89,12 +89,12 @@ def measured(rules: Rules, text: str, depth: int, states: float, seconds: float)
     (value,) = expand(rules, given.outputs)
     targets = targets_of(rules, [each.op for each in called.calls])
     limits = DerivationLimits(depth, until=Deadline.after(seconds), max_states=states)
-    search = Search(rules, list(rules.derivations.values()), limits, targets)
+    search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets)
     found = [each for each in unlike(rules, search.run(value).programs, given.nodes()) if each.steps]
     with CostCache() as costs:
         measurer = Measurer(this_machine(1), costs)
         try:
-            bench = Bench(rules, Trials(rules, measurer, Sizes(), 17))
+            bench = Bench(rules, Trials(rules, measurer, WorkSizes(), 17))
             runtime = sum(bench.call(node) for node in given.nodes() if isinstance(node, Call))
             kernel = bench.kernels(given, True)
             best: dict[bool, tuple[float, str]] = {True: (inf, ""), False: (inf, "")}

@@ -6,7 +6,7 @@ file as they are made, so that a run that is stopped goes on where it was. `--st
 time, so that a busy machine finds the same.
 
 `--figure 17` prints as Markdown what the best program costs at each depth by estimate, and its ratio to the call; 18 what a search
-takes without the fingerprint, 19 without the distance. `--figure 16` measures with generated kernels as the only backend: the call,
+takes without the distance, 19 without the fingerprint. `--figure 16` measures with generated kernels as the only backend: the call,
 and the best of the programs that were derived of it, every operator being a kernel; beside both on ONNX Runtime.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from dslc.deadline import Deadline
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import estimated
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.elaborate import expand
@@ -48,7 +48,7 @@ Way = tuple[bool, bool]
 Key = tuple[str, int, bool, bool, float]
 EVERY: tuple[Way, ...] = ((True, True), (False, True), (True, False))
 #: what the figures of the paper compare
-FIGURES: dict[int, tuple[Way, ...]] = {17: EVERY[:1], 18: EVERY[:2], 19: (EVERY[0], EVERY[2])}
+FIGURES: dict[int, tuple[Way, ...]] = {17: EVERY[:1], 18: (EVERY[0], EVERY[2]), 19: EVERY[:2]}
 NAMES = {True: {True: "both", False: "no distance"}, False: {True: "no fingerprint", False: "neither"}}
 
 
@@ -81,7 +81,7 @@ def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: boo
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget), fingerprint=fingerprint, guided=guided, max_states=limit)
     targets = targets_of(rules, [call.op for call in called.calls])
-    search = Search(rules, list(rules.derivations.values()), limits, targets)
+    search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets)
     began = time.process_time()
     with rare_collections():
         found = search.run(value)

@@ -12,21 +12,13 @@ measures all again.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import onnx
-
-from benchmarks import machine, models, zoo
+from benchmarks import machine
+from benchmarks.harness import Subject, optimized, subject
 from benchmarks.kernel_models import CASES
 from benchmarks.rows import Row, Rows, markdown
 from dslc.folders import cache_folder
@@ -37,50 +29,6 @@ NAMES = (
     "mtcnn-rnet", "pp-ocr-cls", "minilm", "magika", "light-shufflenet", "infogan", "nasrnn", "mish 100000", "norm over channels 384x14",
     "add + RMS norm 1024x1024",
 )  # fmt: skip
-#: sizes for models whose file leaves them open
-BATCH = {"mtcnn-rnet": {"N": 16}}
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model in a file, and what binds its sizes."""
-
-    name: str
-    path: Path
-    bind: Mapping[str, int] = field(default_factory=dict)
-
-
-@contextmanager
-def subject(name: str) -> Iterator[Subject]:
-    """The model of a name. Raises KeyError where nothing is called so."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        case = next((case for case in CASES if case.label == name), None)
-        if case is not None:
-            onnx.save(case.model(False)[0], path)
-            yield Subject(name, path)
-        elif name.replace("-", "_") in zoo.NAMES:
-            zoo.write(name, path)
-            yield Subject(name, path)
-        else:
-            found = models.find(name)
-            yield Subject(name, models.fetch(name).resolve(), {**found.bind, **BATCH.get(name, {})})
-
-
-def optimized(of: Subject, budget: float, isa: str, threads: int | None, options: Sequence[str] = ()) -> dict[str, Any]:
-    """The report of one command with an empty cache; raises RuntimeError with what it said where it failed."""
-    with tempfile.TemporaryDirectory() as cold:
-        report = Path(cold) / "report.json"
-        command = [sys.executable, "-m", "dslc", "optimize", str(of.path), "-o", str(Path(cold) / "fast.onnx"), "--report", str(report)]
-        command += ["--budget", f"{budget:g}s", *(f"--bind={name}={size}" for name, size in of.bind.items())]
-        command += [*options, *([] if threads is None else ["--threads", str(threads)])]
-        environment = {key: value for key, value in os.environ.items() if key not in {"DSLC_CACHE", "DSLC_ISA"}}
-        environment |= {"XDG_CACHE_HOME": cold, "DSLC_ISA": isa}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if not report.exists():
-            raise RuntimeError(done.stderr.strip() or f"exit code {done.returncode}")
-        found: dict[str, Any] = json.loads(report.read_text("utf-8"))
-        return found
 
 
 def measured(of: Subject, budgets: Sequence[float], isa: str, threads: int | None) -> Row:

@@ -29,13 +29,13 @@ def measure(name: str, operators: int, count: int, workers: int, memory: int, se
     from dslc.generate.enumeration.cluster import mapper_for
     from dslc.generate.enumeration.levels import enumerate_family
     from dslc.generate.settings import Settings
-    from dslc.generate.terms.inputs import Sizes, families
+    from dslc.generate.terms.inputs import InputSizes, families
     from dslc.semantics.library import load_many
 
     start = time.perf_counter()
     rules = load_many(["taso"])
     names = [rules.operator(f"taso.{operator}") for operator in FAMILIES[name].split()]
-    family = families(rules, names, Sizes(count=count))[0]
+    family = families(rules, names, InputSizes(count=count))[0]
     with mapper_for(Settings(workers=workers, max_operators=operators, memory=memory)) as mapper:
         found = enumerate_family(rules, ("taso",), family, operators, mapper=mapper)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -35,7 +35,7 @@ from dslc.cost.process import ModelFile, Worker
 from dslc.cost.timing import race
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
-from dslc.fuse.fused import Story, fused
+from dslc.fuse.fused import FusingStory, fused
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
@@ -51,7 +51,7 @@ HEADER = (
 
 def with_kernels(
     model: onnx.ModelProto, sizes: Mapping[str, int], threads: int, seconds: float, cache: str | Path | None = None
-) -> tuple[onnx.ModelProto, Library | None, Story]:
+) -> tuple[onnx.ModelProto, Library | None, FusingStory]:
     """A model with what pays as kernels, their library, and the story; without a library it is the model as it was."""
     rules, clock = standard(), Clock(seconds)
     imported = import_model(model, rules, {})

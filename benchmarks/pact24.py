@@ -39,7 +39,7 @@ from dslc.cost.layout import Info
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
-from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
+from dslc.egraph.extract import EXTRACTORS, EGraphTable, ExtractionProblem
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule
@@ -123,7 +123,7 @@ def prices(rules: Rules) -> Gpu:
 
 def extracted(egraph: EGraph, costs: Gpu) -> dict[str, Any]:
     """What each extractor takes its program to cost, what that does, and the bound of integer programming, in us."""
-    problem = Problem(EGraphTable(egraph, costs.seconds), [egraph.find(root) for root in egraph.roots])
+    problem = ExtractionProblem(EGraphTable(egraph, costs.seconds), [egraph.find(root) for root in egraph.roots])
     out: dict[str, Any] = {"nodes": len(egraph)}
     for name, extractor in (("printed", printed_of), *EXTRACTORS.items()):
         began = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.table import Choice, Extraction, Problem, walk
+from dslc.egraph.extract.table import Choice, Extraction, ExtractionProblem, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ _TUNING = _Tuning()
 
 
 def printed_of(
-    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by the paper's costs: each class has a history, what every class below was charged where it was first met.
 

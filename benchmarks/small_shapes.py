@@ -21,7 +21,7 @@ from dslc.errors import DslcError
 from dslc.interpret.domain import Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.instantiate import bind_definitions, show
-from dslc.interpret.rule_text import Place, rule_text
+from dslc.interpret.rule_text import NamePlace, rule_text
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value, input_value
@@ -144,7 +144,7 @@ class SmallShapes:
             self._known[ranks] = values
         return self._known[ranks]
 
-    def _open(self, name: str, place: Place) -> Iterator[tuple[str, list[Any]]]:
+    def _open(self, name: str, place: NamePlace) -> Iterator[tuple[str, list[Any]]]:
         op = self._sub.module.lookup(place.call.function)
         if not isinstance(op, OperatorDef):
             return

@@ -30,7 +30,7 @@ from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.sizes import sizes_of
-from dslc.search.rewrites.sweep import State, everywhere
+from dslc.search.rewrites.sweep import SweepState, everywhere
 from dslc.search.runs.contenders import Checker, Compared, Contender, distinct, serialized
 from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import Rules
@@ -145,7 +145,7 @@ class Study:
             at = random.choice(starts)
             for _ in range(random.randint(1, WALK)):
                 for rule in random.sample(list(rules), len(rules)):
-                    one = everywhere(State(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost)
+                    one = everywhere(SweepState(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost)
                     if one is not None and abs(one.cost / at.cost - 1) > STEP:
                         at = one
                         found.append(one)

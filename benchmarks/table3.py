@@ -22,7 +22,7 @@ from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.renamed import Values, without_common, without_renamed
-from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, inputs, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.verdict import RELIABLE, RuleVerdict
@@ -101,7 +101,7 @@ def main() -> None:
         named = [op for op in named if op.syntax.params]
     total: Counter[str] = Counter()
     chosen_families = {"matrix": slice(0, 1), "convolution": slice(1, 2), "both": slice(None)}[options.family]
-    for family in families(rules, named, Sizes(count=options.inputs))[chosen_families]:
+    for family in families(rules, named, InputSizes(count=options.inputs))[chosen_families]:
         start = time.process_time()
         counted = count_graphs(rules, ("taso",), family, options.operators)
         print(f"{family.name}: inputs {', '.join(map(str, family.inputs))}; {len(family.constants)} constants")

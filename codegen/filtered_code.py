@@ -11,7 +11,7 @@ from typing import Any
 from dslc.codegen.emit import Emitter
 from dslc.codegen.filtered import Filter, Transform
 from dslc.codegen.functions import literal_text
-from dslc.codegen.lanes import Memory
+from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.nest import Block, Let, Store
 from dslc.codegen.poly import Poly, Var, const, of, of_size, product
 from dslc.codegen.stage_code import StageCode
@@ -61,7 +61,7 @@ class FilteredCode:
     columns: int
 
 
-def filtered_code(filter: Filter, memory: Memory, names: dict[Sym, str], variant: Variant) -> StageCode:
+def filtered_code(filter: Filter, memory: GroupMemory, names: dict[Sym, str], variant: Variant) -> StageCode:
     """The stage of a filter. A task is a block of rows and a part of the panels; a block is transformed once for neighbouring tasks."""
     text = Emitter(names, 1, 1).text
     part = filter.part

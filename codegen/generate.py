@@ -15,7 +15,7 @@ from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
-from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.lanes import GroupMemory, Pointer
 from dslc.codegen.nothing import reducible_at_zero
 from dslc.codegen.padded import padded
 from dslc.codegen.panels import is_product, panelled
@@ -162,7 +162,7 @@ class _Kernel:
             return ()
         return tuple(k for k, value in enumerate(self.parts.inputs) if value in args)
 
-    def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
+    def _memory(self, stages: tuple[Stage, ...]) -> tuple[GroupMemory, str]:
         parts = self.parts
         tensors: dict[Value, Tensor] = {}
         pointers: dict[Value, Pointer] = {}
@@ -189,7 +189,7 @@ class _Kernel:
                 pointers[value], tensors[value] = pointer, tensor
                 stores[value] = [(tensor, pointer)]
                 offset = f"{offset} + k_up({self.size(tensor.elements)}, {value.type.dtype.bytes})"
-        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
+        return GroupMemory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
 
 
 def with_copies(parts: Parts) -> Parts:

@@ -40,7 +40,7 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class GroupMemory:
     """Where the values of a group are: tensors that every stage sees, and how each is declared."""
 
     tensors: dict[Value, Tensor]
@@ -49,10 +49,10 @@ class Memory:
     stores: dict[Value, tuple[tuple[Tensor, Pointer], ...]]
 
 
-class Layout:
+class StageLayout:
     """The positions of a stage, and estimates over them."""
 
-    def __init__(self, stage: Stage, memory: Memory, variant: Variant) -> None:
+    def __init__(self, stage: Stage, memory: GroupMemory, variant: Variant) -> None:
         self.stage, self.memory, self.variant = stage, memory, variant
         self.inside = stage.values
         self.groups = merged(stage.extents, self._uses)
@@ -265,4 +265,4 @@ def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
     return total
 
 
-__all__ = ["TUNING", "LanesTuning", "Layout", "Memory", "Pointer", "dot"]
+__all__ = ["TUNING", "GroupMemory", "LanesTuning", "Pointer", "StageLayout", "dot"]

@@ -10,7 +10,7 @@ from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
 from dslc.codegen.lanes import TUNING as LANES_TUNING
-from dslc.codegen.lanes import Layout, Memory, Pointer, dot
+from dslc.codegen.lanes import GroupMemory, Pointer, StageLayout, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
 from dslc.codegen.pieces import Notes
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
@@ -53,15 +53,15 @@ class StageCode:
     kept: tuple[int, ...] = ()
 
 
-def code_of(stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
+def code_of(stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
     """The loop nest of a stage. `later`: values that another stage reads."""
     return StageWriter(stage, memory, later, names, variant).write()
 
 
-class StageWriter(Layout):
+class StageWriter(StageLayout):
     """Writes one stage; a target that has other threads than the CPU's says otherwise where they differ."""
 
-    def __init__(self, stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
+    def __init__(self, stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
         super().__init__(stage, memory, variant)
         self.later = later
         self.emitter = self.emits(names)

@@ -53,7 +53,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Why(Enum):
+class WhyMissing(Enum):
     """Why a kernel of a file is not run; what is decided depends on this, never on the words of a message."""
 
     DEFINITION = "its definition is no text of the language, or does not fit its function"
@@ -70,7 +70,7 @@ class Missing:
     """A kernel that is not run, so that its function is; `lasting` where trying again would end in the same way."""
 
     name: str
-    why: Why
+    why: WhyMissing
     detail: str = ""
     lasting: bool = True
 
@@ -213,7 +213,7 @@ def _read(entry: Path) -> Kernels | None:
 
     try:
         found = Store(entry.parent).get_json(entry.name)
-        missing = tuple(Missing(str(name), Why[why], str(detail)) for name, why, detail in found["missing"])
+        missing = tuple(Missing(str(name), WhyMissing[why], str(detail)) for name, why, detail in found["missing"])
         names = tuple(map(str, found["names"]))
         if found["library"] is None:
             return Kernels(None, (), missing)
@@ -260,9 +260,9 @@ def prepared(
     try:
         library = build(named, folder, processor=processor)
     except NotBuilt as problem:
-        missing += [Missing(name, Why.BUILT, str(problem), lasting=False) for name in named]
+        missing += [Missing(name, WhyMissing.BUILT, str(problem), lasting=False) for name in named]
         return Kernels(None, (), tuple(missing))
-    lost = [Missing(one.op, Why.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried) for one in library.failed]
+    lost = [Missing(one.op, WhyMissing.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried) for one in library.failed]
     return _remember(file, folder, processor, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh))
 
 
@@ -316,7 +316,7 @@ def _all_generated(
             made = within(min(LIMITED_TUNING.seconds, end - time.monotonic()), work)
         except TooLong as late:
             # trying again takes as long again
-            made = Missing(name, Why.TIME, str(late))
+            made = Missing(name, WhyMissing.TIME, str(late))
         if isinstance(made, Missing):
             missing.append(made)
         else:
@@ -332,11 +332,11 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
     definition = file.metadata.get(KEY + name, "")
     types = types_of(definition)
     if types is None or len(types) != len(function.input):
-        return Missing(name, Why.DEFINITION)
+        return Missing(name, WhyMissing.DEFINITION)
     if name_of(function, types) != name:
-        return Missing(name, Why.NAME)
+        return Missing(name, WhyMissing.NAME)
     group = group_of(rules or standard(), function, types, definition) if len(function.node) <= _TUNING.nodes else None
-    return Missing(name, Why.FUNCTION) if group is None else group
+    return Missing(name, WhyMissing.FUNCTION) if group is None else group
 
 
 def _generated(
@@ -351,14 +351,14 @@ def _generated(
         own = _own if processor is None else partial(_own, processor=processor)
         text = (generator or own)(rules, group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:
-        return Missing(name, Why.GENERATED, str(problem))
+        return Missing(name, WhyMissing.GENERATED, str(problem))
     except Exception as problem:
         # a mistake of the generator: the model runs all the same
-        return Missing(name, Why.GENERATED, f"{type(problem).__name__}: {problem}"[:300], lasting=False)
+        return Missing(name, WhyMissing.GENERATED, f"{type(problem).__name__}: {problem}"[:300], lasting=False)
     if _shapes(text.inputs) != _shapes(value.type for value in group.inputs) or _shapes(text.outputs) != _shapes(
         value.type for value in group.outputs
     ):
-        return Missing(name, Why.TYPES)
+        return Missing(name, WhyMissing.TYPES)
     return text
 
 
@@ -447,4 +447,4 @@ def register(options: Any, found: Kernels | None) -> bool:
     return True
 
 
-__all__ = ["NONE", "Kernels", "Missing", "Said", "Why", "known", "note", "prepared", "register", "said", "texts_of"]
+__all__ = ["NONE", "Kernels", "Missing", "Said", "WhyMissing", "known", "note", "prepared", "register", "said", "texts_of"]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dslc.cli.rule_tests import Case
-    from dslc.cli.verify import Outcome as Proofs
+    from dslc.cli.rule_tests import StatedCase
+    from dslc.cli.verify import VerifyOutcome as Proofs
     from dslc.errors import Diagnostic
     from dslc.syntax import tree as t
 
@@ -80,7 +80,7 @@ class _Failed(Exception):
 class RuleFile(pytest.File):
     """One rule file. It is parsed to be collected; it is loaded, with all that it imports, when its first item runs."""
 
-    _cases: dict[int, Case] | None = None
+    _cases: dict[int, StatedCase] | None = None
     _proofs: Proofs | None = None
 
     def collect(self) -> Iterator[RuleItem]:
@@ -107,7 +107,7 @@ class RuleFile(pytest.File):
             if isinstance(item, t.Substitution | t.Property | t.Derivation):
                 yield RuleProof.from_parent(self, name=f"verify:{item.name}", piece=item)
 
-    def case_at(self, place: int) -> Case:
+    def case_at(self, place: int) -> StatedCase:
         """What is written at a place of the file, ready to run. Raises DslcError where the file cannot be loaded."""
         if self._cases is None:
             from dslc.cli.rule_tests import cases
@@ -122,11 +122,11 @@ class RuleFile(pytest.File):
     def proofs(self) -> Proofs:
         """The verdicts of all rules and laws of the file that are among the items of this run: one prover for all of them."""
         if self._proofs is None:
-            from dslc.cli.verify import Asked, Outcome, verified
+            from dslc.cli.verify import VerifyOutcome, VerifyRequest, verified
 
             wanted = [item.rule for item in self.session.items if isinstance(item, RuleProof) and item.parent is self]
-            found = Outcome()
-            verified(Asked((str(self.path),), wanted, jobs=1, no_lock=True, seed=self.config.option.dslc_seed), found, None)
+            found = VerifyOutcome()
+            verified(VerifyRequest((str(self.path),), wanted, jobs=1, no_lock=True, seed=self.config.option.dslc_seed), found, None)
             self._proofs = found
         return self._proofs
 

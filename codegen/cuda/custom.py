@@ -15,7 +15,7 @@ from typing import Any
 
 from dslc.codegen.cuda.generate import preamble
 from dslc.codegen.cuda.stage import above, plain, scalar, times
-from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, Pointer, PointerPlace
 from dslc.codegen.custom import Filling, NotRendered
 from dslc.codegen.render import render
 from dslc.ir.dtype import Dim, TensorType
@@ -51,7 +51,7 @@ def custom_cuda(filling: Filling, flops: Dim = 0) -> CudaText:
         file=filling.file, sizes=list(syms.values()),
         parameters=[*parameters, *(f"int64_t {size}" for size in syms.values())],
     )  # fmt: skip
-    pointers = tuple(Pointer(Place.OUTPUT if one.out else Place.INPUT, one.at) for one in filling.tensors)
+    pointers = tuple(Pointer(PointerPlace.OUTPUT if one.out else PointerPlace.INPUT, one.at) for one in filling.tensors)
     moved: Any = filling.cost.get("bytes", _bytes(filling.inputs, results))
     launch = CudaLaunch(
         f"{name}_0", (grid, 1, 1), (block, 1, 1), pointers, tuple(k for k, one in enumerate(filling.tensors) if one.out),

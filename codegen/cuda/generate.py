@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
 from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, plain, scalar, times
-from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, Pointer, PointerPlace
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.turned import TurnedStage
 from dslc.codegen.cuda.units import UnitStage, takes
@@ -16,7 +16,7 @@ from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import store_type
 from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
 from dslc.codegen.group import Part, Parts, parts_of
-from dslc.codegen.lanes import Memory
+from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.lanes import Pointer as Address
 from dslc.codegen.render import render, template
 from dslc.codegen.separate import Cutting, separated
@@ -46,7 +46,7 @@ class _Tuning:
 
 _TUNING = _Tuning()
 
-_PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
+_PLACES = {"in": PointerPlace.INPUT, "out": PointerPlace.OUTPUT, "scratch": PointerPlace.SCRATCH}
 
 
 def preamble() -> str:
@@ -118,7 +118,7 @@ class _Kernels:
         )
         return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), preamble() + body)
 
-    def _written(self, stage: Stage, memory: Memory) -> LaunchCode:
+    def _written(self, stage: Stage, memory: GroupMemory) -> LaunchCode:
         """One launch, in the form that fits."""
         found = self.products.get(stage.placed[0].part.value)
         if found is not None:
@@ -139,7 +139,7 @@ class _Kernels:
             "body": code.body, "parameters": parameters, "shared": code.shared,
         }  # fmt: skip
 
-    def _launch(self, symbol: str, stage: Stage, code: LaunchCode, memory: Memory) -> CudaLaunch:
+    def _launch(self, symbol: str, stage: Stage, code: LaunchCode, memory: GroupMemory) -> CudaLaunch:
         work: Dim = 0
         moved: Dim = 0
         asked: Dim = 0
@@ -189,7 +189,7 @@ class _Kernels:
             code.used,
         )
 
-    def _memory(self, stages: tuple[Stage, ...]) -> Memory:
+    def _memory(self, stages: tuple[Stage, ...]) -> GroupMemory:
         tensors: dict[Value, Tensor] = {}
         pointers: dict[Value, Address] = {}
         stores: dict[Value, list[tuple[Tensor, Address]]] = {}
@@ -211,7 +211,7 @@ class _Kernels:
                 pointer = self.room.take(value.type.dtype, tensor_of(value.type, "").elements)
                 tensor = tensor_of(value.type, pointer.name)
                 pointers[value], tensors[value], stores[value] = pointer, tensor, [(tensor, pointer)]
-        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()})
+        return GroupMemory(tensors, pointers, {value: tuple(each) for value, each in stores.items()})
 
 
 def _plus(a: Dim, b: Dim) -> Dim:

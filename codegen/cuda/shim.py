@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.codegen.cuda.text import CudaText, Place, at
+from dslc.codegen.cuda.text import CudaText, PointerPlace, at
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, compiler, first_error, limited
 from dslc.codegen.render import render
 from dslc.ir.constants import NUMPY
@@ -68,7 +68,7 @@ class Shim:
         shapes = [tuple(at(size, sizes) for size in type.shape) for type in text.outputs]
         dtypes = [np.dtype(NUMPY[type.dtype]) for type in text.outputs]
         counts = [prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)]
-        first = {Place.INPUT: 0, Place.OUTPUT: len(arrays), Place.SCRATCH: len(arrays) + len(counts)}
+        first = {PointerPlace.INPUT: 0, PointerPlace.OUTPUT: len(arrays), PointerPlace.SCRATCH: len(arrays) + len(counts)}
         packed = [_numbers(int(reverse), len(arrays) + len(counts) + len(text.scratch))]
         for array, type in zip(arrays, text.inputs, strict=True):
             data = np.ascontiguousarray(array, dtype=NUMPY[type.dtype]).tobytes()

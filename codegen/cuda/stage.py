@@ -9,7 +9,7 @@ from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.lanes import GroupMemory, Pointer
 from dslc.codegen.nest import Block, Loop, Rows, Store
 from dslc.codegen.poly import Poly, Quotient, Var, const, product
 from dslc.codegen.stage_code import StageWriter
@@ -141,7 +141,7 @@ def bytes_of(dtype: DType, elements: Poly) -> Dim:
 class CudaStage(StageWriter):
     """Writes one stage."""
 
-    def __init__(self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+    def __init__(self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
         self.cuda = variant
         self.room = room
         width = variant.width or self._width(stage, memory)
@@ -155,7 +155,7 @@ class CudaStage(StageWriter):
         self.written: set[str] = set()
 
     @staticmethod
-    def _width(stage: Stage, memory: Memory) -> int:
+    def _width(stage: Stage, memory: GroupMemory) -> int:
         """As many elements as 16 bytes have of the widest type."""
         values = {value for placed in stage.placed for value in (placed.part.value, *placed.part.args)}
         widest = max(computed(value.type.dtype).bytes if value.type.rank else 1 for value in values)

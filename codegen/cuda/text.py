@@ -10,7 +10,7 @@ from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
 
 
-class Place(Enum):
+class PointerPlace(Enum):
     """What a pointer that a launch takes points to."""
 
     INPUT = "in"
@@ -22,7 +22,7 @@ class Place(Enum):
 class Pointer:
     """An argument of a launch: an input, output or scratch buffer of its text, by number."""
 
-    place: Place
+    place: PointerPlace
     number: int
 
 
@@ -109,4 +109,4 @@ def _number(node: Scalar, sizes: Mapping[Sym, int]) -> Scalar | None:
     return num(sizes[node]) if isinstance(node, Sym) and node in sizes else None
 
 
-__all__ = ["CudaLaunch", "CudaText", "Place", "Pointer", "at"]
+__all__ = ["CudaLaunch", "CudaText", "Pointer", "PointerPlace", "at"]

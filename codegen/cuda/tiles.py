@@ -14,7 +14,7 @@ from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, 
 from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import Memory, dot
+from dslc.codegen.lanes import GroupMemory, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
 from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
 from dslc.codegen.stages import Stage, sizes, split_up
@@ -158,7 +158,7 @@ class ProductStage(CudaStage):
     form = "products"
 
     def __init__(
-        self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product,
+        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product,
         tile: Tile | Units,
     ) -> None:  # fmt: skip
         super().__init__(stage, memory, names, variant, room)

@@ -10,7 +10,7 @@ from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.lanes import Memory, dot
+from dslc.codegen.lanes import GroupMemory, dot
 from dslc.codegen.nest import Block, Branch, Let, Loop, Rows, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Var, of_scalar
 from dslc.codegen.stages import Placed, Stage, places
@@ -44,7 +44,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnedOperand:
     """`beside`: the outer loop along which results are neighbours; `below`: that of the operands. `reads`: by their part's number."""
 
     beside: int
@@ -55,7 +55,7 @@ class Turn:
 class TurnedStage(CudaStage):
     """Writes a stage without reductions in squares of positions."""
 
-    def __init__(self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+    def __init__(self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
         super().__init__(stage, memory, names, variant, room)
         self.turn = self._turn()
         if self.turn is not None:
@@ -86,7 +86,7 @@ class TurnedStage(CudaStage):
 
     # ---- what is turned ------------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> Turn | None:
+    def _turn(self) -> TurnedOperand | None:
         bodies = [placed.part.scope.body for placed in self.stage.placed]
         if any(placed.inner for placed in self.stage.placed) or any(isinstance(node, Reduce) for body in bodies for node in walk(body)):
             return None
@@ -118,7 +118,7 @@ class TurnedStage(CudaStage):
             or len(found[best]) > _TUNING.operands
         ):
             return None
-        return Turn(beside, best, tuple(found[best]))
+        return TurnedOperand(beside, best, tuple(found[best]))
 
     def _positions(self, placed: Placed, at: list[Poly]) -> dict[Iter, Poly]:
         iters = {it: Poly(()) for it in placed.part.scope.iters}
@@ -148,7 +148,7 @@ class TurnedStage(CudaStage):
     # ---- squares -------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _square(self, turn: Turn, vars: list[Var], squares: dict[int, Var], fast: int) -> Iterator[tuple[list[Poly], str]]:
+    def _square(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], fast: int) -> Iterator[tuple[list[Poly], str]]:
         """A loop over a square, neighbours along one side: the position of each outer loop, and the place in the square."""
         emitter = self.emitter
         each, loop, then = Var(emitter.name("e")), Block(), Block()
@@ -172,7 +172,7 @@ class TurnedStage(CudaStage):
             Loop(each.name, "k_rank", str(_TUNING.side * _TUNING.side), _TUNING.threads, loop)
         )
 
-    def _load(self, turn: Turn, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
+    def _load(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
         emitter = self.emitter
         tiles = []
         with self._square(turn, vars, squares, turn.below) as (at, place):
@@ -191,7 +191,7 @@ class TurnedStage(CudaStage):
                 tiles.append((shared, dtype))
         return tiles
 
-    def _compute(self, turn: Turn, vars: list[Var], squares: dict[int, Var], tiles: list[tuple[Shared, DType]]) -> None:
+    def _compute(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], tiles: list[tuple[Shared, DType]]) -> None:
         emitter = self.emitter
         with self._square(turn, vars, squares, turn.beside) as (at, place):
             values: dict[Value, Val] = {}
@@ -215,4 +215,4 @@ class TurnedStage(CudaStage):
         emitter.remember((node, id(env), None, False), value)
 
 
-__all__ = ["Turn", "TurnedStage"]
+__all__ = ["TurnedOperand", "TurnedStage"]

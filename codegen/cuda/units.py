@@ -13,7 +13,7 @@ from dslc.codegen.cuda.tiles import Product, ProductStage
 from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.codegen.functions import c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import Memory
+from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.nest import Block, Let, Loop, Store, Variable
 from dslc.codegen.poly import Var, product
 from dslc.codegen.stages import Stage
@@ -70,7 +70,7 @@ class UnitStage(ProductStage):
     form = "units"
 
     def __init__(
-        self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product, units: Units
+        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product, units: Units
     ) -> None:
         super().__init__(stage, memory, names, variant, room, found, units)
         self.units = units

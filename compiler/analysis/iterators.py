@@ -21,7 +21,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Row:
+class IteratorRow:
     """One iterator: `kind` is traversal, sum, max, ...; `operands` the tensors in whose index it occurs, the output being -1."""
 
     name: str
@@ -34,7 +34,7 @@ class Row:
         return frozenset(each.operand for each in self.occurrences)
 
 
-def iterator_table(scope: Scope) -> tuple[Row, ...]:
+def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     """A row for every output iterator, then for every reduction iterator in the order of the expression.
 
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
@@ -62,7 +62,7 @@ def iterator_table(scope: Scope) -> tuple[Row, ...]:
                     place = Occurrence(access.node.operand, dim, coefficient_of(index, loop.iterator))
                     rows.setdefault(loop, {})[place] = None
     return tuple(
-        Row(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
+        IteratorRow(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
         for loop, found in rows.items()
     )
 
@@ -84,9 +84,9 @@ def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
     return slope.constant if slope.is_constant else None
 
 
-def groups_of(rows: tuple[Row, ...]) -> Mapping[frozenset[int], tuple[Row, ...]]:
+def groups_of(rows: tuple[IteratorRow, ...]) -> Mapping[frozenset[int], tuple[IteratorRow, ...]]:
     """Iterators by the set of tensors in whose index they occur: the columns of EinNet's Table 2."""
-    found: dict[frozenset[int], tuple[Row, ...]] = {}
+    found: dict[frozenset[int], tuple[IteratorRow, ...]] = {}
     for row in rows:
         found[row.operands] = (*found.get(row.operands, ()), row)
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dslc.checking.files import meant, modules_at, sorted_once, wanted
-from dslc.checking.memory import Memory, bug
+from dslc.checking.memory import CheckMemory, bug
 from dslc.errors import Diagnostic, DslcError, SourceText, Span
 from dslc.semantics.library import Files, Rules, load_many
 from dslc.syntax import tree as t
@@ -42,7 +42,7 @@ class Edited(Files):
     """Files of which some have other texts than those on disk, and what is remembered of them."""
 
     texts: dict[Path, Pieces] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: CheckMemory = field(default_factory=CheckMemory)
     #: the files that each one was last loaded with
     loaded: dict[Path, frozenset[str]] = field(default_factory=dict)
 

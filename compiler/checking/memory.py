@@ -57,7 +57,7 @@ class _Known:
 
 
 @dataclass(eq=False)
-class Memory:
+class CheckMemory:
     """Findings of earlier checks, by the check and a digest of all that it rests on."""
 
     _texts: dict[int, _Text] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Memory:
 class Recall:
     """A `Remember` that does no check: it looks each up in the memory, and notes which are left to do."""
 
-    memory: Memory
+    memory: CheckMemory
     rules: Rules
     #: what is to be done: each does one check, and keeps what it finds
     left: list[Callable[[], None]] = field(default_factory=list)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dslc.derivation.calls import Called
-    from dslc.derivation.programs import Program
+    from dslc.derivation.programs import PricedProgram
     from dslc.ir.dtype import TensorType
     from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
@@ -212,7 +212,7 @@ def derivations_of(
     from dslc.derivation.kinds import kinds
     from dslc.derivation.lowered import unlowered
     from dslc.derivation.programs import unlike
-    from dslc.derivation.search import DerivationLimits, Search
+    from dslc.derivation.search import DerivationLimits, DerivationSearch
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
     from dslc.ir.graph import Graph
@@ -234,7 +234,7 @@ def derivations_of(
         max_depth=max_depth, until=until.part(_TUNING.searching), intensity=intensity, max_states=max_states or inf
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
-    search = Search(rules, derivations, limits, aims)
+    search = DerivationSearch(rules, derivations, limits, aims)
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or {*wanted} & {c.op for c in each.calls})]
@@ -393,13 +393,13 @@ def targeted(
     return rules, tuple(dict.fromkeys(wanted)), lowered
 
 
-def _is_other(program: Program, called: Called) -> bool:
+def _is_other(program: PricedProgram, called: Called) -> bool:
     """Whether a program is another one than the call itself."""
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
 def _program(
-    rules: Rules, program: Program, called: Called, graph: Graph, proved: bool, spent: float | None
+    rules: Rules, program: PricedProgram, called: Called, graph: Graph, proved: bool, spent: float | None
 ) -> DerivedProgram:
     from dslc.ir.text import program_text
     from dslc.reporting.programs import picture_of
@@ -425,7 +425,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else str(value)
 
 
-def _bytes(program: Program) -> int | None:
+def _bytes(program: PricedProgram) -> int | None:
     """Bytes that the generated operators read and write."""
     total = 0
     for node in program.generated:

@@ -278,12 +278,12 @@ def _for_all_sizes(
     rules: Rules, names: Sequence[str], old: Sequence[Value], new: Sequence[Value], seconds: float
 ) -> tuple[SetOfSizes, ...]:
     """The sets where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
-    from dslc.prove.partial.difference import NotCompared, Why, equal_everywhere, parametric
+    from dslc.prove.partial.difference import NotCompared, WhyUncompared, equal_everywhere, parametric
 
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
     if region is None and not equal_everywhere(rules, old, new, seconds):
-        raise NotCompared(Why.SIZES)
+        raise NotCompared(WhyUncompared.SIZES)
     taken = time.perf_counter() - began
     whole = region is None or all(region.defined)
     out = []
@@ -386,10 +386,13 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 def _refused(problem: Any, programs: Sequence[str]) -> DslcError:
     """Why two programs are not compared, at the second one where they are calls."""
     from dslc.errors import SourceText, Span, error
-    from dslc.prove.partial.difference import Why
+    from dslc.prove.partial.difference import WhyUncompared
 
-    codes = {Why.PIECES: "E0607", Why.DISAGREE: "E0608"}
-    hints = {Why.PIECES: "a correction of so many pieces gains nothing; `--pieces N` allows more", Why.SIZES: "`--bind NAME=N`"}
+    codes = {WhyUncompared.PIECES: "E0607", WhyUncompared.DISAGREE: "E0608"}
+    hints = {
+        WhyUncompared.PIECES: "a correction of so many pieces gains nothing; `--pieces N` allows more",
+        WhyUncompared.SIZES: "`--bind NAME=N`",
+    }
     span = Span(SourceText("call", programs[1]), 0, len(programs[1])) if len(programs) == 2 else None
     return error(codes.get(problem.why, "E0606"), f"these programs are not compared: {problem}", span, hint=hints.get(problem.why, ""))
 

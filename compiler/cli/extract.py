@@ -11,7 +11,7 @@ from dslc.cli.options import form_option, time_option
 from dslc.errors import Diagnostic, DslcError
 
 if TYPE_CHECKING:
-    from dslc.egraph.extract import Extraction, Problem
+    from dslc.egraph.extract import Extraction, ExtractionProblem
 
 
 @click.command("extract")
@@ -58,7 +58,7 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     return 0
 
 
-def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, float]]:
+def _extracted(problem: ExtractionProblem, limit: float) -> list[tuple[str, Extraction, float]]:
     """What each extractor found in so many seconds, and the seconds that it took."""
     import time
 

@@ -33,7 +33,7 @@ import numpy as np
 from dslc.cli.firing import derives, fires
 from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.interpret import Floats, InterpretError, Redraw, run
-from dslc.interpret.check_rule import Outcome, check_law, check_substitution, difference, draw
+from dslc.interpret.check_rule import CaseOutcome, check_law, check_substitution, difference, draw
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FROM_NUMPY, array_value
 from dslc.ir.dtype import DType
@@ -69,16 +69,16 @@ Kind = Literal["example", "property", "substitution", "test"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class StatedCase:
     """One thing that a file says of itself, and where it is written. Of an operator's examples `number` counts them, from 1."""
 
     name: str
     kind: Kind
     number: int
     span: Span
-    check: Callable[[], Outcome]
+    check: Callable[[], CaseOutcome]
 
-    def run(self) -> Outcome:
+    def run(self) -> CaseOutcome:
         """What became of it; what cannot be computed fails, and the others still run."""
         start = time.perf_counter()
         try:
@@ -92,7 +92,7 @@ class Case:
 
 def run_tests(
     rules: Rules, only: Collection[str] | None = None, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
-) -> list[Outcome]:
+) -> list[CaseOutcome]:
     """Runs every example, test, law and substitution of some modules (all, where none are given), in the order of the files.
 
     The examples of one operator are one outcome.
@@ -101,7 +101,7 @@ def run_tests(
         only: names or patterns (`std.conv*`, `conv`) of what to run.
         trials: random instances of each law and substitution; 0 leaves them out.
     """
-    out: list[Outcome] = []
+    out: list[CaseOutcome] = []
     for case in cases(rules, modules, seed, trials):
         parts = (case.name, case.name.rpartition(".")[2])
         if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in parts):
@@ -112,7 +112,7 @@ def run_tests(
     return out
 
 
-def _joined(first: Outcome, second: Outcome) -> Outcome:
+def _joined(first: CaseOutcome, second: CaseOutcome) -> CaseOutcome:
     """The examples of one operator; the status is that of the first that failed."""
     return replace(
         first, passed=first.passed and second.passed, status=second.status if first.passed else first.status,
@@ -135,13 +135,13 @@ def parts_of(file: t.File, trials: int = 3) -> Iterator[tuple[t.Item | t.Example
 
 def cases(
     rules: Rules, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
-) -> Iterator[Case]:
+) -> Iterator[StatedCase]:
     """What some modules say of themselves (all, where none are given): as `parts_of`, ready to run; tests come after all others."""
     chosen = [module for module in rules.modules if modules is None or module in modules]
     for module in chosen:
         for item, kind, short, number in parts_of(module.file, trials):
             name = f"{module.library}.{short}"
-            check: Callable[[], Outcome]
+            check: Callable[[], CaseOutcome]
             if isinstance(item, t.Example):
                 check = functools.partial(_example, rules, module, name, item)
             elif kind == "property":
@@ -150,27 +150,27 @@ def cases(
                 check = functools.partial(_substitution, rules, rules.substitutions[name], seed, trials)
             else:
                 continue
-            yield Case(name, kind, number, item.span, check)
+            yield StatedCase(name, kind, number, item.span, check)
     for test in rules.tests:
         if test.module in chosen:
-            yield Case(test.name, "test", 1, test.syntax.span, functools.partial(_test, rules, test))
+            yield StatedCase(test.name, "test", 1, test.syntax.span, functools.partial(_test, rules, test))
 
 
-def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> Outcome:
-    return Outcome(name, not findings, kind, tuple(findings))
+def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> CaseOutcome:
+    return CaseOutcome(name, not findings, kind, tuple(findings))
 
 
-def _substitution(rules: Rules, sub: SubstitutionDef, seed: int, trials: int) -> Outcome:
+def _substitution(rules: Rules, sub: SubstitutionDef, seed: int, trials: int) -> CaseOutcome:
     """What `dslc check` says against a substitution; else its sides at random sizes."""
     wrong = errors_of(rules, sub)
     return _outcome(sub.name, "uninstantiated", wrong) if wrong else check_substitution(rules, sub, seed, trials)
 
 
-def _example(rules: Rules, module: Module, name: str, example: t.Example) -> Outcome:
+def _example(rules: Rules, module: Module, name: str, example: t.Example) -> CaseOutcome:
     return _outcome(name, "example", _Expectation(rules, module, name, {}).check(example.value, "E0503", "example"))
 
 
-def _test(rules: Rules, test: TestDef) -> Outcome:
+def _test(rules: Rules, test: TestDef) -> CaseOutcome:
     findings: list[Diagnostic] = []
     runner = _Expectation(rules, test.module, test.name, {})
     for statement in test.syntax.statements:

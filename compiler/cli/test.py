@@ -14,14 +14,14 @@ from dslc.cli.options import form_option
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
-    from dslc.interpret.check_rule import Outcome
+    from dslc.interpret.check_rule import CaseOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
     """What became of the tests and examples of rule files, and of their laws and rules at random sizes; `seconds` for all of them."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseOutcome, ...]
     seconds: float
 
     @property
@@ -30,7 +30,7 @@ class Tested:
         return tuple(one for outcome in self.outcomes for one in outcome.diagnostics)
 
     @property
-    def failed(self) -> tuple[Outcome, ...]:
+    def failed(self) -> tuple[CaseOutcome, ...]:
         return tuple(outcome for outcome in self.outcomes if not outcome.passed)
 
     @property
@@ -100,7 +100,7 @@ def command(
     return int(bool(found.diagnostics))
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: CaseOutcome) -> str:
     kinds = {"example": "examples", "test": "test", "field": "modulo p", "floats": "float64", "partial": "types only"}
     how = kinds.get(outcome.status, outcome.status)
     return f"{'passed' if outcome.passed else 'FAILED'}  {outcome.name}  ({how}, {outcome.seconds:.2f} s)"

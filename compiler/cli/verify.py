@@ -77,8 +77,8 @@ def command(
     """
     from dslc.cli.progress import finishing, interrupts
 
-    asked = Asked(names or ("std",), patterns, provers, jobs, timeout, no_lock, trust_lock, seed, guards)
-    outcome, began = Outcome(), time.perf_counter()
+    asked = VerifyRequest(names or ("std",), patterns, provers, jobs, timeout, no_lock, trust_lock, seed, guards)
+    outcome, began = VerifyOutcome(), time.perf_counter()
     with interrupts(signal.SIGTERM) as pressed:
         try:
             with Bar("proving", quiet or output_format in {"json", "markdown"}) as bar:
@@ -99,7 +99,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerifyRequest:
     """What a run is about; `limit` in seconds, for one prover and one rule."""
 
     names: Sequence[str]
@@ -114,7 +114,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Outcome:
+class VerifyOutcome:
     """What is known so far, also where a signal ends the run. `chosen`: what it is about, in order."""
 
     rules: Rules | None = None
@@ -131,7 +131,7 @@ class Outcome:
         return [self.known[name] for name in self.chosen if name in self.known]
 
 
-def verified(asked: Asked, out: Outcome, told: Progress | None) -> None:
+def verified(asked: VerifyRequest, out: VerifyOutcome, told: Progress | None) -> None:
     """Fills the outcome as verdicts come."""
     from dslc.prove.laws import load_with_laws
     from dslc.prove.run.verify import PROVERS, verify
@@ -157,7 +157,7 @@ def verified(asked: Asked, out: Outcome, told: Progress | None) -> None:
     out.findings += _refuted(rules, derived)
 
 
-def _tell(out: Outcome, output_format: str, quiet: bool, seconds: float) -> None:
+def _tell(out: VerifyOutcome, output_format: str, quiet: bool, seconds: float) -> None:
     from dslc.diagnostics.render import render, wants_color
     from dslc.reporting.records import record_text
 

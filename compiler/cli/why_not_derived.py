@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from dslc.derivation.search import Search
+    from dslc.derivation.search import DerivationSearch
     from dslc.derivation.solving import Missed
     from dslc.ir.graph import Scope
     from dslc.semantics.library import Rules
@@ -21,7 +21,7 @@ def tell(
     from dslc.cli.derive import called_as, targeted
     from dslc.cli.options import binding
     from dslc.deadline import Deadline
-    from dslc.derivation.search import DerivationLimits, Search
+    from dslc.derivation.search import DerivationLimits, DerivationSearch
     from dslc.derivation.solving import Miss, Missed
     from dslc.derivation.tables import patterns_of
     from dslc.prove.garbage import rare_collections
@@ -39,7 +39,7 @@ def tell(
             click.echo(f"{short}: {Missed(Miss.NO_TABLE)}")
             continue
         limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget))
-        search = Search(rules, list(rules.derivations.values()), limits, (name,))
+        search = DerivationSearch(rules, list(rules.derivations.values()), limits, (name,))
         with rare_collections():
             derived = search.run(value)
         made = min(derived.programs, key=lambda each: len(each.steps), default=None)
@@ -56,7 +56,7 @@ def tell(
             click.echo(f"  of {derived.states} expressions this came nearest{cut}: {scope}")
 
 
-def _nearest(rules: Rules, search: Search, name: str) -> tuple[Missed, Scope | None]:
+def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed, Scope | None]:
     """Why an expression that was looked at is no call of an operator, and its scope: of all the one that came furthest."""
     from dslc.derivation.solving import Miss, Missed, nearer
     from dslc.derivation.targets import missed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info, medians
-from dslc.cost.pairs import Pair, deciding
+from dslc.cost.pairs import GroupPair, deciding
 from dslc.cost.statistics import median
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
@@ -126,9 +126,9 @@ def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Grou
     return {key: group for key, group in groups.items() if model.infos([group])[0].body < inf}
 
 
-def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashable, Pair]:
+def _deciding(model: CostModel, pairs: Sequence[Sequence[GroupPair]]) -> dict[Hashable, GroupPair]:
     """The pairs that the graphs do not have in common. Of one graph, none."""
-    known: dict[Hashable, Pair] = {}
+    known: dict[Hashable, GroupPair] = {}
     counts: list[Counter[Hashable]] = []
     for own in pairs:
         count: Counter[Hashable] = Counter()
@@ -150,7 +150,7 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashabl
     return {name: known[name] for name in deciding(counts, weights.__getitem__)}
 
 
-def _small(model: CostModel, pair: Pair) -> Small:
+def _small(model: CostModel, pair: GroupPair) -> Small:
     return model.samples.small(pair.group, pair.first.nodes[-1].values if pair.shared else ())
 
 

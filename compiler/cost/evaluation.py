@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.lowered import Lowered
-from dslc.cost.pairs import Pair, pairs_of
+from dslc.cost.pairs import GroupPair, pairs_of
 from dslc.cost.weights import bytes_of, packed
 from dslc.ir.graph import Call, Graph, Input, Node, Value
 
@@ -93,7 +93,7 @@ class Evaluation:
         every = [*kept, *new]
         return layout_cost(every, self.graph.outputs, now) if any(info.leave > 0 for info, _ in every) else 0.0
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[GroupPair]:
         """Groups that follow each other."""
         return pairs_of(self.groups, lambda value: self._uses.get(value, 0))
 

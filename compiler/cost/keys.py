@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.cost import kinds
 from dslc.cost.groups import Group
-from dslc.cost.pairs import Pair
+from dslc.cost.pairs import GroupPair
 from dslc.cost.samples import Samples, kept_key, program
 from dslc.cost.start import Key
 from dslc.ir.constants import number_of
@@ -62,7 +62,7 @@ class Keys:
                     out.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
         return tuple(out)
 
-    def pair(self, pair: Pair) -> Hashable:
+    def pair(self, pair: GroupPair) -> Hashable:
         """Equal for equal groups that follow each other in the same way."""
         return (self.of(pair.first), self.of(pair.group), pair.shared)
 

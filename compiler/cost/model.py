@@ -18,7 +18,7 @@ from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
 from dslc.cost.measure import TUNING as MEASURE_TUNING
 from dslc.cost.measure import Measurer
-from dslc.cost.pairs import Pair
+from dslc.cost.pairs import GroupPair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.samples import Samples, bytes_in
 from dslc.cost.start import Key, Start
@@ -223,7 +223,7 @@ class CostModel:
         """Seconds that it may add at most that nodes like one read a weight; see `Caches`."""
         return self.caches.weight(value, node, self.samples.bytes_of(value))
 
-    def together(self, pairs: Iterable[Pair]) -> float:
+    def together(self, pairs: Iterable[GroupPair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
         return sum(self._together.get(self.keys.pair(pair), 0.0) for pair in pairs) if self._together else 0.0
 

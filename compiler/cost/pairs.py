@@ -29,7 +29,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class GroupPair:
     """A group and one that works on its result; `shared`: others want that result too."""
 
     first: Group
@@ -48,7 +48,7 @@ class Pair:
         return first.body + then.body + layout_cost(parts, results)
 
 
-def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[Pair]:
+def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[GroupPair]:
     """Every group with each one that it gets an argument from."""
     producer = {value: group for group in groups for value in group.nodes[-1].values}
     found = []
@@ -57,7 +57,7 @@ def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[Pair
         for first in {id(producer[arg]): producer[arg] for arg in given if arg in producer}.values():
             if first is not then:
                 shared = any(uses(value) > given.count(value) for value in first.nodes[-1].values)
-                found.append(Pair(first, then, shared))
+                found.append(GroupPair(first, then, shared))
     return found
 
 

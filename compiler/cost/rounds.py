@@ -11,7 +11,7 @@ from dslc.cost.statistics import Interval, median, quick_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TimedPair:
     """One round of two models: seconds of the base and of the other one.
 
     `generation` says in which processes, `base_first` who ran first.
@@ -31,7 +31,7 @@ class Timing:
     minimum: float
     blocks: int
     ratio: Interval
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[TimedPair, ...] = ()
 
     @property
     def faster(self) -> bool:
@@ -91,10 +91,10 @@ class Rounds:
             ended.append(_turns(rounds, model, base))
         return [*ended, *(_turns(rounds, model, base) for rounds in self.generations[len(ended) :])]
 
-    def pairs(self, model: int, base: int = 0) -> tuple[Pair, ...]:
+    def pairs(self, model: int, base: int = 0) -> tuple[TimedPair, ...]:
         """Every round in which two models ran, in their order."""
         return tuple(
-            Pair(one[base], one[model], k, next(n for n in one if n in {base, model}) == base)
+            TimedPair(one[base], one[model], k, next(n for n in one if n in {base, model}) == base)
             for k, rounds in enumerate(self.generations) for one in rounds if base in one and model in one
         )  # fmt: skip
 
@@ -149,4 +149,4 @@ def _turns(rounds: Sequence[Mapping[int, float]], model: int, base: int) -> list
     ]  # fmt: skip
 
 
-__all__ = ["Pair", "Rounds", "Timing"]
+__all__ = ["Rounds", "TimedPair", "Timing"]

@@ -16,7 +16,7 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import TUNING as MEASURE_TUNING
 from dslc.cost.measure import Unmeasured
 from dslc.cost.model import CostModel
-from dslc.cost.table import Priced, Table
+from dslc.cost.table import Priced, PriceTable
 from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, lowerings_on
 from dslc.errors import error
 from dslc.ir.graph import Call, Constant, Input, Node, topological
@@ -91,7 +91,7 @@ class CpuSheet(Computed):
     ) -> ModelPlan:
         """The runtime runs one piece of a model after the other."""
         costs = CostModel(rules, Unmeasured(self.machine), lambda _inputs, _outputs: b"", imported.context.opset, sizes, target=self)
-        return InTurn(Table(costs).priced(imported.graph))
+        return InTurn(PriceTable(costs).priced(imported.graph))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Priced:
         return sum(price.seconds for price in self.prices)
 
 
-class Table:
+class PriceTable:
     """Prices on one target, measured when first asked for, each by itself; infinite for what the target cannot run.
 
     Opaque nodes have none: they are the same in whatever is compared.

@@ -66,7 +66,7 @@ class _Hopeless(Exception):
         self.seconds = seconds
 
 
-class Loaded:
+class LoadedModel:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
     def __init__(
@@ -261,7 +261,7 @@ def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[i
 
     def looked_at(one: bytes) -> Any:
         with tempfile.TemporaryDirectory() as folder:
-            Loaded(filled(one, weights, 1)[0], None, threads, optimized=f"{folder}/optimized.onnx")
+            LoadedModel(filled(one, weights, 1)[0], None, threads, optimized=f"{folder}/optimized.onnx")
             return changes(f"{folder}/optimized.onnx")
 
     names = [name for name in may_be_blocked(model) if name not in weights]
@@ -279,7 +279,7 @@ class Server:
     """Answers requests about the model that is loaded."""
 
     def __init__(self) -> None:
-        self.loaded: Loaded | None = None
+        self.loaded: LoadedModel | None = None
         #: where the runtime writes what nodes take
         self.profiles: tempfile.TemporaryDirectory[str] | None = None
 
@@ -293,7 +293,7 @@ class Server:
             library = request.get("library", "")
             if request.get("profiled") and self.profiles is None:
                 self.profiles = tempfile.TemporaryDirectory(prefix="dslc-")
-            self.loaded = Loaded(
+            self.loaded = LoadedModel(
                 request["model"], request.get("folder"), request["threads"], plain=plain, library=library,
                 kernels=request.get("kernels", True), profile=f"{self.profiles.name}/run" if self.profiles is not None else "",
             )  # fmt: skip
@@ -321,7 +321,7 @@ class Server:
 
         # contents are made here: what a large model weighs would take longer to send than to measure
         model, feeds = filled(request["model"], request["weights"], request["copies"], request.get("like", b""))
-        loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
+        loaded = LoadedModel(model, None, request["threads"], library=request.get("library", ""))
         hopeless = request.get("hopeless", inf)
         try:
             loaded.bind(feeds, hopeless=hopeless)
@@ -334,7 +334,7 @@ class Server:
         return {"seconds": seconds, "layout": layout}
 
 
-def _profile(loaded: Loaded, feeds: Mapping[str, Any], seconds: float) -> list[tuple[str, str, float]]:
+def _profile(loaded: LoadedModel, feeds: Mapping[str, Any], seconds: float) -> list[tuple[str, str, float]]:
     """Name, operator and seconds of each node: the median of some runs without the first, two at least."""
     until, runs = time.perf_counter() + seconds, 0
     while runs < 3 or (runs < _TUNING.profiled and time.perf_counter() < until):
@@ -349,7 +349,7 @@ def _profile(loaded: Loaded, feeds: Mapping[str, Any], seconds: float) -> list[t
     return [(name, operator, sorted(own[1:] or own)[len(own[1:] or own) // 2]) for (name, operator), own in times.items()]
 
 
-def _bound(loaded: Loaded) -> Callable[[], Any]:
+def _bound(loaded: LoadedModel) -> Callable[[], Any]:
     if loaded.call is None:
         raise RuntimeError("no inputs are bound")
     return loaded.call

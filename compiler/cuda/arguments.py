@@ -9,20 +9,20 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from dslc.cuda.patterns import Dim, Pattern, Reading
-from dslc.cuda.views import View, joined
+from dslc.cuda.patterns import CallPattern, Dim, Reading
+from dslc.cuda.views import StridedView, joined
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.scalar import Num, Scalar
-from dslc.semantics.env import Asked, Env, Mismatch, Unbound, fail
+from dslc.semantics.env import AskedFunction, Env, Mismatch, Unbound, fail
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.syntax import tree as t
 
 #: what an argument of a call may be
-Argument = int | float | str | tuple[int, ...] | View
+Argument = int | float | str | tuple[int, ...] | StridedView
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCall:
     """A call that computes a scope: the lowering, the function, its arguments by name, and operations and tensors."""
 
     rule: str
@@ -42,7 +42,7 @@ class Found:
         for moved in self.moves:
             by = dict(moved)
             yield tuple(
-                (name, replace(value, offset=value.offset + by[name]) if isinstance(value, View) and name in by else value)
+                (name, replace(value, offset=value.offset + by[name]) if isinstance(value, StridedView) and name in by else value)
                 for name, value in self.arguments
             )
 
@@ -68,9 +68,9 @@ class Placed:
         outside: axes of a batch for each position of which there is a call.
     """
 
-    pattern: Pattern
+    pattern: CallPattern
     axes: Mapping[str, tuple[Axis, ...]]
-    below: Mapping[str, View]
+    below: Mapping[str, StridedView]
     moved: Mapping[str, Sequence[int]]
     coefficients: Mapping[str, int | tuple[int, ...]]
     numbers: Mapping[str, Scalar]
@@ -78,7 +78,7 @@ class Placed:
     outside: tuple[Axis, ...] = ()
 
 
-def called(placed: Placed) -> Found | None:
+def called(placed: Placed) -> FoundCall | None:
     """The call, or the calls; None where types, sizes, or strides are not those that the lowering asks for."""
     try:
         return _Call(placed).found()
@@ -96,7 +96,7 @@ class _Call:
     def __init__(self, placed: Placed) -> None:
         self.placed, self.pattern, self.axes = placed, placed.pattern, placed.axes
 
-    def found(self) -> Found | None:
+    def found(self) -> FoundCall | None:
         env, flops = self._environment(), self.placed.operations
         for statement in self.pattern.lowering.syntax.statements:
             if isinstance(statement, t.Let):
@@ -115,7 +115,8 @@ class _Call:
             prod(axis.extent for name, axes in self.axes.items() if self.pattern.roles[name] == role for axis in axes) for role in roles
         )
         flops *= prod(axis.extent for axis in self.placed.outside)
-        return Found(self.pattern.name, call.function, arguments, flops, (rows, columns, inner, batch), self._window(), self._moves())
+        sizes = rows, columns, inner, batch
+        return FoundCall(self.pattern.name, call.function, arguments, flops, sizes, self._window(), self._moves())
 
     def _window(self) -> tuple[int, ...]:
         """The sizes of a window that moves by one position; none where there is no such one."""
@@ -154,9 +155,10 @@ class _Call:
                     raise _Unfit
         names |= {name: own for name, own in types.items() if name not in DTYPES}
         names |= {
-            "stride": Asked(self._stride), "regular": Asked(self._regular), "size": Asked(self._size), "dense": Asked(self._dense),
-            "bytes": Asked(lambda call, env: self._asked(call).bytes), "aligned": Asked(self._aligned),
-            "elements": Asked(lambda call, env: self._asked(call).elements),
+            "stride": AskedFunction(self._stride), "regular": AskedFunction(self._regular), "size": AskedFunction(self._size),
+            "dense": AskedFunction(self._dense),
+            "bytes": AskedFunction(lambda call, env: self._asked(call).bytes), "aligned": AskedFunction(self._aligned),
+            "elements": AskedFunction(lambda call, env: self._asked(call).elements),
         }  # fmt: skip
         env = Env(pattern.lowering.module, pattern.rules)
         for name, value in names.items():
@@ -188,7 +190,7 @@ class _Call:
         size, stride = whole
         return (size,), (self._natural(reading, dim.indices[0]) if size == 1 else stride,)
 
-    def _view(self, reading: Reading) -> View:
+    def _view(self, reading: Reading) -> StridedView:
         """A tensor with the dimensions of the pattern."""
         dims = [self._dims(reading, dim) for dim in reading.dims]
         shape = tuple(size for sizes, _ in dims for size in sizes)
@@ -212,7 +214,7 @@ class _Call:
                 return one
         raise fail("E0703", "this is no tensor of the lowering", expr.span)
 
-    def _asked(self, call: t.Call) -> View:
+    def _asked(self, call: t.Call) -> StridedView:
         return self._view(self._reading(call.args[0]))
 
     def _index(self, expr: t.Expr) -> str:
@@ -271,4 +273,4 @@ class _Call:
         raise fail("E0706", f"`{expr.span.text}` is no argument of a call", expr.span)
 
 
-__all__ = ["Argument", "Axis", "Found", "Placed", "called"]
+__all__ = ["Argument", "Axis", "FoundCall", "Placed", "called"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import prod
 
-from dslc.cuda.arguments import Found
+from dslc.cuda.arguments import FoundCall
 from dslc.cuda.devices import Device
 from dslc.cuda.matching import Leaves, found, leaves_of, summed_of
-from dslc.cuda.patterns import Pattern, patterns_of
+from dslc.cuda.patterns import CallPattern, patterns_of
 from dslc.cuda.programs import lifted, one_scope
-from dslc.cuda.views import View, plain, row_major
+from dslc.cuda.views import StridedView, plain, row_major
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
 from dslc.semantics.apply import rules_cache
@@ -41,23 +41,23 @@ RESULT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class TakenCall:
     """A kernel as a vendor's call, whatever its buffers are: views of its arguments, those of weights in the layout that the call
     wants, and of the result. `whole`: the arguments are those of `lifted`. `algorithm`: what the price counts on, for people."""
 
     whole: bool
-    found: Found
-    operands: tuple[View, ...]
-    result: View
+    found: FoundCall
+    operands: tuple[StridedView, ...]
+    result: StridedView
     seconds: float
     algorithm: str = ""
 
 
-def patterns(rules: Rules) -> tuple[Pattern, ...]:
+def patterns(rules: Rules) -> tuple[CallPattern, ...]:
     """The lowerings of expressions with calls on CUDA, of the library of targets and of `rules`."""
-    known: dict[str, tuple[Pattern, ...]] = rules_cache(rules, "calls on cuda")
+    known: dict[str, tuple[CallPattern, ...]] = rules_cache(rules, "calls on cuda")
     if _ON not in known:
-        made: dict[str, tuple[Pattern, ...]] = {}
+        made: dict[str, tuple[CallPattern, ...]] = {}
         for library in (load(_LIBRARY), rules):
             for name, lowering in library.lowerings.items():
                 syntax = lowering.syntax
@@ -76,9 +76,9 @@ class Calls:
         self.rules, self.device = rules, device
         self.patterns = patterns(rules)
         #: equal kernels of equal layouts are looked at once
-        self._known: dict[object, Taken | None] = rules_cache(rules, f"calls taken on {device.name}")
+        self._known: dict[object, TakenCall | None] = rules_cache(rules, f"calls taken on {device.name}")
 
-    def best(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Taken | None:
+    def best(self, kernel: Kernel, views: Sequence[StridedView], turnable: bool) -> TakenCall | None:
         """The fastest call of the first layouts that some call takes.
 
         Args:
@@ -99,12 +99,12 @@ class Calls:
                 return taken
         return None
 
-    def _best(self, kernel: Kernel, views: Sequence[View], turnable: bool, whole: bool) -> Taken | None:
+    def _best(self, kernel: Kernel, views: Sequence[StridedView], turnable: bool, whole: bool) -> TakenCall | None:
         scope = one_scope(self.rules, kernel.group)
         if scope is None:
             return None
         value, order = scope
-        fitting: list[tuple[Pattern, list[Leaves]]] | None = None
+        fitting: list[tuple[CallPattern, list[Leaves]]] | None = None
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
             target = summed_of(value, [by_hole[one] for one in order], result)
@@ -115,17 +115,19 @@ class Calls:
                 fitting = [(pattern, own) for pattern in self.patterns if (own := leaves_of(pattern, target))]
             if not fitting:
                 return None
-            best: Taken | None = None
+            best: TakenCall | None = None
             for pattern, own in fitting:
                 for one in found(pattern, target, own):
                     seconds = self._seconds(one)
                     if best is None or seconds < best.seconds:
-                        best = Taken(whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window))
+                        best = TakenCall(whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window))
             if best is not None:
                 return best
         return None
 
-    def _layouts(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Iterator[tuple[tuple[View, ...], View]]:
+    def _layouts(
+        self, kernel: Kernel, views: Sequence[StridedView], turnable: bool
+    ) -> Iterator[tuple[tuple[StridedView, ...], StridedView]]:
         """Layouts of weights, and of a result that may: first row-major, then with another axis the fastest."""
         (type,) = kernel.types
         assert type is not None
@@ -138,24 +140,24 @@ class Calls:
                 operands[k] = own[place]
             yield tuple(operands), choices[0][chosen[0]]
 
-    def _seconds(self, one: Found) -> float:
-        views = [value for _, value in one.arguments if isinstance(value, View)]
+    def _seconds(self, one: FoundCall) -> float:
+        views = [value for _, value in one.arguments if isinstance(value, StridedView)]
         calls = 1 + len(one.moves)
         moved = sum(_touched(view) * view.dtype.bytes for view in views)
         return calls * self.device.call(one.flops / calls, moved, views[0].dtype, one.sizes, one.window)
 
 
-def _turned(view: View) -> list[View]:
+def _turned(view: StridedView) -> list[StridedView]:
     """A view in row-major order, and as it would lie with each axis the fastest."""
     found = [view]
     for axis in range(len(view.shape) - 1):
         order = [k for k in range(len(view.shape)) if k != axis] + [axis]
         steps = row_major([view.shape[k] for k in order])
-        found.append(View(view.buffer, view.dtype, view.shape, tuple(steps[order.index(k)] for k in range(len(order)))))
+        found.append(StridedView(view.buffer, view.dtype, view.shape, tuple(steps[order.index(k)] for k in range(len(order)))))
     return found
 
 
-def _touched(view: View) -> int:
+def _touched(view: StridedView) -> int:
     """Elements that are read once: what is repeated at a stride of 0 is not read again."""
     return prod(size for size, stride in zip(view.shape, view.strides, strict=True) if stride)
 
@@ -165,4 +167,4 @@ def shape_of(type: TensorType) -> tuple[int, ...]:
     return tuple(int(str(size)) for size in type.shape)
 
 
-__all__ = ["RESULT", "Calls", "Taken", "patterns", "shape_of"]
+__all__ = ["RESULT", "Calls", "TakenCall", "patterns", "shape_of"]

@@ -16,7 +16,7 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.codegen.cuda.choose import Hardware
-    from dslc.cuda.written import CudaTemplates, Taken
+    from dslc.cuda.written import CudaTemplates, TakenTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,23 @@ def texts(rules: Rules, device: Device | None = None, templates: CudaTemplates |
     return lambda program: find(program).text
 
 
-def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) -> Callable[[Graph], Taken]:
+def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) -> Callable[[Graph], TakenTemplate]:
     """As `texts`, with seconds on the device, and the lowering whose template a text is of."""
     from dslc.codegen.cuda.choose import seconds
     from dslc.codegen.cuda.generate import generate, variants
     from dslc.codegen.text import NotGenerated
-    from dslc.cuda.written import Taken
+    from dslc.cuda.written import TakenTemplate
 
     place = device.name if device else "any"
     of = "" if templates is None else f" and templates of {', '.join(('dslc', *templates.trust))}"
-    known: dict[Graph, Taken] = rules_cache(rules, f"cuda texts for {place}{of}")
+    known: dict[Graph, TakenTemplate] = rules_cache(rules, f"cuda texts for {place}{of}")
 
-    def find(program: Graph) -> Taken:
+    def find(program: Graph) -> TakenTemplate:
         if program not in known:
             known[program] = best(program)
         return known[program]
 
-    def best(program: Graph) -> Taken:
+    def best(program: Graph) -> TakenTemplate:
         generated, problem = None, None
         own = hardware(device, program) if device is not None else None
         try:
@@ -68,9 +68,9 @@ def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) 
         except NotGenerated as reason:
             problem = reason
         if own is None:
-            found = None if generated is None else Taken(generated, 0.0)
+            found = None if generated is None else TakenTemplate(generated, 0.0)
         elif templates is None:
-            found = None if generated is None else Taken(generated, seconds(generated, own))
+            found = None if generated is None else TakenTemplate(generated, seconds(generated, own))
         else:
             found = templates.best(program, generated, own)
         if found is None:

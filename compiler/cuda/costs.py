@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cuda.devices import Device
 from dslc.cuda.hosted import Hosted, at_feeds, hosted_of, opaque
-from dslc.cuda.planning import Generable, NotPlanned, Places, Planned, Why, nowhere, planned
+from dslc.cuda.planning import Generable, NotPlanned, Places, Planned, WhyUnplanned, nowhere, planned
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
@@ -50,7 +50,7 @@ def plan_model(
     outputs = tuple(one.name for one in imported.context.model.graph.output)
     for name, value in zip((*names, *outputs), (*graph.inputs, *graph.outputs), strict=True):
         if not value.known:
-            raise NotPlanned(Why.TYPE, name)
+            raise NotPlanned(WhyUnplanned.TYPE, name)
     return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found), written)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dslc.cuda.arguments import Argument, Found
+from dslc.cuda.arguments import Argument, FoundCall
 from dslc.cuda.memory import Life, placed, turns
-from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan, Step
-from dslc.cuda.views import View
+from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan, Step
+from dslc.cuda.views import StridedView
 from dslc.ir.graph import Value
 from dslc.semantics.vendor import function_named
 
@@ -19,10 +19,10 @@ class Draft:
 
     rule: str
     seconds: float
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
+    reads: tuple[StridedView, ...]
+    writes: tuple[StridedView, ...]
     scratch: tuple[int, ...]
-    call: Found | None = None
+    call: FoundCall | None = None
     arguments: tuple[tuple[str, Argument], ...] = ()
     name: str = ""
     #: of a part on the CPU: what it computes, of what
@@ -30,8 +30,8 @@ class Draft:
 
 
 def assembled(
-    device: str, drafts: Sequence[Draft], buffers: Sequence[Buffer], inputs: tuple[tuple[str, View], ...],
-    ends: tuple[tuple[str, View], ...], kernels: tuple[tuple[str, str], ...],
+    device: str, drafts: Sequence[Draft], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
+    ends: tuple[tuple[str, StridedView], ...], kernels: tuple[tuple[str, str], ...],
 ) -> Plan:  # fmt: skip
     """The plan of some steps in an order in which they may run. `ends` are the outputs, which live to the end."""
     writers: dict[int, list[int]] = {}
@@ -45,13 +45,13 @@ def assembled(
             users.setdefault(buffer, []).append(k)
     order = turns(needs)
     kept = {view.buffer for _, view in ends}
-    shared = [b for b, buffer in enumerate(buffers) if buffer.place is Place.SHARED and (b in users or b in kept)]
+    shared = [b for b, buffer in enumerate(buffers) if buffer.place is BufferPlace.SHARED and (b in users or b in kept)]
     lives = [Life(buffers[b].bytes, tuple(users.get(b, ())), b in kept) for b in shared]
     places, total = placed(lives, order)
     made = list(buffers)
     for b, life, at in zip(shared, lives, places, strict=True):
         last = len(drafts) if life.kept else max(life.steps, default=0)
-        made[b] = Buffer(Place.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
+        made[b] = Buffer(BufferPlace.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
     steps: list[Step] = []
     for draft, turn in zip(drafts, order, strict=True):
         if draft.host is not None:

@@ -10,8 +10,8 @@ from dslc.cuda.calling import Calls, shape_of
 from dslc.cuda.devices import Device
 from dslc.cuda.offload import on_the_cpu
 from dslc.cuda.programs import looks_only, sums_products, view_of_node
-from dslc.cuda.views import View, plain
-from dslc.fuse.groups import Group, GroupLimits, Neighbours, proposals
+from dslc.cuda.views import StridedView, plain
+from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
@@ -34,7 +34,7 @@ _TUNING = _Tuning()
 
 def grouped(
     rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None],
-    own: Sequence[Group] = (),
+    own: Sequence[NodeGroup] = (),
 ) -> Graph:  # fmt: skip
     """The graph with everything that runs as one as one kernel node.
 
@@ -57,13 +57,13 @@ class _Grouping:
     ) -> None:
         self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = rules, graph, device, calls, profiles, scratch
 
-    def graph_of_groups(self, own: Sequence[Group] = ()) -> Graph:
+    def graph_of_groups(self, own: Sequence[NodeGroup] = ()) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""
         around = Neighbours(self.graph)
         hosts = on_the_cpu(self.rules, around, self.device, self.profiles)
         calls = self._calls(around, {node for group in hosts for node in group.nodes})
         taken = {node for group in (*hosts, *calls) for node in group.nodes}
-        groups: list[Group] = []
+        groups: list[NodeGroup] = []
         for group in sorted(own, key=lambda one: -len(one.nodes)):
             if taken.isdisjoint(group.nodes):
                 groups.append(group)
@@ -87,16 +87,16 @@ class _Grouping:
                 taken.update(group.nodes)
         return _folded(self.graph, [*hosts, *calls], groups)
 
-    def _calls(self, around: Neighbours, hosted: Collection[Node]) -> list[Group]:
+    def _calls(self, around: Neighbours, hosted: Collection[Node]) -> list[NodeGroup]:
         """Products with what is computed of them at once, as far as some lowering says so, and the CPU does not have them."""
         views = self._assumed(around)
-        out: list[Group] = []
+        out: list[NodeGroup] = []
         taken = set(hosted)
         for node in around.nodes:
             if node in taken or len(node.types) != 1 or not sums_products(self.rules, node):
                 continue
             chain = [node]
-            best: Group | None = None
+            best: NodeGroup | None = None
             while True:
                 group = around.group(chain)
                 last = Value(chain[-1])
@@ -121,9 +121,9 @@ class _Grouping:
                 taken.update(best.nodes)
         return out
 
-    def _assumed(self, around: Neighbours) -> dict[Value, View]:
+    def _assumed(self, around: Neighbours) -> dict[Value, StridedView]:
         """Where everything would be if all but views lay in row-major order."""
-        views: dict[Value, View] = {}
+        views: dict[Value, StridedView] = {}
         for value in self.graph.inputs:
             views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
         for node in around.nodes:
@@ -132,13 +132,13 @@ class _Grouping:
                 views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
         return views
 
-    def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:
+    def _taken(self, kernel: Kernel, views: Sequence[StridedView], turnable: bool) -> bool:
         """Whether some call computes a kernel, maybe of operands that were copied into order first."""
         ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
         return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
 
 
-def _left(group: Group, taken: Collection[Node], around: Neighbours) -> Iterator[Group]:
+def _left(group: NodeGroup, taken: Collection[Node], around: Neighbours) -> Iterator[NodeGroup]:
     """The connected rests of a group without some nodes, as far as they may be kernels."""
     limits = GroupLimits()
     for rest in around.connected([node for node in group.nodes if node not in taken]):
@@ -147,7 +147,7 @@ def _left(group: Group, taken: Collection[Node], around: Neighbours) -> Iterator
             yield found
 
 
-def _folded(graph: Graph, calls: Sequence[Group], groups: Sequence[Group]) -> Graph:
+def _folded(graph: Graph, calls: Sequence[NodeGroup], groups: Sequence[NodeGroup]) -> Graph:
     """The graph with groups as one node each, but for those that depend on others in a circle."""
     try:
         return folded(graph, [*calls, *groups])

@@ -80,7 +80,7 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]]
 
 
-class Loaded:
+class LoadedModule:
     """A kernel on a device, whatever launches it: a kernel's launches, with its tensors and its sizes as arguments."""
 
     def __init__(self, code: Code, functions: dict[str, Any], module: Any = None) -> None:
@@ -88,14 +88,14 @@ class Loaded:
 
     def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
         """What is started, in order."""
-        from dslc.codegen.cuda.text import Place, at
+        from dslc.codegen.cuda.text import PointerPlace, at
 
         text = self.code.text
         sizes = text.bind([one.shape for one in reads])
         if sizes is None:
             raise CudaFailure(Reason.LAUNCH, "other sizes than it was made for", self.code.name, self.code.rule)
         ins, outs = ([one.pointer for one in tensors] for tensors in (reads, writes))
-        places = {Place.INPUT: ins, Place.OUTPUT: outs, Place.SCRATCH: list(scratch)}
+        places = {PointerPlace.INPUT: ins, PointerPlace.OUTPUT: outs, PointerPlace.SCRATCH: list(scratch)}
         found = []
         for launch in text.launches:
             grid = tuple(at(size, sizes) for size in launch.grid)
@@ -133,13 +133,14 @@ class _OnDevice:
         except Exception as problem:  # bindings raise errors of their own, one class for all of a driver's
             raise CudaFailure(reason_of(problem, reason), _first_line(problem)) from None
 
-    def _module(self, code: Code, load: Callable[[bytes], Any], function: str) -> Loaded:
+    def _module(self, code: Code, load: Callable[[bytes], Any], function: str) -> LoadedModule:
         """A kernel's launches by their symbols; the module is kept as long as they are."""
         binary = _compiled(code, self.capability)
         try:
             module = self._did(lambda: load(binary), Reason.LOAD)
             symbols = {launch.symbol for launch in code.text.launches}
-            return Loaded(code, {name: self._did(partial(getattr(module, function), name), Reason.LOAD) for name in symbols}, module)
+            found = {name: self._did(partial(getattr(module, function), name), Reason.LOAD) for name in symbols}
+            return LoadedModule(code, found, module)
         except CudaFailure as problem:
             raise problem.of(code.name, code.rule) from None
 
@@ -364,4 +365,4 @@ class PyCuda(_OnDevice):
             context.pop()
 
 
-__all__ = ["CudaCore", "Loaded", "PyCuda", "launcher", "reason_of"]
+__all__ = ["CudaCore", "LoadedModule", "PyCuda", "launcher", "reason_of"]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from dslc.analysis.poly import scalar_of
-from dslc.cuda.arguments import Axis, Found, Placed, called
-from dslc.cuda.patterns import Pattern
-from dslc.cuda.views import View, address, inside, joined, slopes
+from dslc.cuda.arguments import Axis, FoundCall, Placed, called
+from dslc.cuda.patterns import CallPattern
+from dslc.cuda.views import StridedView, address, inside, joined, slopes
 from dslc.derivation.equations import put, solved_linear, unknowns
 from dslc.derivation.finding import Along, Sought, Way
 from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
@@ -47,15 +47,15 @@ class Summed:
     `body`: what is summed. `outer`: what is computed of the sum, which is `TOTAL` in it. `written`: strides of the result by iterator.
     """
 
-    views: tuple[View, ...]
-    result: View
+    views: tuple[StridedView, ...]
+    result: StridedView
     body: Scalar
     outer: Scalar
     extents: Mapping[Iter, int]
     written: Mapping[Iter, int]
 
 
-def summed_of(scope: Scope, views: Sequence[View], result: View) -> Summed | None:
+def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -> Summed | None:
     """A scope with one sum; None for any other. `result` is where its elements are to be."""
     total, outer = around(scope.body)
     if total is None or total.kind != "sum" or total.where is not None or not all(isinstance(e, Num) for e in total.extents):
@@ -82,7 +82,7 @@ def summed_of(scope: Scope, views: Sequence[View], result: View) -> Summed | Non
 Leaves = tuple[Mapping[str, Scalar], Mapping[int, Read]]
 
 
-def leaves_of(pattern: Pattern, target: Summed) -> list[Leaves]:
+def leaves_of(pattern: CallPattern, target: Summed) -> list[Leaves]:
     """Every way in which the same is computed as by a pattern, wherever the operands lie and whatever their indices are."""
     table, found = pattern.table, list[Leaves]()
     if len(pattern.numbers) > 1:
@@ -103,7 +103,7 @@ def leaves_of(pattern: Pattern, target: Summed) -> list[Leaves]:
     return found
 
 
-def found(pattern: Pattern, target: Summed, ways: Sequence[Leaves] | None = None) -> Iterator[Found]:
+def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = None) -> Iterator[FoundCall]:
     """Every way in which a lowering's call computes a target; `ways` are those of `leaves_of`, where they are known."""
     table, factors = pattern.table, frozenset(pattern.factors)
     for numbers, reads in leaves_of(pattern, target) if ways is None else ways:
@@ -121,7 +121,7 @@ def found(pattern: Pattern, target: Summed, ways: Sequence[Leaves] | None = None
                     yield one
 
 
-def _fewest(placed: Placed) -> Found | None:
+def _fewest(placed: Placed) -> FoundCall | None:
     """As few calls as there can be: one for each position of the first axes of a batch, where all of them are not one."""
     batches = [name for name in placed.axes if name in placed.pattern.packs]
     if len(batches) != 1 or placed.pattern.windows:
@@ -136,7 +136,7 @@ def _fewest(placed: Placed) -> Found | None:
     return None
 
 
-def _coefficients(pattern: Pattern, way: Way) -> dict[str, int | tuple[int, ...]] | None:
+def _coefficients(pattern: CallPattern, way: Way) -> dict[str, int | tuple[int, ...]] | None:
     """What the coefficients of windows are; None where the first position of a window is none of the pattern's."""
     table, known = pattern.table, dict(way.known)
     constants = []
@@ -159,13 +159,13 @@ def _parts(value: object) -> tuple[object, ...]:
 class _Axes:
     """The axes of a pattern's indices, for one choice of what stands for its reads and of what moves along their dimensions."""
 
-    def __init__(self, pattern: Pattern, target: Summed, reads: Mapping[int, Read], way: Way) -> None:
+    def __init__(self, pattern: CallPattern, target: Summed, reads: Mapping[int, Read], way: Way) -> None:
         self.pattern, self.target, self.reads, self.way = pattern, target, reads, way
         self.output, self.factors = pattern.output.tensor, [pattern.readings[k].tensor for k in pattern.factors]
         self.plain = [name for name in pattern.iters if name not in pattern.windows]
         self.strides: dict[str, Mapping[Iter, int]] = {self.output: {it: target.written.get(it, 0) for it in target.extents}}
         #: where tensors begin, at the first position of every index and window
-        self.below: dict[str, View] = {self.output: target.result}
+        self.below: dict[str, StridedView] = {self.output: target.result}
         self.axes: dict[str, tuple[Axis, ...]] = {}
 
     def placed(self) -> bool:

@@ -24,7 +24,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ScheduledStep:
     """Where a step runs, which steps of other streams it waits for, and all that is done when it begins."""
 
     stream: int
@@ -32,9 +32,9 @@ class Turn:
     before: frozenset[int]
 
 
-def turns(needs: Sequence[Collection[int]]) -> tuple[Turn, ...]:
+def turns(needs: Sequence[Collection[int]]) -> tuple[ScheduledStep, ...]:
     """Streams for steps, each of which needs some before it: a step goes on where one that it needs was the last, else elsewhere."""
-    found: list[Turn] = []
+    found: list[ScheduledStep] = []
     last: list[int] = []
     for k, need in enumerate(needs):
         free = [s for s, step in enumerate(last) if step in need]
@@ -54,7 +54,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[Turn, ...]:
                 waits.append(one)
                 known |= found[one].before | {one}
         last[stream] = k
-        found.append(Turn(stream, tuple(sorted(waits)), known))
+        found.append(ScheduledStep(stream, tuple(sorted(waits)), known))
     return tuple(found)
 
 
@@ -67,7 +67,7 @@ class Life:
     kept: bool = False
 
 
-def placed(lives: Sequence[Life], turns: Sequence[Turn]) -> tuple[tuple[int, ...], int]:
+def placed(lives: Sequence[Life], turns: Sequence[ScheduledStep]) -> tuple[tuple[int, ...], int]:
     """A place for each, the largest first into the first gap that fits, and the bytes of all.
 
     Two may share memory where every step of the one is done before any of the other begins, whatever the streams do.
@@ -93,11 +93,11 @@ def _rounded(bytes: int) -> int:
     return -(-max(bytes, 1) // ALIGNED) * ALIGNED
 
 
-def _apart(one: Life, other: Life, turns: Sequence[Turn]) -> bool:
+def _apart(one: Life, other: Life, turns: Sequence[ScheduledStep]) -> bool:
     def over(a: Life, b: Life) -> bool:
         return not a.kept and all(step in turns[first].before for first in b.steps for step in a.steps)
 
     return over(one, other) or over(other, one)
 
 
-__all__ = ["ALIGNED", "Life", "Turn", "placed", "turns"]
+__all__ = ["ALIGNED", "Life", "ScheduledStep", "placed", "turns"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dslc.cuda.devices import Device
 from dslc.cuda.programs import looks_only
-from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Node, Opaque, Value
 from dslc.semantics.library import Rules
@@ -27,7 +27,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def on_the_cpu(rules: Rules, around: Neighbours, device: Device, profiles: Profiles) -> list[Group]:
+def on_the_cpu(rules: Rules, around: Neighbours, device: Device, profiles: Profiles) -> list[NodeGroup]:
     """Parts for the CPU: neighbours of what only ONNX Runtime can run, as far as the sum of prices gets less by them."""
     return _Parts(rules, around, device, profiles).found()
 
@@ -38,7 +38,7 @@ class _Parts:
         self.parts: list[frozenset[Node]] = [frozenset({node}) for node in around.nodes if isinstance(node, Opaque)]
         self.owner: dict[Node, frozenset[Node]] = {node: part for part in self.parts for node in part}
 
-    def found(self) -> list[Group]:
+    def found(self) -> list[NodeGroup]:
         waiting = list(self.parts)
         while waiting:
             part = waiting.pop()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dslc.derivation.lowered import operator_of
-from dslc.derivation.tables import Pattern as Table
+from dslc.derivation.tables import OperatorPattern as Table
 from dslc.derivation.tables import Window, tables_of, unknowns_in
 from dslc.ir.scalar import Iter, Num, Sym
 from dslc.semantics.definitions import LoweringDef
@@ -47,7 +47,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class CallPattern:
     """A lowering of an expression, as what is looked for.
 
     Attributes:
@@ -98,7 +98,7 @@ class Pattern:
         return frozenset(name for name, iters in self.iters.items() if not set(iters).isdisjoint(self.table.moving))
 
 
-def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[Pattern, ...]:
+def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
     """What a lowering of an expression looks for, for each number of dimensions of its windows.
 
     None where it is no sum of products of two tensors, whose indices are sums of indices with coefficients, with one pack for each.
@@ -119,7 +119,7 @@ def _is_product(table: Table) -> bool:
     return table.kind == "sum" and bool(factors) and len(moving) < 2 and moving <= factors and zeros
 
 
-def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> Pattern | None:
+def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> CallPattern | None:
     """The names of a table's iterators and sizes; None where more than one star stands in a tensor, or for what is summed."""
     places = equation.target.places or ()
     sums = next(node.binders for node in walk_expr(equation.value) if isinstance(node, t.Reduction))
@@ -141,7 +141,7 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
     packs = frozenset(binder.name for binders, _ in lists for binder in binders if binder.star)
     if any(sum(each.star for each in own) > 1 for own in starred):
         return None
-    return Pattern(rules, lowering, table, tuple(readings), iters, packs)
+    return CallPattern(rules, lowering, table, tuple(readings), iters, packs)
 
 
 def _dims(
@@ -169,4 +169,4 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
         at += count
 
 
-__all__ = ["Dim", "Pattern", "Reading", "patterns_of"]
+__all__ = ["CallPattern", "Dim", "Reading", "patterns_of"]

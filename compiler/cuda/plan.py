@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any
 
 from dslc.cuda.arguments import Argument
-from dslc.cuda.views import View
+from dslc.cuda.views import StridedView
 from dslc.ir.dtype import DTYPES
 
 #: of the format; another one is not read
@@ -39,7 +39,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Place(Enum):
+class BufferPlace(Enum):
     """What a buffer is: an input or a weight of the model, or a part of the memory that steps share."""
 
     INPUT = "input"
@@ -52,7 +52,7 @@ class Buffer:
     """Bytes on the device. `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory
     it is while it lives, from the step that first writes it to the last one that reads it (`first`, `last`)."""
 
-    place: Place
+    place: BufferPlace
     bytes: int
     name: str = ""
     offset: int = 0
@@ -80,12 +80,12 @@ class CallStep:
         return self.function
 
     @property
-    def reads(self) -> tuple[View, ...]:
-        return tuple(value for name, value in self.arguments if isinstance(value, View) and name not in self.written)
+    def reads(self) -> tuple[StridedView, ...]:
+        return tuple(value for name, value in self.arguments if isinstance(value, StridedView) and name not in self.written)
 
     @property
-    def writes(self) -> tuple[View, ...]:
-        return tuple(value for name, value in self.arguments if isinstance(value, View) and name in self.written)
+    def writes(self) -> tuple[StridedView, ...]:
+        return tuple(value for name, value in self.arguments if isinstance(value, StridedView) and name in self.written)
 
     @property
     def scratch(self) -> tuple[int, ...]:
@@ -98,8 +98,8 @@ class KernelStep:
 
     rule: str
     name: str
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
+    reads: tuple[StridedView, ...]
+    writes: tuple[StridedView, ...]
     scratch: tuple[int, ...]
     stream: int
     waits: tuple[int, ...]
@@ -112,8 +112,8 @@ class HostStep:
 
     rule: str
     name: str
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
+    reads: tuple[StridedView, ...]
+    writes: tuple[StridedView, ...]
     stream: int
     waits: tuple[int, ...]
     seconds: float
@@ -131,8 +131,8 @@ class Plan:
     """Steps in an order in which they may run. A step waits for those that it names, and for what comes before it on its stream."""
 
     device: str
-    inputs: tuple[tuple[str, View], ...]
-    outputs: tuple[tuple[str, View], ...]
+    inputs: tuple[tuple[str, StridedView], ...]
+    outputs: tuple[tuple[str, StridedView], ...]
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     #: names of kernels, and what they compute as text of the language
@@ -221,7 +221,7 @@ def _plain(plan: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _view(view: View) -> list[Any]:
+def _view(view: StridedView) -> list[Any]:
     return [view.buffer, str(view.dtype), list(view.shape), list(view.strides), view.offset]
 
 
@@ -229,7 +229,8 @@ def _step(step: Step) -> dict[str, Any]:
     common = {"rule": step.rule, "stream": step.stream, "waits": list(step.waits), "seconds": step.seconds}
     if isinstance(step, CallStep):
         arguments = [
-            [name, "view" if isinstance(value, View) else type(value).__name__, _argument(value)] for name, value in step.arguments
+            [name, "view" if isinstance(value, StridedView) else type(value).__name__, _argument(value)]
+            for name, value in step.arguments
         ]
         return {**common, "call": step.function, "arguments": arguments, "written": list(step.written), "workspace": step.workspace}
     views = {"reads": [_view(view) for view in step.reads], "writes": [_view(view) for view in step.writes]}
@@ -239,7 +240,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _argument(value: Argument) -> Any:
-    return _view(value) if isinstance(value, View) else list(value) if isinstance(value, tuple) else value
+    return _view(value) if isinstance(value, StridedView) else list(value) if isinstance(value, tuple) else value
 
 
 class _Reader:
@@ -304,21 +305,21 @@ class _Reader:
             raise BadPlan(Unfit.FIELD, "seconds")
         return float(value)
 
-    def _a_view(self, value: Any) -> View:
+    def _a_view(self, value: Any) -> StridedView:
         dtype = DTYPES.get(self._str(value, 1))
         if dtype is None:
             raise BadPlan(Unfit.FIELD, "element type")
         shape, strides = self._ints(value, 2), self._ints(value, 3, -_TUNING.largest)
         if len(shape) != len(strides):
             raise BadPlan(Unfit.FIELD, "strides")
-        return View(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
+        return StridedView(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
 
-    def _named(self, of: Any, key: str) -> tuple[tuple[str, View], ...]:
+    def _named(self, of: Any, key: str) -> tuple[tuple[str, StridedView], ...]:
         return tuple((self._str(one, 0), self._a_view(self._get(one, 1))) for one in self._list(of, key))
 
     def _buffer(self, value: Any) -> Buffer:
         try:
-            place = Place(self._str(value, 0))
+            place = BufferPlace(self._str(value, 0))
         except ValueError:
             raise BadPlan(Unfit.FIELD, "place") from None
         first, last = self._int(value, 4, -1), self._int(value, 5, -1)
@@ -353,7 +354,7 @@ class _Reader:
 def _checked(plan: Plan) -> None:
     """Raises BadPlan where a step leaves its buffers, or needs what is not there yet."""
 
-    def of(view: View) -> None:
+    def of(view: StridedView) -> None:
         if view.buffer >= len(plan.buffers):
             raise BadPlan(Unfit.RANGE, "buffer")
         low, high = view.span
@@ -364,24 +365,26 @@ def _checked(plan: Plan) -> None:
     for _, view in (*plan.inputs, *plan.outputs):
         of(view)
     for buffer in plan.buffers:
-        if buffer.place is Place.SHARED and buffer.offset + buffer.bytes > plan.shared:
+        if buffer.place is BufferPlace.SHARED and buffer.offset + buffer.bytes > plan.shared:
             raise BadPlan(Unfit.RANGE, "a buffer leaves the shared memory")
     for k, step in enumerate(plan.steps):
         for view in _views(step):
             of(view)
         if any(one >= k for one in step.waits) or step.stream >= max(plan.streams, 1):
             raise BadPlan(Unfit.RANGE, "a step that waits for a later one")
-        if any(one >= len(plan.buffers) or plan.buffers[one].place is not Place.SHARED for one in step.scratch):
+        if any(one >= len(plan.buffers) or plan.buffers[one].place is not BufferPlace.SHARED for one in step.scratch):
             raise BadPlan(Unfit.RANGE, "scratch")
-        if any(plan.buffers[view.buffer].place is not Place.SHARED for view in step.writes):
+        if any(plan.buffers[view.buffer].place is not BufferPlace.SHARED for view in step.writes):
             raise BadPlan(Unfit.RANGE, "a step that writes what it may only read")
         if isinstance(step, KernelStep) and step.name not in kernels:
             raise BadPlan(Unfit.FIELD, "kernel")
 
 
-def _views(step: Step) -> Iterator[View]:
+def _views(step: Step) -> Iterator[StridedView]:
     yield from step.reads
     yield from step.writes
 
 
-__all__ = ["VERSION", "BadPlan", "Buffer", "CallStep", "HostStep", "KernelStep", "Place", "Plan", "Step", "Unfit", "plan_of", "text_of"]
+__all__ = [
+    "VERSION", "BadPlan", "Buffer", "BufferPlace", "CallStep", "HostStep", "KernelStep", "Plan", "Step", "Unfit", "plan_of", "text_of",
+]  # fmt: skip

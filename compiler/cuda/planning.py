@@ -10,16 +10,16 @@ from enum import Enum
 from math import prod
 
 from dslc.cost.targets import NoPlan
-from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
+from dslc.cuda.calling import RESULT, Calls, TakenCall, shape_of
 from dslc.cuda.devices import Device
 from dslc.cuda.drafts import Draft, assembled
 from dslc.cuda.grouping import grouped, turnable
 from dslc.cuda.hosted import Hosted, opaque
-from dslc.cuda.plan import Buffer, Place, Plan
+from dslc.cuda.plan import Buffer, BufferPlace, Plan
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
-from dslc.cuda.views import View, plain
+from dslc.cuda.views import StridedView, plain
 from dslc.fuse.estimate import estimate
-from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of, unfold
 from dslc.fuse.profile import Profiles
 from dslc.ir.constants import number_of
@@ -48,7 +48,7 @@ from dslc.semantics.vendor import function_named
 #: what kernels are called until their text says what they are
 _NAMELESS = "kernel"
 
-class Why(Enum):
+class WhyUnplanned(Enum):
     """Why there is no plan for a graph."""
 
     OPAQUE = "a node that dslc does not know, which only ONNX Runtime can run"
@@ -61,7 +61,7 @@ class Why(Enum):
 class NotPlanned(NoPlan):
     """A graph without a plan: why, and which node."""
 
-    def __init__(self, why: Why, detail: str = "") -> None:
+    def __init__(self, why: WhyUnplanned, detail: str = "") -> None:
         super().__init__(f"{why.value}{f' ({detail})' if detail else ''}")
         self.why, self.detail = why, detail
 
@@ -79,7 +79,7 @@ class Wants:
 #: what is generated for a group; None: nothing is
 Generable = Callable[[Graph], "Wants | None"]
 #: groups of a graph that a library may have written a kernel for
-Places = Callable[[Graph, Neighbours], Iterable[Group]]
+Places = Callable[[Graph, Neighbours], Iterable[NodeGroup]]
 
 
 def every_kernel(_: Graph) -> Wants | None:
@@ -87,7 +87,7 @@ def every_kernel(_: Graph) -> Wants | None:
     return Wants()
 
 
-def nowhere(_graph: Graph, _around: Neighbours) -> Iterable[Group]:
+def nowhere(_graph: Graph, _around: Neighbours) -> Iterable[NodeGroup]:
     """No library wrote a kernel."""
     return ()
 
@@ -98,7 +98,7 @@ class Planned:
 
     plan: Plan
     programs: Mapping[str, Graph]
-    weights: Mapping[str, tuple[Value, View]]
+    weights: Mapping[str, tuple[Value, StridedView]]
     #: models of the parts that ONNX Runtime runs on the CPU, by the names of their steps
     hosts: Mapping[str, bytes] = field(default_factory=dict)
     #: programs that a library may have written a kernel for
@@ -125,11 +125,11 @@ def planned(
     used = {arg for node in graph.nodes() for arg in node.args} | set(graph.outputs)
     for node in graph.nodes():
         if isinstance(node, Opaque) and (hosted is None or any(value in used and not value.known for value in node.values)):
-            raise NotPlanned(Why.OPAQUE, node.label)
+            raise NotPlanned(WhyUnplanned.OPAQUE, node.label)
         if not all(value.known and value.type.is_static for value in node.values if value in used or not isinstance(node, Opaque)):
-            raise NotPlanned(Why.SIZES)
+            raise NotPlanned(WhyUnplanned.SIZES)
     if not graph.outputs:
-        raise NotPlanned(Why.EMPTY)
+        raise NotPlanned(WhyUnplanned.EMPTY)
     return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted, written).run()
 
 
@@ -147,12 +147,12 @@ class _Planner:
         self.profiles = Profiles(rules, {})
         self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
-        self.where: dict[Value, View] = {}
+        self.where: dict[Value, StridedView] = {}
         self.drafts: list[Draft] = []
         self.programs: dict[str, Graph] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
-        self.weights: dict[str, tuple[Value, View]] = {}
+        self.weights: dict[str, tuple[Value, StridedView]] = {}
         self.known: dict[Graph, Wants | None] = {}
         self.around = Neighbours(graph)
 
@@ -160,7 +160,7 @@ class _Planner:
 
     def run(self) -> Planned:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
-            self.where[value] = self._new(value.type, Place.INPUT, name)
+            self.where[value] = self._new(value.type, BufferPlace.INPUT, name)
         own = [group for group in self.written(self.graph, self.around) if self._is_written(group)]
         graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants, own)
         self.around = Neighbours(graph)
@@ -191,7 +191,7 @@ class _Planner:
             return
         if all(prod(shape_of(value.type)) == 0 for value in node.values):
             for value in node.values:
-                self.where[value] = self._new(value.type, Place.SHARED)
+                self.where[value] = self._new(value.type, BufferPlace.SHARED)
             return
         if len(node.types) == 1 and self._call(node):
             return
@@ -218,10 +218,10 @@ class _Planner:
         self._take(node, kernel, views, taken)
         return True
 
-    def _take(self, node: Node, kernel: Kernel, views: Sequence[View], taken: Taken) -> None:
+    def _take(self, node: Node, kernel: Kernel, views: Sequence[StridedView], taken: TakenCall) -> None:
         one = taken.found
-        made = self._new(Value(node).type, Place.SHARED)
-        self.where[Value(node)] = View(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
+        made = self._new(Value(node).type, BufferPlace.SHARED)
+        self.where[Value(node)] = StridedView(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
         kernel = lifted(kernel) if taken.whole else kernel
         buffers = {RESULT: made.buffer}
         for k, (arg, view) in enumerate(zip(kernel.args, taken.operands, strict=True)):
@@ -231,19 +231,19 @@ class _Planner:
         rule = f"{one.rule}: {_words(kernel.group)}" + (f", priced with {taken.algorithm}" if taken.algorithm else "")
         for arguments in one.calls():
             own = tuple(
-                (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, View) else v) for name, v in arguments
+                (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, StridedView) else v) for name, v in arguments
             )
             scratch: tuple[int, ...] = ()
             if function is not None and function.workspace:
-                self.buffers.append(Buffer(Place.SHARED, function.workspace))
+                self.buffers.append(Buffer(BufferPlace.SHARED, function.workspace))
                 scratch = (len(self.buffers) - 1,)
-            reads = tuple(v for name, v in own if isinstance(v, View) and name not in written)
-            writes = tuple(v for name, v in own if isinstance(v, View) and name in written)
+            reads = tuple(v for name, v in own if isinstance(v, StridedView) and name not in written)
+            writes = tuple(v for name, v in own if isinstance(v, StridedView) and name in written)
             self.drafts.append(Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
-    def _is_written(self, group: Group) -> bool:
+    def _is_written(self, group: NodeGroup) -> bool:
         program = fold_of(group).kernel.group
         self.tried.append(program)
         wants = self._wants(program)
@@ -256,7 +256,7 @@ class _Planner:
 
     def _kernel(self, node: Node, kernel: Kernel) -> None:
         """A kernel for a node, which reads what lies in order: views are looked at by the kernel itself."""
-        values = dict(zip(fold_of(Group((node,), node.values)).old, kernel.values, strict=True)) if kernel is not node else {}
+        values = dict(zip(fold_of(NodeGroup((node,), node.values)).old, kernel.values, strict=True)) if kernel is not node else {}
         kernel = self._over_plain(kernel)
         wants = self._wants(kernel.group)
         if wants is None:
@@ -272,7 +272,7 @@ class _Planner:
         inner = [one for one in kernel.group.nodes() if not isinstance(one, Input) and not one.constant]
         if len(inner) < 2:
             if self.hosted is None:
-                raise NotPlanned(Why.KERNEL, _words(kernel.group))
+                raise NotPlanned(WhyUnplanned.KERNEL, _words(kernel.group))
             values = replace(kernel.group.outputs, dict(zip(kernel.group.inputs, kernel.args, strict=True)))
             self._host(values, kernel.args)
             for value, made in zip(node.values, values, strict=True):
@@ -299,10 +299,10 @@ class _Planner:
             # what is only looked at between the two is computed by the CPU as well
             new = tuple(arg for arg in inputs if arg not in last.host[1] and self.where[arg].buffer not in own)
             inputs, outputs = (*last.host[1], *new), (*last.host[0], *values)
-            writes = (*last.writes, *(self._new(value.type, Place.SHARED) for value in values))
+            writes = (*last.writes, *(self._new(value.type, BufferPlace.SHARED) for value in values))
             self.drafts.pop()
         else:
-            outputs, writes = values, tuple(self._new(value.type, Place.SHARED) for value in values)
+            outputs, writes = values, tuple(self._new(value.type, BufferPlace.SHARED) for value in values)
         self.where.update(zip(outputs, writes, strict=True))
         reads = tuple(self.where[arg] for arg in inputs)
         rule = f"ONNX Runtime: {_words(Graph(inputs, _above(outputs, inputs)))}"
@@ -320,7 +320,7 @@ class _Planner:
             outputs = tuple(outputs[at] for at in wanted)
             model = self.hosted(outputs, inputs) if self.hosted is not None else None
             if model is None:
-                raise NotPlanned(Why.OPAQUE, draft.rule)
+                raise NotPlanned(WhyUnplanned.OPAQUE, draft.rule)
             draft.name = f"host{k}"
             self.hosts[draft.name] = model
             draft.seconds = self.device.host(*(sum(view.bytes for view in views) for views in (draft.reads, draft.writes)))
@@ -369,12 +369,12 @@ class _Planner:
                 stack.extend(reversed(value.node.args))
         return _kernel_of(replace(outputs, holes), holes)
 
-    def _emit(self, kernel: Kernel, wants: Wants) -> list[View]:
+    def _emit(self, kernel: Kernel, wants: Wants) -> list[StridedView]:
         reads = tuple(self._operand(arg) for arg in kernel.args)
-        outs = [self._new(value.type, Place.SHARED) for value in kernel.values]
+        outs = [self._new(value.type, BufferPlace.SHARED) for value in kernel.values]
         held = []
         for size in wants.scratch:
-            self.buffers.append(Buffer(Place.SHARED, size))
+            self.buffers.append(Buffer(BufferPlace.SHARED, size))
             held.append(len(self.buffers) - 1)
         name = self._named(kernel.group)
         seconds = wants.seconds
@@ -397,16 +397,16 @@ class _Planner:
             self.kernels[name] = text.replace(f"operator {_NAMELESS}(", f"operator {name}(", 1)
         return self.names_of[program]
 
-    def _copied(self, arg: Value) -> View:
+    def _copied(self, arg: Value) -> StridedView:
         """A view copied into row-major order."""
         whole = self._to_plain(arg)
         kernel = self._closed((whole,))
         wants = self._wants(kernel.group)
         if wants is None:
-            raise NotPlanned(Why.KERNEL, _words(kernel.group))
+            raise NotPlanned(WhyUnplanned.KERNEL, _words(kernel.group))
         return self._emit(kernel, wants)[0]
 
-    def _end(self, value: Value) -> View:
+    def _end(self, value: Value) -> StridedView:
         """Where an output of the model is, in row-major order."""
         if value.constant:
             return self._operand(value)
@@ -415,23 +415,23 @@ class _Planner:
 
     # ---- buffers ------------------------------------------------------------------------------------------------------
 
-    def _operand(self, value: Value) -> View:
+    def _operand(self, value: Value) -> StridedView:
         if value.constant:
             return self._weight(value, plain(-1, value.type.dtype, shape_of(value.type)))
         return self.where[value]
 
-    def _weight(self, value: Value, view: View) -> View:
+    def _weight(self, value: Value, view: StridedView) -> StridedView:
         """The buffer of a weight in some layout."""
         for known, own in self.weights.values():
             if known == value and own.strides == view.strides and own.shape == view.shape:
-                return View(own.buffer, own.dtype, own.shape, own.strides)
+                return StridedView(own.buffer, own.dtype, own.shape, own.strides)
         name = f"w{len(self.weights)}"
-        self.buffers.append(Buffer(Place.WEIGHT, value.type.bytes, name))
-        made = View(len(self.buffers) - 1, view.dtype, view.shape, view.strides)
+        self.buffers.append(Buffer(BufferPlace.WEIGHT, value.type.bytes, name))
+        made = StridedView(len(self.buffers) - 1, view.dtype, view.shape, view.strides)
         self.weights[name] = (value, made)
         return made
 
-    def _new(self, type: TensorType, place: Place, name: str = "") -> View:
+    def _new(self, type: TensorType, place: BufferPlace, name: str = "") -> StridedView:
         self.buffers.append(Buffer(place, type.bytes, name))
         return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
 
@@ -454,4 +454,4 @@ def _words(program: Graph) -> str:
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
 
 
-__all__ = ["Generable", "NotPlanned", "Planned", "Wants", "Why", "every_kernel", "planned"]
+__all__ = ["Generable", "NotPlanned", "Planned", "Wants", "WhyUnplanned", "every_kernel", "planned"]

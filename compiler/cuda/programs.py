@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dslc.cuda.views import View, looked_at
+from dslc.cuda.views import StridedView, looked_at
 from dslc.errors import DslcError
-from dslc.fuse.groups import Group
+from dslc.fuse.groups import NodeGroup
 from dslc.fuse.kernels import fold_of
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
@@ -50,7 +50,7 @@ OneScope = tuple[Scope, tuple[Value, ...]]
 
 def as_kernel(node: Node) -> Kernel:
     """A node as a kernel of its own."""
-    return node if isinstance(node, Kernel) else fold_of(Group((node,), node.values)).kernel
+    return node if isinstance(node, Kernel) else fold_of(NodeGroup((node,), node.values)).kernel
 
 
 def lifted(kernel: Kernel) -> Kernel:
@@ -181,7 +181,7 @@ def sums_products(rules: Rules, node: Node) -> bool:
     )
 
 
-def view_of_node(rules: Rules, node: Node, views: Mapping[Value, View]) -> View | None:
+def view_of_node(rules: Rules, node: Node, views: Mapping[Value, StridedView]) -> StridedView | None:
     """A node's result as a view of one of its arguments, where it is one."""
     if isinstance(node, Kernel) or len(node.types) != 1 or not node.args:
         return None

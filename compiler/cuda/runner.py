@@ -11,9 +11,9 @@ import numpy as np
 
 from dslc.cuda.hosted import runtime
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
-from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan
+from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan
 from dslc.cuda.planning import Planned
-from dslc.cuda.views import View
+from dslc.cuda.views import StridedView
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run as interpreted
 from dslc.ir.constants import NUMPY
@@ -55,8 +55,8 @@ class Runner:
             shared = self._allocate(self.plan.shared)
             there = self._weights(rules, planned, {} if weights is None else weights, weights is None)
             self.pointers = [
-                shared + buffer.offset if buffer.place is Place.SHARED
-                else there[buffer.name] if buffer.place is Place.WEIGHT
+                shared + buffer.offset if buffer.place is BufferPlace.SHARED
+                else there[buffer.name] if buffer.place is BufferPlace.WEIGHT
                 else self._allocate(buffer.bytes)
                 for buffer in self.plan.buffers
             ]  # fmt: skip
@@ -198,17 +198,17 @@ class Runner:
             self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
 
     def _invoked(self, step: CallStep) -> Invoked:
-        arguments = {name: self._tensor(value) if isinstance(value, View) else value for name, value in step.arguments}
+        arguments = {name: self._tensor(value) if isinstance(value, StridedView) else value for name, value in step.arguments}
         workspace = (0, 0)
         if step.workspace is not None:
             buffer: Buffer = self.plan.buffers[step.workspace]
             workspace = (self.pointers[step.workspace], buffer.bytes)
         return Invoked(step.function, step.rule, arguments, workspace)
 
-    def _tensor(self, view: View) -> Tensor:
+    def _tensor(self, view: StridedView) -> Tensor:
         return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)
 
-    def _down(self, view: View) -> Any:
+    def _down(self, view: StridedView) -> Any:
         """The elements that a view looks at, as an array."""
         size, dtype = view.dtype.bytes, NUMPY[view.dtype]
         if 0 in view.shape:
@@ -234,7 +234,7 @@ class Runner:
             self.launcher.free(self._own.pop())
 
 
-def laid_out(array: Any, view: View) -> bytes:
+def laid_out(array: Any, view: StridedView) -> bytes:
     """The elements of an array in the order in which a view has them, from its first place on."""
     given = np.asarray(array).astype(NUMPY[view.dtype], copy=False)
     if view.plain:

@@ -33,7 +33,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StridedView:
     """Elements of a buffer: the first one's place and the distance of neighbours along each axis, both in elements."""
 
     buffer: int
@@ -75,9 +75,9 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def plain(buffer: int, dtype: DType, shape: Sequence[int]) -> View:
+def plain(buffer: int, dtype: DType, shape: Sequence[int]) -> StridedView:
     """All of a buffer, in row-major order."""
-    return View(buffer, dtype, tuple(shape), row_major(shape))
+    return StridedView(buffer, dtype, tuple(shape), row_major(shape))
 
 
 def ranges(scope: Scope) -> dict[Scalar, tuple[int, int]]:
@@ -85,7 +85,7 @@ def ranges(scope: Scope) -> dict[Scalar, tuple[int, int]]:
     return {it: (0, int(str(extent)) - 1) for it, extent in zip(scope.iters, scope.extents, strict=True)}
 
 
-def looked_at(scope: Scope, below: View) -> View | None:
+def looked_at(scope: Scope, below: StridedView) -> StridedView | None:
     """The result of a scope as a view of its one operand; None where it computes something, or no strides say it.
 
     `{[i, j] $0[j, i]}` is the transpose, `{[i, j] $0[i]}` repeats what it reads at a stride of 0.
@@ -118,7 +118,7 @@ def inside(index: Sequence[Scalar], shape: Sequence[int], within: Mapping[Scalar
     return all(low >= 0 and high < size for (low, high), size in zip(ends, shape, strict=True))
 
 
-def address(index: Sequence[Scalar], view: View) -> Scalar:
+def address(index: Sequence[Scalar], view: StridedView) -> Scalar:
     """The place of an element behind the view's first one, in elements."""
     place: Scalar = num(0)
     for at, stride in zip(index, view.strides, strict=True):
@@ -165,7 +165,7 @@ def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]
     return (*steps, start)
 
 
-def _merged(view: View, groups: tuple[int, ...] | None) -> View | None:
+def _merged(view: StridedView, groups: tuple[int, ...] | None) -> StridedView | None:
     """A view with neighbouring axes made one each; None where no one stride says it."""
     if groups is None:
         return view
@@ -198,4 +198,4 @@ def number(value: Scalar) -> int | None:
     return int(value.value) if isinstance(value, Num) else None
 
 
-__all__ = ["View", "address", "inside", "joined", "looked_at", "number", "plain", "ranges", "row_major", "slopes"]
+__all__ = ["StridedView", "address", "inside", "joined", "looked_at", "number", "plain", "ranges", "row_major", "slopes"]

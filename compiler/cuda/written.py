@@ -53,7 +53,7 @@ OPSET = 17
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenTemplate:
     """The text that a program's kernel has; `lowering`: whose template wrote it, empty where it is generated."""
 
     text: CudaText
@@ -81,7 +81,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         flops = None if known else known_flops(tuple(expand(self.rules, filling.program.outputs)))
         return custom_cuda(filling, round(flops or 0))
 
-    def best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> Taken | None:
+    def best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> TakenTemplate | None:
         """What a program's kernel is: the template's that takes least by the roofline, if it is right, or another one."""
         before, self.notes = self.notes, []
         try:
@@ -89,8 +89,8 @@ class CudaTemplates(TemplatesOn[CudaText]):
         finally:
             self.said[program], self.notes = tuple(self.notes), before
 
-    def _best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> Taken | None:
-        least = None if other is None else Taken(other, seconds(other, hardware))
+    def _best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> TakenTemplate | None:
+        least = None if other is None else TakenTemplate(other, seconds(other, hardware))
         for one in self.texts(program):
             took = seconds(one.text, hardware)
             if least is not None and took >= least.seconds:
@@ -101,7 +101,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
             if problem:
                 self.left_out(one.lowering, problem)
             else:
-                least = Taken(one.text, took, one.lowering)
+                least = TakenTemplate(one.text, took, one.lowering)
         return least
 
     def problem(self, program: Graph, one: Written[CudaText]) -> str:
@@ -195,4 +195,4 @@ def _small(program: Graph) -> bool:
     return all(value.type.is_static and value.type.elements <= TUNING.elements for value in values)
 
 
-__all__ = ["CudaTemplates", "Taken", "shrunk", "templates_of", "wrong"]
+__all__ = ["CudaTemplates", "TakenTemplate", "shrunk", "templates_of", "wrong"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.matching import Found, at_index
+from dslc.derivation.matching import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -35,7 +35,7 @@ class Built:
 class Right:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
-    def __init__(self, rule: t.Derivation, found: Found, operands: Operands, dtype: DType) -> None:
+    def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
         self.rule, self.operands, self.dtype = rule, operands, dtype
         self.found = found
         self.built: dict[str, Built] = {}
@@ -204,7 +204,7 @@ class Right:
 
     # ---- elements ------------------------------------------------------------------------------------------
 
-    def _element(self, node: t.Expr, found: Found) -> Scalar:
+    def _element(self, node: t.Expr, found: UnknownBindings) -> Scalar:
         if isinstance(node, t.Reduction):
             return self._reduction(node, found)
         if isinstance(node, t.Call) and node.function in found.terms:
@@ -231,7 +231,7 @@ class Right:
             raise Unfit("a vector where an element is wanted")
         return vector[0]
 
-    def _reduction(self, node: t.Reduction, found: Found) -> Scalar:
+    def _reduction(self, node: t.Reduction, found: UnknownBindings) -> Scalar:
         iters: list[Iter] = []
         extents: list[Scalar] = []
         for binder in node.binders:
@@ -247,7 +247,7 @@ class Right:
         where = None if node.where is None else self._condition(node.where, found)
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: Found) -> Vector | Scalar | Tensor:
+    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
         """What a term takes: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)
@@ -264,7 +264,7 @@ class Right:
             return self._element(node, found)
         return self._vector(node, found)
 
-    def _function(self, node: t.Nested | t.Subscript, found: Found) -> tuple[Tensor, Vector]:
+    def _function(self, node: t.Nested | t.Subscript, found: UnknownBindings) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
         beside = node.other if isinstance(node, t.Subscript) else node.subs_other
         other = None if beside is None else self._element(beside, found)
@@ -281,7 +281,7 @@ class Right:
         made = _beside(self._braced(replace(node, subs=None), None, top=False), other)
         return (lambda index: self._at(made, index)), at
 
-    def _tensor(self, name: str, found: Found, other: Scalar | None = None) -> Tensor:
+    def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:
         number = found.tensors[name]
         return lambda index: read(number, index, other)
 
@@ -293,13 +293,13 @@ class Right:
             place = tuple(place[k] for k in made.axes)
         return read(self.operands.number(made.value), place, made.other)
 
-    def _index(self, subs: Sequence[t.Expr], found: Found) -> Vector:
+    def _index(self, subs: Sequence[t.Expr], found: UnknownBindings) -> Vector:
         at = tuple(part for sub in subs for part in self._vector(sub, found))
         if any(map(is_part, at)):
             raise Unfit("a part of a position")
         return at
 
-    def _vector(self, node: t.Expr, found: Found) -> Vector:
+    def _vector(self, node: t.Expr, found: UnknownBindings) -> Vector:
         """Positions: an index, a map of positions, sums and differences of them."""
         if isinstance(node, t.Name):
             if node.id in found.indexes:
@@ -327,7 +327,7 @@ class Right:
                 return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
         raise Unfit("no positions")
 
-    def _condition(self, node: t.Expr, found: Found) -> Scalar:
+    def _condition(self, node: t.Expr, found: UnknownBindings) -> Scalar:
         """What is known of positions: vectors are equal where all of their iterators are."""
         if isinstance(node, t.Unary) and node.op == "not":
             return apply("not", self._condition(node.operand, found))
@@ -340,7 +340,7 @@ class Right:
             held = apply("and", held, self._compared(op, left, right, found))
         return held
 
-    def _compared(self, op: str, left: t.Expr, right: t.Expr, found: Found) -> Scalar:
+    def _compared(self, op: str, left: t.Expr, right: t.Expr, found: UnknownBindings) -> Scalar:
         try:
             a, b = self._vector(left, found), self._vector(right, found)
         except Unfit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dslc.derivation.pieces import Box, Operands, View
+from dslc.derivation.pieces import Box, Operands, ScopeView
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read
 from dslc.ir.scopes import substitute
@@ -23,7 +23,7 @@ class Margin:
     behind: int
 
 
-def enlarged(view: View, margins: Mapping[Iter, Margin]) -> View:
+def enlarged(view: ScopeView, margins: Mapping[Iter, Margin]) -> ScopeView:
     """A view that begins so many positions earlier along some iterators, and ends later; positions are counted from its first ones."""
     moved: dict[Iter, Scalar] = {it: apply("-", it, num(margin.before)) for it, margin in margins.items()}
     extents = [
@@ -33,14 +33,14 @@ def enlarged(view: View, margins: Mapping[Iter, Margin]) -> View:
     return replace(view, box=Box(view.box.low, tuple(extents)), body=substitute(view.body, moved))
 
 
-def cropped(made: Value, view: View, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
+def cropped(made: Value, view: ScopeView, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
     """What was computed of an enlarged view, at the positions of the view itself."""
     at = tuple(apply("+", it, num(margins[it].before)) if it in margins else it for it in view.iters)
     return operands.scope(view.iters, view.box, read(operands.number(made), at), view.dtype)
 
 
 def margins_of(
-    reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: View
+    reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: ScopeView
 ) -> Mapping[Iter, Margin] | None:
     """The margins that keep windows inside of their data; None where there are none to keep, or no single iterator moves a window.
 

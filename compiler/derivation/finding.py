@@ -13,7 +13,7 @@ from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.poly import Poly
-from dslc.derivation.tables import Group, Pattern, Window
+from dslc.derivation.tables import Group, OperatorPattern, Window
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, num
 from dslc.ir.scopes import substitute
 
@@ -72,7 +72,7 @@ class Sought:
     `operands` (None: all of them).
     """
 
-    pattern: Pattern
+    pattern: OperatorPattern
     factors: Mapping[int, Scalar]
     groups: Mapping[Iter, Group]
     along: Along = Along.WHOLE

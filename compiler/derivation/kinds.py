@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derivation.programs import Program
-from dslc.derivation.tables import Pattern, around
+from dslc.derivation.programs import PricedProgram
+from dslc.derivation.tables import OperatorPattern, around
 from dslc.derivation.targets import sizes_in
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar
@@ -77,7 +77,7 @@ class Kinds:
         self._of: dict[Call, tuple[tuple[str, ...], bool, bool]] = {}
         self._below: dict[Value, frozenset[Value]] = {}
 
-    def first(self, programs: Iterable[Program]) -> Iterator[Program]:
+    def first(self, programs: Iterable[PricedProgram]) -> Iterator[PricedProgram]:
         """Programs, the cheapest first, in the order in which they are shown.
 
         Before all kinds come the cheapest: one, and more where several products are given; then where several are given by their
@@ -90,13 +90,13 @@ class Kinds:
         if len(self.forms) < 2:
             yield from self._in_turn(left, every[:count])
             return
-        groups: dict[int, list[Program]] = {}
+        groups: dict[int, list[PricedProgram]] = {}
         for each in sorted(left, key=lambda each: len(each.calls)):
             groups.setdefault(len(each.calls), []).append(each)
         yield from _turns([self._in_turn(own, every[:count]) for own in groups.values()])
 
-    def _in_turn(self, programs: Sequence[Program], cheapest: Sequence[Program]) -> Iterator[Program]:
-        groups: dict[_Kind, list[Program]] = {}
+    def _in_turn(self, programs: Sequence[PricedProgram], cheapest: Sequence[PricedProgram]) -> Iterator[PricedProgram]:
+        groups: dict[_Kind, list[PricedProgram]] = {}
         for each in programs:
             groups.setdefault(self.kind(each), []).append(each)
         queues = {kind: sorted(own, key=self._order) for kind, own in groups.items()}
@@ -105,7 +105,7 @@ class Kinds:
         order = [*self._ordered([kind for kind in queues if kind not in ahead], queues, ahead), *dict.fromkeys(ahead)]
         yield from _turns([iter(queues[kind]) for kind in order])
 
-    def _ordered(self, kinds: list[_Kind], queues: dict[_Kind, list[Program]], shown: Sequence[_Kind]) -> list[_Kind]:
+    def _ordered(self, kinds: list[_Kind], queues: dict[_Kind, list[PricedProgram]], shown: Sequence[_Kind]) -> list[_Kind]:
         """Kinds by their departures, then those of what was not shown yet."""
         seen = {thing for kind in shown for thing in kind.things}
         left, order = list(kinds), list[_Kind]()
@@ -123,13 +123,13 @@ class Kinds:
             seen |= chosen.things
         return order
 
-    def _odd(self, program: Program) -> tuple[bool, bool, bool]:
+    def _odd(self, program: PricedProgram) -> tuple[bool, bool, bool]:
         """Parts of one size come before what is rounded up, neighbours before what is dilated, and operands in their places."""
         marks = [(*self._features(call)[1:], self._swapped(call)) for call in program.calls]
         uneven, dilated, swapped = (any(each) for each in zip(*marks, strict=True)) if marks else (False, False, False)
         return uneven, dilated, swapped
 
-    def _order(self, program: Program) -> tuple[tuple[bool, bool, bool], bool, int, float, int]:
+    def _order(self, program: PricedProgram) -> tuple[tuple[bool, bool, bool], bool, int, float, int]:
         """Of one kind the plain ones first, then by ranks, prices and derivations."""
         other = False
         rank = 0
@@ -141,7 +141,7 @@ class Kinds:
             rank += 0 if call.op in names else sum(own[1:])  # type: ignore[arg-type]
         return self._odd(program), other, rank, program.seconds, len(program.steps)
 
-    def kind(self, program: Program) -> _Kind:
+    def kind(self, program: PricedProgram) -> _Kind:
         calls = tuple(sorted((call.op, self._features(call)[0]) for call in program.calls))
         whole = []
         if any(node.scope.body.binds for node in program.generated if not node.constant):
@@ -223,7 +223,7 @@ def _forms(rules: Rules, call: Call) -> list[_Form]:
     return forms
 
 
-def _of_pattern(pattern: Pattern, sizes: dict[Iter, int], slopes: dict[Iter, int]) -> _Form:
+def _of_pattern(pattern: OperatorPattern, sizes: dict[Iter, int], slopes: dict[Iter, int]) -> _Form:
     moving = {it for it in pattern.moving if it in pattern.sums}
     plain = batch = 1
     for it in pattern.extents:
@@ -262,7 +262,7 @@ def _slides(it: Iter, size: int, at: Scalar) -> bool:
     return it in at.free and bool(others) and not inner
 
 
-def _turns(queues: Sequence[Iterator[Program]]) -> Iterator[Program]:
+def _turns(queues: Sequence[Iterator[PricedProgram]]) -> Iterator[PricedProgram]:
     """One of each in turn, until there are no more."""
     left = list(queues)
     while left:
@@ -274,7 +274,7 @@ def _turns(queues: Sequence[Iterator[Program]]) -> Iterator[Program]:
                 yield found
 
 
-def kinds(rules: Rules, programs: Iterable[Program], given: Sequence[Call] = ()) -> Iterator[Program]:
+def kinds(rules: Rules, programs: Iterable[PricedProgram], given: Sequence[Call] = ()) -> Iterator[PricedProgram]:
     """Programs, which come with the cheapest first, in the order in which they are shown: see `Kinds`."""
     yield from Kinds(rules, given).first(programs)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import islice, product
 
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, View, ranges, view_of
+from dslc.derivation.pieces import Box, Map, Operands, ScopeView, Term, Unfit, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
@@ -33,7 +33,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Found:
+class UnknownBindings:
     """Bindings of the unknowns, by name. `order`: of each formula the traversal as it stands: index names and places in them."""
 
     indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Found:
     terms: Mapping[str, Term] = field(default_factory=dict)
     maps: Mapping[str, Map] = field(default_factory=dict)
     tensors: Mapping[str, int] = field(default_factory=dict)
-    formulas: Mapping[str | None, View] = field(default_factory=dict)
+    formulas: Mapping[str | None, ScopeView] = field(default_factory=dict)
     order: Mapping[str | None, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
-    def put(self, kind: str, name: str | None, value: object) -> Found:
+    def put(self, kind: str, name: str | None, value: object) -> UnknownBindings:
         # as `dataclasses.replace` does it, in a fifth of the time
-        new = object.__new__(Found)
+        new = object.__new__(UnknownBindings)
         new.__dict__.update(self.__dict__)
         new.__dict__[kind] = {**self.__dict__[kind], name: value}
         return new
@@ -74,11 +74,11 @@ class Left:
                     if isinstance(binder.range, t.Name):
                         self.ranges[binder.name] = binder.range.id
 
-    def match(self, values: Sequence[Value]) -> Iterator[Found]:
+    def match(self, values: Sequence[Value]) -> Iterator[UnknownBindings]:
         """Every way in which the formulas stand for these values, in their order."""
-        yield from self._formulas(0, values, Found())
+        yield from self._formulas(0, values, UnknownBindings())
 
-    def _formulas(self, at: int, values: Sequence[Value], found: Found) -> Iterator[Found]:
+    def _formulas(self, at: int, values: Sequence[Value], found: UnknownBindings) -> Iterator[UnknownBindings]:
         if at == len(self.formulas):
             yield found
             return
@@ -92,7 +92,7 @@ class Left:
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _scope(self, node: t.Expr, view: View, found: Found, name: str | None, top: bool) -> Iterator[Found]:
+    def _scope(self, node: t.Expr, view: ScopeView, found: UnknownBindings, name: str | None, top: bool) -> Iterator[UnknownBindings]:
         if not isinstance(node, t.Traversal) or node.where is not None:
             return
         names = [place.name for place in node.places if isinstance(place, t.Binder)]
@@ -125,7 +125,7 @@ class Left:
                 each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
                 yield from self._body(node.body, replace(view, body=body), each)
 
-    def _unread(self, names: Sequence[str], view: View) -> Mapping[str, Collection[Iter]]:
+    def _unread(self, names: Sequence[str], view: ScopeView) -> Mapping[str, Collection[Iter]]:
         """For indexes at which a condition says that terms read: the iterators at which too little is read for that."""
         wanted = {name: self.reads.count(name) for name in names if name in self.reads}
         if not wanted:
@@ -134,7 +134,7 @@ class Left:
         counts = {it: sum(it in index for index in reads) for it in view.iters}
         return {name: {it for it, count in counts.items() if count < least} for name, least in wanted.items()}
 
-    def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
+    def _body(self, node: t.Expr, view: ScopeView, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """The outermost summation, and what is below it."""
         if not isinstance(node, t.Reduction):
             if view.kind is None:
@@ -169,7 +169,7 @@ class Left:
             else:
                 yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
 
-    def _summed(self, found: Found, name: str, part: tuple[Iter, ...], box: Box) -> Found | None:
+    def _summed(self, found: UnknownBindings, name: str, part: tuple[Iter, ...], box: Box) -> UnknownBindings | None:
         """With an index of a sum; None where its set is another box already."""
         found = found.put("indexes", name, part)
         if name not in self.ranges:
@@ -178,7 +178,7 @@ class Left:
 
     # ---- elements ------------------------------------------------------------------------------------------
 
-    def _element(self, node: t.Expr, body: Scalar, found: Found) -> Iterator[Found]:
+    def _element(self, node: t.Expr, body: Scalar, found: UnknownBindings) -> Iterator[UnknownBindings]:
         if isinstance(node, t.Call) and node.function in self.terms:
             yield from self._term(node, body, found)
         elif isinstance(node, t.Nested | t.Subscript) and isinstance(body, Read):
@@ -192,7 +192,7 @@ class Left:
             for left in self._element(node.left, body.args[0], found):
                 yield from self._element(node.right, body.args[1], left)
 
-    def _several(self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: Found) -> Iterator[Found]:
+    def _several(self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
         parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
         if len(parts) < len(nodes):
@@ -208,11 +208,11 @@ class Left:
                 states = [after for each in states for after in self._element(node, own, each)]
             yield from states
 
-    def _term(self, node: t.Call, body: Scalar, found: Found) -> Iterator[Found]:
+    def _term(self, node: t.Call, body: Scalar, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """`f(x, y, A)`: what f stands for, or whether it stands for this."""
-        states: list[tuple[tuple[object, ...], Scalar, Found]] = [((), body, found)]
+        states: list[tuple[tuple[object, ...], Scalar, UnknownBindings]] = [((), body, found)]
         for arg in node.args:
-            after: list[tuple[tuple[object, ...], Scalar, Found]] = []
+            after: list[tuple[tuple[object, ...], Scalar, UnknownBindings]] = []
             for params, rest, each in states:
                 after += [((*params, param), left, known) for param, left, known in self._param(arg, rest, each)]
             states = after
@@ -226,7 +226,7 @@ class Left:
             elif self._same(known, params, rest):
                 yield each
 
-    def _param(self, arg: t.Expr, body: Scalar, found: Found) -> Iterator[tuple[object, Scalar, Found]]:
+    def _param(self, arg: t.Expr, body: Scalar, found: UnknownBindings) -> Iterator[tuple[object, Scalar, UnknownBindings]]:
         """An argument of a term: an index, a whole tensor, or an element, which is taken out of the body."""
         if isinstance(arg, t.Name) and arg.id in found.indexes:
             yield found.indexes[arg.id], body, found
@@ -259,7 +259,7 @@ class Left:
         except Unfit:
             return False
 
-    def _read(self, node: t.Nested | t.Subscript, body: Read, found: Found) -> Iterator[Found]:
+    def _read(self, node: t.Nested | t.Subscript, body: Read, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """`{[z] ...}[phi(x)]`, `P[tau(z)]` or `A[u, x]` as an element that is read."""
         value = self.operands.values[body.operand]
         subs = node.subs or ()
@@ -278,7 +278,7 @@ class Left:
             for each in self._scope(inner, view, found, None, top=False):
                 yield from self._index(subs, body, each, names)
 
-    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
+    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """A tensor at some iterators: what is read at an index of them, in any order and form."""
         vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
         if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
@@ -286,7 +286,9 @@ class Left:
             if body.free <= {it for vector in params for it in vector}:
                 yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
 
-    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found, places: Sequence[str] = ()) -> Iterator[Found]:
+    def _index(
+        self, subs: Sequence[t.Expr], body: Read, found: UnknownBindings, places: Sequence[str] = ()
+    ) -> Iterator[UnknownBindings]:
         """The index of a read: an unknown map, or iterators as they are.
 
         `places`: those of the scope that is read, whose axes may stand in another order.
@@ -321,7 +323,7 @@ class Left:
             yield found
 
 
-    def _reads_inside(self, body: Read, found: Found) -> bool:
+    def _reads_inside(self, body: Read, found: UnknownBindings) -> bool:
         """Whether it is known that nothing is read beside a value."""
         within: dict[Scalar, tuple[int, int]] = {}
         for name, iters in found.indexes.items():
@@ -363,7 +365,7 @@ def _name(node: t.Expr | None) -> str | None:
     return node.id if isinstance(node, t.Name) else None
 
 
-def _part(view: View, part: tuple[Iter, ...]) -> Box:
+def _part(view: ScopeView, part: tuple[Iter, ...]) -> Box:
     places = [view.iters.index(it) for it in part]
     return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
 

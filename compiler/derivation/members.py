@@ -78,17 +78,20 @@ def put(whole: Value, members: Sequence[Member], made: Mapping[Value, Value]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Generic[T]):
+class MemberChoice(Generic[T]):
     """Something for each member, and the price of all."""
 
     price: float
     each: tuple[T, ...]
 
 
-def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[Choice[T]]:
+def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[MemberChoice[T]]:
     """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
     few = [own[: _TUNING.each if len(found) < 4 else 3] for own in found]
-    every = [Choice(sum(price for price, _ in chosen), tuple(each for _, each in chosen)) for chosen in islice(product(*few), 4096)]
+    every = [
+        MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
+        for chosen in islice(product(*few), 4096)
+    ]
     yield from islice(sorted(every, key=lambda choice: choice.price), _TUNING.together)
 
 
@@ -100,4 +103,4 @@ def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
         yield tuple(own[k] for own, k in zip(few, place, strict=True))
 
 
-__all__ = ["Choice", "Member", "choices", "is_product", "members_of", "put", "ranks"]
+__all__ = ["Member", "MemberChoice", "choices", "is_product", "members_of", "put", "ranks"]

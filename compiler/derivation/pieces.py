@@ -263,7 +263,7 @@ def as_dim(extent: Scalar) -> Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScopeView:
     """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
 
     value: Value
@@ -279,7 +279,7 @@ class View:
         return self.value.type.dtype
 
 
-def view_of(value: Value, operands: Operands) -> View | None:
+def view_of(value: Value, operands: Operands) -> ScopeView | None:
     """A scope taken apart; None where the value is no scope, has merged dimensions, or sums over less than a box."""
     if not operands.unused:
         return _view(value, operands)
@@ -290,7 +290,7 @@ def view_of(value: Value, operands: Operands) -> View | None:
     return known[0]
 
 
-def _view(value: Value, operands: Operands) -> View | None:
+def _view(value: Value, operands: Operands) -> ScopeView | None:
     node = value.node
     if not isinstance(node, ScopeNode) or node.scope.groups is not None:
         return None
@@ -302,11 +302,11 @@ def _view(value: Value, operands: Operands) -> View | None:
 
     body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
     box = Box.of(scope.extents)
-    plain = View(value, iters, box, None, (), (), body)
+    plain = ScopeView(value, iters, box, None, (), (), body)
     return inside(plain, body, operands) or plain if isinstance(body, Reduce) else plain
 
 
-def inside(view: View, total: Reduce, operands: Operands) -> View | None:
+def inside(view: ScopeView, total: Reduce, operands: Operands) -> ScopeView | None:
     """A reduction of a view's body as a view of its own; None where it runs over less than a box."""
     if any(extent.free for extent in total.extents):
         return None
@@ -318,11 +318,11 @@ def inside(view: View, total: Reduce, operands: Operands) -> View | None:
         inner = apply("select", total.where, inner, num(0))
     sums = operands.fresh(len(total.iters))
     inner = substitute(inner, dict(zip(total.iters, sums, strict=True)))
-    return View(view.value, view.iters, view.box, total.kind, sums, total.extents, inner)
+    return ScopeView(view.value, view.iters, view.box, total.kind, sums, total.extents, inner)
 
 
 #: scopes that were taken apart, with what their applications had taken then
-Views = dict[Value, tuple[View | None, Operands]]
+Views = dict[Value, tuple[ScopeView | None, Operands]]
 
 
 def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dslc.derivation.steps import Step
+from dslc.derivation.steps import DerivationStep
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
@@ -34,11 +34,11 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PricedProgram:
     """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
 
     value: Value
-    steps: tuple[Step, ...]
+    steps: tuple[DerivationStep, ...]
     targets: tuple[str, ...]
     seconds: float
 
@@ -147,7 +147,7 @@ def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
     return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
 
 
-def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()) -> Iterator[Program]:
+def unlike(rules: Rules, programs: Iterable[PricedProgram], given: Iterable[Node] = ()) -> Iterator[PricedProgram]:
     """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
     kept = [_size_of(rules, given)]
     for each in programs:
@@ -157,4 +157,4 @@ def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()
             yield each
 
 
-__all__ = ["Price", "Program", "elements", "estimated", "intensity", "operations", "unlike"]
+__all__ = ["Price", "PricedProgram", "elements", "estimated", "intensity", "operations", "unlike"]

@@ -18,9 +18,9 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.layouts import carried
 from dslc.derivation.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derivation.pieces import Operands, Views, view_of
-from dslc.derivation.programs import Price, Program, estimated, intensity, operations, unlike
+from dslc.derivation.programs import Price, PricedProgram, estimated, intensity, operations, unlike
 from dslc.derivation.solving import Miss, Missed, Shaped, nearer, shaped
-from dslc.derivation.steps import Step, Steps
+from dslc.derivation.steps import DerivationStep, Steps
 from dslc.derivation.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Read, Reduce, walk
@@ -76,10 +76,10 @@ LIMITS = DerivationLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class ProgramsFound:
     """What was found, the cheapest first."""
 
-    programs: tuple[Program, ...]
+    programs: tuple[PricedProgram, ...]
     states: int
     applications: int
     seconds: float
@@ -123,7 +123,7 @@ def uneven(found: Sides) -> int:
     return sum(max(0, len(set(each)) - 1) for each in found)
 
 
-class Search:
+class DerivationSearch:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
@@ -134,22 +134,22 @@ class Search:
         self.price = price or estimated(rules)
         self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         #: by their operators at their sizes
-        self.programs: dict[tuple[object, ...], Program] = {}
+        self.programs: dict[tuple[object, ...], PricedProgram] = {}
         self.states = 0
         self.complete, self.units = True, False
         self.seen: tuple[Value, ...] = ()
-        self.paths: dict[Value, tuple[Step, ...]] = {}
+        self.paths: dict[Value, tuple[DerivationStep, ...]] = {}
         self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
         #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched
         self._sizes: dict[Shaped, list[float]] = {}
         self._known: dict[Value, float] = {}
         self._alone = False
-        self._near: dict[Value, tuple[tuple[Step, Value], ...]] = {}
+        self._near: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = {}
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
         self._heavy: dict[ScopeNode, bool] = {}
 
-    def run(self, value: Value) -> Derived:
+    def run(self, value: Value) -> ProgramsFound:
         """Explores from one expression, and gives the programs, cheapest first.
 
         Where it has several products, or others beside one, each product is explored by itself too, for most of the time.
@@ -174,7 +174,7 @@ class Search:
             self.states += sum(each.states for each in inner.values())
             self.seen += tuple(state for each in inner.values() for state in each.seen)
         self.complete = complete
-        return Derived(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
+        return ProgramsFound(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
 
     def _explored(self, start: Value, until: Deadline) -> bool:
         """Derivations from one expression, layer by layer; whether that was all within the depth."""
@@ -221,7 +221,7 @@ class Search:
                 break
         return complete
 
-    def _children(self, state: Value) -> tuple[tuple[Step, Value], ...]:
+    def _children(self, state: Value) -> tuple[tuple[DerivationStep, Value], ...]:
         """The expressions one derivation away, found once, as far as time allows."""
         known = self._near.get(state)
         if known is None:
@@ -232,19 +232,19 @@ class Search:
 
     # ---- several products ----------------------------------------------------------------------------------
 
-    def _of_members(self, members: Sequence[Member], until: Deadline) -> dict[Graph, Search]:
+    def _of_members(self, members: Sequence[Member], until: Deadline) -> dict[Graph, DerivationSearch]:
         """A search for every product, equal ones together."""
-        found: dict[Graph, Search] = {}
+        found: dict[Graph, DerivationSearch] = {}
         different = list(dict.fromkeys(each.alone for each in members))
         # of what is left some is for putting them together
         left = until.left() * _TUNING.members / len(different)
         for alone in different:
             own = replaced(self.limits, until=until.part(most=left))
-            found[alone] = Search(self.rules, self.steps.rules, own, self.targets, self.price)
+            found[alone] = DerivationSearch(self.rules, self.steps.rules, own, self.targets, self.price)
             found[alone].run(alone.outputs[0])
         return found
 
-    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: Deadline) -> None:
+    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline) -> None:
         """Programs by what rules make of two products at once, of those that are nearest to operators: these are looked at together."""
         self.steps.until = until
         nearest = {alone: search.nearest() for alone, search in inner.items()}
@@ -261,7 +261,7 @@ class Search:
                 if until.over:
                     return
 
-    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: Deadline) -> None:
+    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline) -> None:
         """Programs of an expression by those of its products."""
         programs = {
             alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())] for alone, search in inner.items()
@@ -273,12 +273,12 @@ class Search:
             if until.over:
                 return
 
-    def ordered(self) -> tuple[Program, ...]:
+    def ordered(self) -> tuple[PricedProgram, ...]:
         """What was found by now, the cheapest first."""
         order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return tuple({each.value: each for each in reversed(order)}.values())[::-1]
 
-    def nearest(self) -> list[tuple[Value, tuple[Step, ...]]]:
+    def nearest(self) -> list[tuple[Value, tuple[DerivationStep, ...]]]:
         """The expressions that were looked at, and how they were derived; those nearest to operators first."""
         order = {
             state: (distance(state, self.steps.views), _scopes(state), operations(state), len(steps), k)
@@ -299,7 +299,7 @@ class Search:
         return found or Missed(Miss.NO_TABLE)
 
     def _kept(
-        self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[Step, ...]], beam: int
+        self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[DerivationStep, ...]], beam: int
     ) -> tuple[list[Value], bool]:
         """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
         if len(fresh) <= beam:
@@ -342,7 +342,7 @@ class Search:
 
     # ---- instantiation -------------------------------------------------------------------------------------
 
-    def _programs(self, state: Value, steps: tuple[Step, ...]) -> float:
+    def _programs(self, state: Value, steps: tuple[DerivationStep, ...]) -> float:
         """The programs of a state, kept; the price of the cheapest, complete or not."""
         least = self._price(state)
         for targets, value in self._instantiated(state):
@@ -356,7 +356,7 @@ class Search:
             least = min([least, *(self._known[node.values[0]] for node in topological([state.node]) if node.values[0] in self._known)])
         return least
 
-    def _kept_program(self, value: Value, steps: tuple[Step, ...], targets: tuple[str, ...]) -> float:
+    def _kept_program(self, value: Value, steps: tuple[DerivationStep, ...], targets: tuple[str, ...]) -> float:
         """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
         nodes = topological([value.node])
         if sum(isinstance(node, Call) for node in nodes) > 1:
@@ -377,7 +377,7 @@ class Search:
         if key not in self._ranks or rank < self._ranks[key]:
             new = self.steps.normal(value)
             self._ranks[key] = rank
-            self.programs[key] = Program(new, steps, targets, self._price(new))
+            self.programs[key] = PricedProgram(new, steps, targets, self._price(new))
         return seconds
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:

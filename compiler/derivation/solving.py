@@ -18,8 +18,8 @@ from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
 from dslc.derivation.finding import Along, Moved, Sought, Way
-from dslc.derivation.pieces import Box, Operands, Unfit, View, inside
-from dslc.derivation.tables import TOTAL, Group, Pattern, Window, around, leaves_in
+from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
+from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
@@ -99,7 +99,7 @@ class Matching:
     """One pattern and one expression."""
 
     def __init__(
-        self, rules: Rules, pattern: Pattern, view: View, operands: Operands, units: bool = False,
+        self, rules: Rules, pattern: OperatorPattern, view: ScopeView, operands: Operands, units: bool = False,
         skipped: Callable[[Shaped], bool] | None = None, margins: bool = False,
     ) -> None:  # fmt: skip
         """What is looked for in what.
@@ -420,7 +420,7 @@ def is_found(made: Value | Missed) -> bool:
     return isinstance(made, Value) or made.why is Miss.KNOWN
 
 
-def forward(view: View) -> View:
+def forward(view: ScopeView) -> ScopeView:
     """Sums that run against the result's positions turned round: `A[i - r] * B[r]` → `A[i - 2 + r] * B[2 - r]`."""
     turned: dict[Iter, Scalar] = {}
     for node in each_of(Read, view.body):

@@ -21,7 +21,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
-from dslc.semantics.ways import Way, way_of
+from dslc.semantics.ways import SearchWay, way_of
 from dslc.syntax import tree as t
 
 
@@ -42,7 +42,7 @@ TUNING = StepsTuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DerivationStep:
     """One application: the rule's name, and its direction."""
 
     rule: str
@@ -52,14 +52,16 @@ class Step:
         return self.rule + "^-1" * self.reverse
 
 
-def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation, tuple[t.Formula, ...], tuple[t.Formula, ...]], ...]:
+def directions(
+    rules: Sequence[DerivationDef],
+) -> tuple[tuple[DerivationStep, t.Derivation, tuple[t.Formula, ...], tuple[t.Formula, ...]], ...]:
     """Every rule, and its reverse where it has one."""
     found = []
     for rule in rules:
         syntax = rule.syntax
-        found.append((Step(rule.name), syntax, syntax.left, syntax.right))
+        found.append((DerivationStep(rule.name), syntax, syntax.left, syntax.right))
         if syntax.arrow == "<=>":
-            found.append((Step(rule.name, True), syntax, syntax.right, syntax.left))
+            found.append((DerivationStep(rule.name, True), syntax, syntax.right, syntax.left))
     return tuple(found)
 
 
@@ -103,14 +105,14 @@ class Steps:
     until: Deadline = FOREVER
     #: scopes taken apart
     views: Views = field(default_factory=dict)
-    _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
+    _known: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = field(default_factory=dict)
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         every = [(way_of(left, right), step, syntax, left, right) for step, syntax, left, right in directions(self.rules)]
-        self._alone = [each[1:] for each in every if each[0] is Way.ALONE]
+        self._alone = [each[1:] for each in every if each[0] is SearchWay.ALONE]
         #: rules between two expressions, and whether the second one reads the first
-        self._joint = [(each[0] is Way.LINKED, *each[1:]) for each in every if each[0] in {Way.BESIDE, Way.LINKED}]
+        self._joint = [(each[0] is SearchWay.LINKED, *each[1:]) for each in every if each[0] in {SearchWay.BESIDE, SearchWay.LINKED}]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
@@ -121,19 +123,19 @@ class Steps:
         plain = _without_copies(value, self._read)
         return self.normalizer.value(plain) if self.fingerprint else plain
 
-    def near(self, value: Value) -> Iterator[tuple[Step, Value]]:
+    def near(self, value: Value) -> Iterator[tuple[DerivationStep, Value]]:
         """The programs one step away, by rules of one expression and of two."""
         yield from self.of(value)
         yield from self.between(value)
 
-    def of(self, value: Value) -> tuple[tuple[Step, Value], ...]:
+    def of(self, value: Value) -> tuple[tuple[DerivationStep, Value], ...]:
         """The expressions one step away, each once, with the step."""
         found = self._known.get(value)
         if found is None:
             found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
         return found
 
-    def between(self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None) -> Iterator[tuple[Step, Value]]:
+    def between(self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None) -> Iterator[tuple[DerivationStep, Value]]:
         """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
         scopes = [
             node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
@@ -157,7 +159,7 @@ class Steps:
                     if new != value:
                         yield step, new
 
-    def _fresh(self, value: Value) -> Iterator[tuple[Step, Value]]:
+    def _fresh(self, value: Value) -> Iterator[tuple[DerivationStep, Value]]:
         node = value.node
         if not isinstance(node, ScopeNode):
             return

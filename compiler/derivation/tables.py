@@ -17,7 +17,7 @@ from dslc.ir.graph import Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import rules_cache
-from dslc.semantics.assume import Assumed, assumed, rank_choices
+from dslc.semantics.assume import AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -38,7 +38,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class OperatorPattern:
     """An operator at unknown sizes.
 
     `leaves`: the read of each operand in `body`. `dims`: of each operand and dimension its plain iterators in their order, or the
@@ -93,18 +93,18 @@ class Pattern:
         return found
 
 
-def patterns_of(rules: Rules, name: str) -> tuple[Pattern, ...]:
+def patterns_of(rules: Rules, name: str) -> tuple[OperatorPattern, ...]:
     """An operator's patterns, the fewest iterators first; none where its equation has no table: several results, nested reductions."""
     cache = rules_cache(rules, "iterator tables")
     if name not in cache:
         cache[name] = tables_of(rules, rules.operators[name])
-    patterns: tuple[Pattern, ...] = cache[name]
+    patterns: tuple[OperatorPattern, ...] = cache[name]
     return patterns
 
 
-def tables_of(rules: Rules, op: OperatorDef) -> tuple[Pattern, ...]:
+def tables_of(rules: Rules, op: OperatorDef) -> tuple[OperatorPattern, ...]:
     """The same for an operator that need not be of the library."""
-    found: dict[tuple[Any, ...], Pattern] = {}
+    found: dict[tuple[Any, ...], OperatorPattern] = {}
     for pattern in _patterns(rules, op):
         found.setdefault((pattern.scope, pattern.dims), pattern)
     # several iterators that stand alike are one: those of a batch, or of a pointwise operator
@@ -113,7 +113,7 @@ def tables_of(rules: Rules, op: OperatorDef) -> tuple[Pattern, ...]:
     return tuple(sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents)))
 
 
-def _patterns(rules: Rules, op: OperatorDef) -> Iterator[Pattern]:
+def _patterns(rules: Rules, op: OperatorDef) -> Iterator[OperatorPattern]:
     if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
         return
     choices = rank_choices(op)
@@ -129,7 +129,7 @@ def _patterns(rules: Rules, op: OperatorDef) -> Iterator[Pattern]:
             break
 
 
-def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
+def _pattern(op: OperatorDef, choice: AssumedChoice) -> OperatorPattern | None:
     result = choice.env.get(op.syntax.outputs[0].name)
     args = [choice.env.get(param.name) for param in op.syntax.params]
     if not isinstance(result, Value) or not all(isinstance(arg, Value) for arg in args):
@@ -165,7 +165,7 @@ def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
             return None
         dims.append(tuple(dim for dim in own if dim is not None))
     known = {attr.name: sized(choice.env.get(attr.name), unknown) for attr in op.attrs}
-    pattern = Pattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known, outer)
+    pattern = OperatorPattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known, outer)
     # an iterator of a window that is one of a merged dimension too would have to be both
     plain = {it for dims in pattern.dims for dim in dims if not isinstance(dim, Window) and len(dim) > 1 for it in dim}
     return None if plain & set(pattern.moving) else pattern
@@ -280,4 +280,4 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
             yield apply(body.name, *left), apply(body.name, *right)
 
 
-__all__ = ["TOTAL", "Group", "Pattern", "Window", "around", "leaves_in", "patterns_of", "tables_of", "unknowns_in"]
+__all__ = ["TOTAL", "Group", "OperatorPattern", "Window", "around", "leaves_in", "patterns_of", "tables_of", "unknowns_in"]

@@ -12,9 +12,9 @@ from math import prod
 from dslc.analysis.counts import known_flops
 from dslc.analysis.poly import scalar_of
 from dslc.derivation.equations import put, solved_linear
-from dslc.derivation.pieces import Operands, View, Views, view_of
+from dslc.derivation.pieces import Operands, ScopeView, Views, view_of
 from dslc.derivation.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
-from dslc.derivation.tables import Pattern, around, patterns_of
+from dslc.derivation.tables import OperatorPattern, around, patterns_of
 from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Iter, Num, Reduce, Scalar, Sym, as_scalar, num, walk
@@ -100,7 +100,7 @@ def missed(rules: Rules, value: Value, target: str) -> Missed | None:
     return found or Missed(Miss.NO_TABLE)
 
 
-def _with_what_it_reads(value: Value, operands: Operands) -> View | None:
+def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
     """What is computed of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
     for _ in range(_TUNING.above):
         node = value.node
@@ -117,7 +117,7 @@ def _with_what_it_reads(value: Value, operands: Operands) -> View | None:
 
 
 def _matched(
-    rules: Rules, plain: View, joined: View | None, operands: Operands, name: str, units: bool = False,
+    rules: Rules, plain: ScopeView, joined: ScopeView | None, operands: Operands, name: str, units: bool = False,
     skipped: Callable[[Shaped], bool] | None = None,
 ) -> Iterator[Value | Missed]:  # fmt: skip
     """By the pattern with the most windows that matches, or the fewest iterators; `joined`: for those that compute on."""
@@ -155,7 +155,7 @@ def _is_flat(rules: Rules, made: Value) -> bool:
     return False
 
 
-def sizes_in(rules: Rules, node: Call) -> tuple[Pattern, dict[Iter, int], dict[Iter, int]] | None:
+def sizes_in(rules: Rules, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None:
     """An operator's table at a call's sizes and attributes, as far as these are known.
 
     Returns: the table, extents of iterators, and coefficients of those in windows; None where it has no table of such operands.
@@ -166,11 +166,11 @@ def sizes_in(rules: Rules, node: Call) -> tuple[Pattern, dict[Iter, int], dict[I
         ranks = [len(arg.type.shape) for arg in node.args]
         patterns = [each for each in patterns_of(rules, node.op) if [len(shape) for shape in each.shapes] == ranks]
         cache[key] = _sized(patterns[0], node) if patterns else None
-    found: tuple[Pattern, dict[Iter, int], dict[Iter, int]] | None = cache[key]
+    found: tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]] | None = cache[key]
     return found
 
 
-def _sized(pattern: Pattern, node: Call) -> tuple[Pattern, dict[Iter, int], dict[Iter, int]]:
+def _sized(pattern: OperatorPattern, node: Call) -> tuple[OperatorPattern, dict[Iter, int], dict[Iter, int]]:
     equations = [
         (size, as_scalar(own)) for shape, arg in zip(pattern.shapes, node.args, strict=True)
         for size, own in zip(shape, arg.type.shape, strict=True)

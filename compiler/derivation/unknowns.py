@@ -12,7 +12,7 @@ from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.maps import by_reads, changed, flattened, image, merged, split, together
-from dslc.derivation.matching import Found
+from dslc.derivation.matching import UnknownBindings
 from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
@@ -67,7 +67,7 @@ class Unknowns:
     rule: t.Derivation
     operands: Operands
 
-    def every(self, found: Found) -> Iterator[Found]:
+    def every(self, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
         searches = [each for each in self.rule.statements if isinstance(each, t.Search)]
         for chosen in self._chosen(searches, found):
@@ -78,7 +78,7 @@ class Unknowns:
             if solved is not None:
                 yield solved
 
-    def _chosen(self, searches: Sequence[t.Search], found: Found) -> Iterator[Found]:
+    def _chosen(self, searches: Sequence[t.Search], found: UnknownBindings) -> Iterator[UnknownBindings]:
         if not searches:
             yield found
             return
@@ -102,7 +102,7 @@ class Unknowns:
 
     # ---- generators ----------------------------------------------------------------------------------------
 
-    def _generated(self, wanted: t.Search, found: Found) -> Iterator[Any]:
+    def _generated(self, wanted: t.Search, found: UnknownBindings) -> Iterator[Any]:
         node = wanted.domain
         if not isinstance(node, t.Call):
             return
@@ -136,7 +136,7 @@ class Unknowns:
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
-    def _factors(self, node: t.Call, option: str, found: Found) -> _Factors:
+    def _factors(self, node: t.Call, option: str, found: UnknownBindings) -> _Factors:
         """The numbers that an option of a generator lists; else what the expression suggests: its coefficients and moduli."""
         given = next((entry.value for entry in node.kwargs if entry.name == option), None)
         if isinstance(given, t.Int | t.ListExpr):
@@ -145,7 +145,7 @@ class Unknowns:
         suggested = {each for term in found.terms.values() for each in coefficients(term.body)}
         return _Factors(tuple(sorted(each for each in suggested if each > 1)))
 
-    def _index_of(self, node: t.Expr, found: Found) -> tuple[tuple[Iter, ...], Box]:
+    def _index_of(self, node: t.Expr, found: UnknownBindings) -> tuple[tuple[Iter, ...], Box]:
         """The iterators that run through a declared set, and their box."""
         name = _id(node)
         for declared in self.rule.declarations:
@@ -155,13 +155,13 @@ class Unknowns:
                         return found.indexes[binder.name], found.sets[name]
         raise Unfit("no index runs through this set")
 
-    def _box(self, node: t.Expr, found: Found) -> Box:
+    def _box(self, node: t.Expr, found: UnknownBindings) -> Box:
         try:
             return found.sets[_id(node)]
         except KeyError:
             raise Unfit("no such set") from None
 
-    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Map]:
+    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors) -> Iterator[Map]:
         """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
 
         The order of iterators is no matter: operators are matched by the groups that iterators are in."""
@@ -199,7 +199,7 @@ class Unknowns:
                 if whole is not None:
                     yield whole
 
-    def _is_window(self, it: Iter, index: Scalar, found: Found) -> bool:
+    def _is_window(self, it: Iter, index: Scalar, found: UnknownBindings) -> bool:
         """Whether an iterator is the shortest of an index, as that of a window is beside the positions that it slides over."""
         try:
             sizes = {each: most - least for each, (least, most) in self._ranges(found).items()}
@@ -208,7 +208,7 @@ class Unknowns:
         others = [sizes[other] for other in index.free if other is not it and other in sizes]
         return bool(others) and it in sizes and all(sizes[it] <= other for other in others)
 
-    def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Box]:
+    def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
         iters, box = index
         reads = [at for term in found.terms.values() for node in each_of(Read, term.body) for at in node.index if len(at.free) > 1]
@@ -225,7 +225,7 @@ class Unknowns:
                 if value.value < up < 2 * value.value:
                     yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
 
-    def _positions(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: Found) -> Iterator[Map]:
+    def _positions(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Map]:
         """Of a sum the positions that a guard leaves: `phi(x, z)` where all but one of an iterator are 0, z being the others."""
         iters, box = index
         try:
@@ -243,7 +243,7 @@ class Unknowns:
         left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
         yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
-    def _grouped(self, name: str, term: Term, index: tuple[Iter, ...], found: Found) -> Iterator[Map]:
+    def _grouped(self, name: str, term: Term, index: tuple[Iter, ...], found: UnknownBindings) -> Iterator[Map]:
         declared = self._declared(name)
         if declared is None:
             return
@@ -272,7 +272,7 @@ class Unknowns:
             if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
                 yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
 
-    def _guarded(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: Found) -> Iterator[Box]:
+    def _guarded(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Box]:
         """The first parts of a box that end where a guard of the term changes: of what is put together its first piece.
 
         Where nothing is summed there are none, as a choice between parts is what the rule would make again.
@@ -287,7 +287,7 @@ class Unknowns:
 
     # ---- conditions ----------------------------------------------------------------------------------------
 
-    def _solved(self, found: Found) -> Found | None:
+    def _solved(self, found: UnknownBindings) -> UnknownBindings | None:
         """The bindings with the sets that conditions determine; None where a condition does not hold or is not known to."""
         for declared in self.rule.declarations:
             if isinstance(declared, t.Where):
@@ -298,7 +298,7 @@ class Unknowns:
                     found = solved
         return found
 
-    def _held(self, node: t.Expr, found: Found) -> Found | None:
+    def _held(self, node: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
         if isinstance(node, t.Call):
             return found if self._predicate(node, found) else None
         if isinstance(node, t.ForAll):
@@ -311,7 +311,7 @@ class Unknowns:
                 return self._equal(left, right, found)
         raise Unfit("a condition that is not known")
 
-    def _predicate(self, node: t.Call, found: Found) -> bool:
+    def _predicate(self, node: t.Call, found: UnknownBindings) -> bool:
         if node.function == "bijective":
             return found.maps[_id(node.args[0])].back is not None
         if node.function == "reads" and len(node.args) == 2:
@@ -324,7 +324,7 @@ class Unknowns:
             return len(first.low) != len(second.low) or first.extents[1:] != second.extents[1:]
         raise Unfit("a predicate that is not known")
 
-    def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:
+    def _ranges(self, found: UnknownBindings) -> dict[Scalar, tuple[int, int]]:
         """Where the iterators of every index that is bound run."""
         at: dict[Scalar, tuple[int, int]] = {}
         for declared in self.rule.declarations:
@@ -342,12 +342,12 @@ class Unknowns:
                 return param
         raise Unfit("no iterators for this box")
 
-    def _within(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+    def _within(self, left: t.Expr, right: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
         if isinstance(right, t.Binary) and right.op == "|":
             return self._covered(left, right, found)
         return found if self._set(left, found).within(self._set(right, found)) else None
 
-    def _covered(self, left: t.Expr, right: t.Binary, found: Found) -> Found | None:
+    def _covered(self, left: t.Expr, right: t.Binary, found: UnknownBindings) -> UnknownBindings | None:
         """`X <= U | V`: where V is unknown it is what is left, as a box."""
         whole, first = self._set(left, found), self._set(right.left, found)
         name = _id(right.right)
@@ -358,7 +358,7 @@ class Unknowns:
             return found.put("sets", name, rest)
         return found if rest.within(found.sets[name]) else None
 
-    def _equal(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+    def _equal(self, left: t.Expr, right: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
         if isinstance(left, t.Call) and isinstance(right, t.Call) and left.function == right.function:
             a, b = (self.operands.values[found.tensors[_id(each.args[0])]] for each in (left, right))
             if left.function == "shape":
@@ -372,7 +372,7 @@ class Unknowns:
             return found if found.sets[left.id] == value else None
         raise Unfit("an equation that is not known")
 
-    def _set(self, node: t.Expr, found: Found) -> Box:
+    def _set(self, node: t.Expr, found: UnknownBindings) -> Box:
         if isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
             mapped = found.maps[_id(node.args[0])]
             return image(mapped.params, mapped.values, self._set(node.args[1], found))
@@ -382,7 +382,7 @@ class Unknowns:
             return self._set(node.left, found) * self._set(node.right, found)
         return self._box(node, found)
 
-    def _zero_outside(self, node: t.ForAll, found: Found) -> bool:
+    def _zero_outside(self, node: t.ForAll, found: UnknownBindings) -> bool:
         """`forall x in X - V: f(x, y) == 0`."""
         if not (isinstance(node.domain, t.Binary) and node.domain.op == "-" and isinstance(node.body, t.Compare)):
             raise Unfit("a condition that is not known")
@@ -398,7 +398,7 @@ class Unknowns:
         box = nonzero_box(found.terms[call.function], index, self.operands, beyond)
         return box is not None and box.within(part)
 
-    def _own_set(self, name: str, found: Found) -> Box:
+    def _own_set(self, name: str, found: UnknownBindings) -> Box:
         """What an index runs through on the left side."""
         own = self._set_of(name)
         if own not in found.sets:

@@ -33,30 +33,30 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Found(NamedTuple):
+class RuleMatches(NamedTuple):
     """Matches of a rule; `sampled` where there are, or were, more."""
 
     matches: Sequence[Match]
     sampled: bool
 
 
-class Places:
+class MatchesOfRules:
     """The matches of rules in one e-graph, each rule's when it is asked for. One for each e-graph, which may change no more."""
 
     __slots__ = ("_before", "_done", "_found", "view")
     _done: frozenset[Match]
 
-    def __init__(self, view: View, before: Places | None = None, done: Collection[Match] = ()) -> None:
+    def __init__(self, view: View, before: MatchesOfRules | None = None, done: Collection[Match] = ()) -> None:
         """`before` is of what the e-graph was cloned from, `done` what was applied since."""
         self.view = view
         self._before = before
-        self._found: dict[CompiledRule, Found] = {}
+        self._found: dict[CompiledRule, RuleMatches] = {}
         older: frozenset[Match] = frozenset() if before is None else before._done
         self._done = older.union(done)
 
     def of(
         self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER
-    ) -> Found:
+    ) -> RuleMatches:
         """The matches of a rule, those that were applied before left out."""
         found = self._found.get(rule)
         if found is not None:
@@ -67,7 +67,7 @@ class Places:
         if rule not in before._found:
             # where all begins, so that it is done once
             matches, capped = matches_of(rule, before.view, rng, Caps(_TUNING.kept, _TUNING.kept, asked=caps.asked), until)
-            found = Found(matches, bool(capped))
+            found = RuleMatches(matches, bool(capped))
             if Cap.SECONDS in capped:
                 return found
             before._found[rule] = found
@@ -76,8 +76,8 @@ class Places:
         return self._found[rule]
 
     def _after(
-        self, rule: CompiledRule, before: Places, rng: random.Random, wanted: int, until: Deadline
-    ) -> Found:
+        self, rule: CompiledRule, before: MatchesOfRules, rng: random.Random, wanted: int, until: Deadline
+    ) -> RuleMatches:
         """What was known before and still holds, and what has come since."""
         sees, done = self.view.sees, self._done
         matches, sampled = before._found[rule]
@@ -100,14 +100,14 @@ class Places:
             holds += fresh
         if len(holds) > _TUNING.kept:
             holds, sampled = rng.sample(holds, _TUNING.kept), True
-        return Found(holds, sampled)
+        return RuleMatches(holds, sampled)
 
     def drop(self, rule: CompiledRule, matches: Collection[Match]) -> None:
         """Forgets matches that change nothing here, and so nothing in what is cloned from here."""
         known = self._found.get(rule)
         if known is not None:
             gone = frozenset(matches)
-            self._found[rule] = Found([match for match in known.matches if match not in gone], known.sampled)
+            self._found[rule] = RuleMatches([match for match in known.matches if match not in gone], known.sampled)
 
     def settle(self, rules: Sequence[CompiledRule], rng: random.Random, caps: Caps, until: Deadline) -> None:
         """Takes over what is known before, so that what it was cloned from may go."""
@@ -123,4 +123,4 @@ class Places:
         self._before = None
 
 
-__all__ = ["Found", "Places"]
+__all__ = ["MatchesOfRules", "RuleMatches"]

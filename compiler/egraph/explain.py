@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dslc.egraph.extract.program import weights_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph, Union
-from dslc.egraph.rewrite import Applied, Built, Stated
+from dslc.egraph.rewrite import AppliedMatch, Built, Stated
 from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Constant, Input, Node, Value, replace, topological, with_args
@@ -20,7 +20,7 @@ from dslc.match.pattern import Result
 from dslc.semantics.nary import nested_in
 
 
-def used(egraph: EGraph, extraction: Extraction) -> tuple[Applied | Stated, ...]:
+def used(egraph: EGraph, extraction: Extraction) -> tuple[AppliedMatch | Stated, ...]:
     """What has to hold for an extraction to be equal to what the e-graph was made of, in the order in which it was applied."""
     proof = _Proof(egraph)
     chosen: dict[int, Node] = {n: one.key for n, one in extraction.choice.items() if isinstance(one.key, Node)}
@@ -70,9 +70,9 @@ class _Proof:
                         stack.append(other)
         self._needed: set[int] = set()
 
-    def applied(self) -> tuple[Applied | Stated, ...]:
+    def applied(self) -> tuple[AppliedMatch | Stated, ...]:
         found = [self._edges[k].reason for k in sorted(self._needed)]
-        return tuple(dict.fromkeys([reason for reason in found if isinstance(reason, Applied | Stated)]))
+        return tuple(dict.fromkeys([reason for reason in found if isinstance(reason, AppliedMatch | Stated)]))
 
     def reads(self, out: int) -> list[int]:
         """The numbers that the node read from which a number came."""
@@ -98,7 +98,7 @@ class _Proof:
     def _below(self, edge: Union) -> Iterator[tuple[int, int]]:
         """What had to be equal for a union to be made."""
         reason = edge.reason
-        if isinstance(reason, Applied):
+        if isinstance(reason, AppliedMatch):
             yield from self._of_applied(reason)
             return
         if isinstance(reason, Stated):
@@ -108,7 +108,7 @@ class _Proof:
         if self._made[edge.one] is not None and self._made[edge.other] is not None:
             yield from zip(self.reads(edge.one), self.reads(edge.other), strict=True)
 
-    def _of_applied(self, reason: Applied) -> Iterator[tuple[int, int]]:
+    def _of_applied(self, reason: AppliedMatch) -> Iterator[tuple[int, int]]:
         egraph = self._egraph
         number, find = egraph.number, egraph.find
         read = [number(value) for value in reason.roots]
@@ -166,7 +166,7 @@ def _is_class(value: Value) -> bool:
 # ---- as facts --------------------------------------------------------------------------------------------------
 
 
-def fact(applied: Applied | Stated) -> tuple[Fact, tuple[Value, ...]]:
+def fact(applied: AppliedMatch | Stated) -> tuple[Fact, tuple[Value, ...]]:
     """What was applied as two programs over holes, and what stood for the holes."""
     if isinstance(applied, Stated):
         return applied.fact, applied.leaves
@@ -192,7 +192,7 @@ def fact(applied: Applied | Stated) -> tuple[Fact, tuple[Value, ...]]:
     return fact_of(applied.rule.name, old, new, leaves)
 
 
-def _left(applied: Applied) -> Callable[[int], tuple[Value, ...]]:
+def _left(applied: AppliedMatch) -> Callable[[int], tuple[Value, ...]]:
     """The results of each site of a left side, as terms over what its variables stand for."""
     state, rules = applied.state, applied.rule.rules
     known: dict[int, tuple[Value, ...]] = {}
@@ -223,7 +223,7 @@ def _left(applied: Applied) -> Callable[[int], tuple[Value, ...]]:
     return results
 
 
-def _values(applied: Applied, node: Call) -> tuple[Value, ...]:
+def _values(applied: AppliedMatch, node: Call) -> tuple[Value, ...]:
     """What stood for the results of a matched call."""
     for number, found in applied.state.results.items():
         if applied.state.nodes[number] is node and len(found) == len(node.types):

@@ -16,12 +16,12 @@ from dslc.egraph.view import OutOfTime, TooFar, View
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
-from dslc.match.cases import Case
+from dslc.match.cases import GuardCase
 from dslc.match.index import Index
 from dslc.match.matcher import Match, find_matches
 from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
-from dslc.match.state import State
+from dslc.match.state import MatchState
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Built(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Applied:
+class AppliedMatch:
     """Why two classes are one: a rule at a place.
 
     `outs` are the numbers of the results of the e-nodes that it matched, `roots` what stands for what it replaced, `built` what it
@@ -90,8 +90,8 @@ class Applied:
     """
 
     rule: CompiledRule
-    state: State
-    case: Case
+    state: MatchState
+    case: GuardCase
     leaves: tuple[Value, ...]
     number: int
     roots: tuple[Value, ...]
@@ -117,7 +117,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What one application did: matches found and applied, unions of different classes, and what was left out."""
 
     found: int = 0
@@ -161,7 +161,7 @@ def apply_matches(
     matches: Sequence[Match],
     caps: Caps,
     until: Deadline = FOREVER,
-) -> Outcome:
+) -> StepOutcome:
     """Adds the right sides of matches of `egraph`, or of what it was cloned from, and merges them with what they are equal to."""
     applied = unions = 0
     capped: set[Cap] = set()
@@ -181,7 +181,7 @@ def apply_matches(
             unions += merged
     finally:
         egraph.rebuild()
-    return Outcome(len(matches), applied, unions, frozenset(capped))
+    return StepOutcome(len(matches), applied, unions, frozenset(capped))
 
 
 def _apply(egraph: EGraph, match: Match) -> int:
@@ -216,7 +216,7 @@ def _apply(egraph: EGraph, match: Match) -> int:
     memo = view.egraph.memo
     outs = {node: memo[node].outs for node in state.nodes.values() if node in memo}
     roots = tuple([value for _, value in match.roots])
-    reason = Applied(match.rule, state, match.case, match.leaves, match.number, roots, outs, tuple(built))
+    reason = AppliedMatch(match.rule, state, match.case, match.leaves, match.number, roots, outs, tuple(built))
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
@@ -257,14 +257,14 @@ def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
-def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> Outcome:
+def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> StepOutcome:
     """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
     seen = View(egraph) if view is None else view
     if len(egraph) >= caps.nodes:
-        return Outcome(capped=frozenset({Cap.NODES}))
+        return StepOutcome(capped=frozenset({Cap.NODES}))
     matches, capped = matches_of(rule, seen, rng, caps)
     outcome = apply_matches(egraph, matches, caps)
-    return Outcome(outcome.found, outcome.applied, outcome.unions, outcome.capped | capped)
+    return StepOutcome(outcome.found, outcome.applied, outcome.unions, outcome.capped | capped)
 
 
 # ---- saturation ------------------------------------------------------------------------------------------------
@@ -381,6 +381,20 @@ def saturate(
 
 
 __all__ = [
-    "Applied", "Built", "Cap", "Caps", "Grown", "Outcome", "Saturation", "SaturationLimits", "Stated", "Stop", "apply_matches",
-    "matches_of", "placed", "saturate", "state", "step",
+    "AppliedMatch",
+    "Built",
+    "Cap",
+    "Caps",
+    "Grown",
+    "Saturation",
+    "SaturationLimits",
+    "Stated",
+    "StepOutcome",
+    "Stop",
+    "apply_matches",
+    "matches_of",
+    "placed",
+    "saturate",
+    "state",
+    "step",
 ]  # fmt: skip

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dslc.egraph.explain import fact, used
-from dslc.egraph.extract.growing import Growing
+from dslc.egraph.extract.growing import GrowingExtraction
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction, Price
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Applied, Stated, placed, state
+from dslc.egraph.rewrite import AppliedMatch, Stated, placed, state
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value, with_args
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StoryTurn:
     """One rule at some places, and the best program by then: the one before where the rule only made others possible."""
 
     rule: str
@@ -25,10 +25,10 @@ class Turn:
     graph: Graph
 
 
-def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) -> Iterator[Turn]:
+def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) -> Iterator[StoryTurn]:
     """The way from the graph that an e-graph was made of to an extraction, whose program is the last turn's."""
     again = Again(egraph, graph)
-    growing = Growing(again.egraph, price)
+    growing = GrowingExtraction(again.egraph, price)
     at = graph
     first = growing.best()
     least = first.cost if first is not None else float("inf")
@@ -39,7 +39,7 @@ def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) ->
             at = program_of(egraph, extraction)
         elif best is not None and best.cost < least:
             at, least = program_of(again.egraph, best), best.cost
-        yield Turn(group[0].name, len(group), tuple(dict.fromkeys(facts)), at)
+        yield StoryTurn(group[0].name, len(group), tuple(dict.fromkeys(facts)), at)
 
 
 def kept(egraph: EGraph, extraction: Extraction, graph: Graph) -> EGraph:
@@ -57,7 +57,7 @@ class Again:
         self._from = egraph
         self._term = _Terms(egraph)
 
-    def take(self, applied: Sequence[Applied | Stated]) -> list[Fact]:
+    def take(self, applied: Sequence[AppliedMatch | Stated]) -> list[Fact]:
         """Takes over what was applied there."""
         facts: list[Fact] = []
         for one in applied:
@@ -68,9 +68,9 @@ class Again:
         return facts
 
 
-def _grouped(rests: Sequence[Applied | Stated]) -> list[list[Applied | Stated]]:
+def _grouped(rests: Sequence[AppliedMatch | Stated]) -> list[list[AppliedMatch | Stated]]:
     """What the same rule does one after the other, together."""
-    out: list[list[Applied | Stated]] = []
+    out: list[list[AppliedMatch | Stated]] = []
     for one in rests:
         if out and out[-1][0].name == one.name:
             out[-1].append(one)
@@ -114,4 +114,4 @@ class _Terms:
         return known[number]
 
 
-__all__ = ["Again", "Turn", "kept", "story"]
+__all__ = ["Again", "StoryTurn", "kept", "story"]

@@ -15,7 +15,7 @@ from dslc.egraph.since import Since
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import Number
-from dslc.match.index import Earlier, Fitting, Memory
+from dslc.match.index import Earlier, Fitting, IndexMemory
 from dslc.match.outline import Outline
 from dslc.match.rule import CompiledRule
 
@@ -60,7 +60,7 @@ class View:
         """
         self.egraph = egraph
         self._only = only
-        self.memory: Memory = Memory() if before is None else _carried(before.memory)
+        self.memory: IndexMemory = IndexMemory() if before is None else _carried(before.memory)
         #: views of everything of what the e-graph was cloned from, the nearest first
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
@@ -356,11 +356,11 @@ class _Seen:
         return isinstance(node, Node) and self._view.sees(node)
 
 
-def _carried(before: Memory) -> Memory:
+def _carried(before: IndexMemory) -> IndexMemory:
     """What is known of values and calls by themselves, whatever else there is."""
     if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > _TUNING.kept:
-        return Memory()
-    return Memory(
+        return IndexMemory()
+    return IndexMemory(
         attributes=before.attributes, number=before.number, known=before.known, built=before.built,
         looks=before.looks, numbers=before.numbers, verdicts=before.verdicts, rests=before.rests, grouped=before.grouped,
     )  # fmt: skip

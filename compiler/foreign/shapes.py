@@ -60,14 +60,14 @@ Dim: TypeAlias = "Size | Number | Sum | Product | Windows"
 
 
 @dataclass(eq=False, slots=True)
-class Row:
+class DimensionRow:
     """Dimensions that are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     dims: tuple[Dim, ...]
-    tail: Row | None = None
+    tail: DimensionRow | None = None
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Unifier:
     """What is known of sizes and rows; equations between compound dimensions wait until nothing else is left."""
 
     sizes: dict[Size, Dim] = field(default_factory=dict)
-    rows: dict[Row, Shape] = field(default_factory=dict)
+    rows: dict[DimensionRow, Shape] = field(default_factory=dict)
     waiting: list[tuple[Dim, Dim]] = field(default_factory=list)
 
     def shape(self, shape: Shape) -> Shape:

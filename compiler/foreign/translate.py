@@ -33,9 +33,9 @@ from dslc.foreign.rule import ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import (
     Clash,
     Dim,
+    DimensionRow,
     Number,
     Product,
-    Row,
     Shape,
     Size,
     Sum,
@@ -147,8 +147,8 @@ class _Writer:
     typing: Typing
     name: str
     doc: str
-    names: dict[Size | Row, str] = field(default_factory=dict)
-    bound: set[Size | Row] = field(default_factory=set)
+    names: dict[Size | DimensionRow, str] = field(default_factory=dict)
+    bound: set[Size | DimensionRow] = field(default_factory=set)
     used: dict[tuple[str, str], None] = field(default_factory=dict)
     _bound_results: dict[Tensor, str] = field(default_factory=dict)
 
@@ -182,9 +182,9 @@ class _Writer:
 
     # ---- names -------------------------------------------------------------------------------------------------
 
-    def _name_of(self, size: Size | Row) -> str:
+    def _name_of(self, size: Size | DimensionRow) -> str:
         if size not in self.names:
-            hint = "S" if isinstance(size, Row) else size.hint
+            hint = "S" if isinstance(size, DimensionRow) else size.hint
             taken = {*self.names.values(), "T", *self._tensors.values(), *_OUTPUTS}
             name, number = hint, 2
             while name in taken:

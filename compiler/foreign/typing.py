@@ -18,7 +18,7 @@ from dslc.foreign.parameters import (
     strides,
 )
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
-from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Unifier, Windows
+from dslc.foreign.shapes import Clash, Dim, DimensionRow, Number, Product, Shape, Size, Sum, Unifier, Windows
 
 
 class Unknown(Exception):
@@ -77,7 +77,7 @@ class Typing:
 
     def of(self, side: int, tensor: Tensor) -> Shape:
         if tensor.operator < 0:
-            return self.inputs.setdefault(tensor.operator, Shape((), Row()))
+            return self.inputs.setdefault(tensor.operator, Shape((), DimensionRow()))
         shape = self.results.get((side, tensor.operator, tensor.output))
         if shape is None:
             raise Clash(f"operator {tensor.operator} has no output {tensor.output}")
@@ -94,7 +94,7 @@ class Typing:
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
         here = (side, at, 0)
         if kind in POINTWISE:
-            shape = self.of(side, op.inputs[0]) if op.inputs else Shape((), Row())
+            shape = self.of(side, op.inputs[0]) if op.inputs else Shape((), DimensionRow())
             for other in op.inputs[1:]:
                 self.unifier.equal_shapes(shape, self.of(side, other))
             self.results[here] = shape
@@ -141,7 +141,7 @@ class Typing:
         elif kind in OPEN:
             self.of(side, op.inputs[0])
             for output in range(2 if kind == "topk" else 1):
-                self.results[side, at, output] = Shape((), Row())
+                self.results[side, at, output] = Shape((), DimensionRow())
         elif kind == "reshape":
             self._reshape(side, at, op)
         elif kind in ("squeeze", "unsqueeze") or kind in REDUCTIONS:
@@ -155,7 +155,7 @@ class Typing:
             self.stated[side, at] = (n,)
             self.results[here] = Shape((n, n))
         elif kind == "constant_one":
-            self.results[here] = Shape((), Row())
+            self.results[here] = Shape((), DimensionRow())
         else:
             c = Size("C")
             kernel = self._kernel(op)
@@ -174,7 +174,7 @@ class Typing:
             raise Clash(f"`{op.kind}` of degree {degree}")
         front, size = tuple(Size("ABDE"[k] if axis <= 4 else "A") for k in range(axis)), Size("D")
         back = tuple(Size("E") for _ in range(rank - axis - 1)) if isinstance(rank, int) else ()
-        tail = None if isinstance(rank, int) else Row()
+        tail = None if isinstance(rank, int) else DimensionRow()
         one, many = Shape((*front, size, *back), tail), Shape((*front, Product(Number(degree), size), *back), tail)
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
         self.results[side, at, 0] = many if op.kind == "replicate" else one
@@ -211,15 +211,15 @@ class Typing:
         if isinstance(sizes, tuple):
             shape = Shape(tuple(Number(size) for size in sizes))
         elif sizes is None:
-            shape = Shape((), Row())
+            shape = Shape((), DimensionRow())
         else:
-            shape = self._named.setdefault(sizes, Shape((), Row()))
+            shape = self._named.setdefault(sizes, Shape((), DimensionRow()))
         self.of(side, op.inputs[0])
         self.results[side, at, 0] = shape
 
     def _axes(self, side: int, at: int, op: Operator) -> None:
         """Squeezed and reduced axes go or get the size 1, unsqueezed ones come in."""
-        axes, tail = axes_of(op), Row()
+        axes, tail = axes_of(op), DimensionRow()
         one: list[Dim] = []
         many: list[Dim] = []
         for axis in range(max(axes) + 1):
@@ -283,7 +283,7 @@ class Typing:
             raise Clash(f"axis {axis} of {rank} dimensions")
         front = tuple(Size("ABDE"[k] if axis <= 4 else "A") for k in range(axis))
         back = tuple(Size("D") for _ in range(rank - axis - 1)) if rank is not None else ()
-        tail = Row() if rank is None else None
+        tail = DimensionRow() if rank is None else None
         joined = tuple(Size("P") for _ in op.inputs)
         for tensor, size in zip(op.inputs, joined, strict=True):
             self.unifier.equal_shapes(self.of(side, tensor), Shape((*front, size, *back), tail))
@@ -294,7 +294,7 @@ class Typing:
         count = 2 if count is None else count
         if not isinstance(count, int) or not 2 <= count <= 16:
             raise Clash(f"a split into {count}")
-        front, tail, cut = tuple(Size("A") for _ in range(axis)), Row(), Size("P")
+        front, tail, cut = tuple(Size("A") for _ in range(axis)), DimensionRow(), Size("P")
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), Shape((*front, cut), tail))
         parts = tuple(Size("P") for _ in range(count))
         self._cuts.append((cut, parts))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslc.fuse.estimate import Estimate
-from dslc.fuse.groups import Group, GroupLimits, Neighbours
+from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
@@ -33,7 +33,7 @@ _TUNING = _Tuning()
 
 def formed(
     around: Neighbours, rules: Rules, limits: GroupLimits, profiles: Profiles, strict: bool = False
-) -> Iterator[Iterator[Group]]:
+) -> Iterator[Iterator[NodeGroup]]:
     """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
     for node in around.nodes:
         if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group, strict):
@@ -41,7 +41,7 @@ def formed(
         yield _chain(node, around, limits, profiles)
 
 
-def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[Group]:
+def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[NodeGroup]:
     chain: list[Node] = [node]
     yield around.group(chain)
     while len(chain) <= _TUNING.behind and (behind := _behind(chain, around, limits, profiles)) is not None:

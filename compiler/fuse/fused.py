@@ -14,12 +14,12 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.formed import formed
-from dslc.fuse.groups import Group, GroupLimits, Neighbours, proposals
+from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
+from dslc.fuse.trials import Dropped, Subject, Trials, Tried, WhyUnused
 from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
@@ -62,7 +62,7 @@ class FusedTuning:
 TUNING = FusedTuning()
 
 #: what may hold for a group and not for its parts
-SPLIT = (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT, Why.DIFFERS)
+SPLIT = (WhyUnused.NOT_GENERATED, WhyUnused.NOT_WRITTEN, WhyUnused.NOT_BUILT, WhyUnused.DIFFERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class FusingStory:
     """What was proposed and priced, what is kept and what was dropped and why; and whether time was up before the end."""
 
     proposed: int
@@ -91,7 +91,7 @@ class Fused:
 
     graphs: tuple[Graph, ...]
     library: Library | None
-    story: Story
+    story: FusingStory
     #: seconds, by itself, of the kernel that has a node of the graph
     spent: Mapping[Node, float] = field(default_factory=dict)
 
@@ -194,7 +194,7 @@ class Fusing:
             self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
             self.offers = [self.prices.offer(one.group) for one in self.offers]
             self.rounds = 0
-        for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is Why.LATE]:
+        for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is WhyUnused.LATE]:
             del self.found[program]
             self.rounds = 0
         return self.run()
@@ -371,7 +371,7 @@ class Fusing:
                         new.append(self.prices.offer(part))
         self.offers += new
 
-    def _halves(self, group: Group) -> Iterator[Group]:
+    def _halves(self, group: NodeGroup) -> Iterator[NodeGroup]:
         middle = len(group.nodes) // 2
         for half in (group.nodes[1:], group.nodes[:-1], group.nodes[:middle], group.nodes[middle:]):
             for part in self.around.connected(half):
@@ -389,9 +389,9 @@ class Fusing:
         kept.sort(key=lambda one: -one.saving)
         most = self.trials.compiled_in(self.until.left())
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
-        late = self.late or len(kept) > most or any(one.why is Why.LATE for one in dropped)
+        late = self.late or len(kept) > most or any(one.why is WhyUnused.LATE for one in dropped)
         kept = kept[:most]
-        story = Story(proposed, len(self.priced), tuple(kept), dropped, late)
+        story = FusingStory(proposed, len(self.priced), tuple(kept), dropped, late)
         library = self.trials.library([one.tried for one in kept], self.until.left()) if kept else None
         if library is None:
             return Fused((), None, story)
@@ -422,4 +422,4 @@ def _first(subjects: Sequence[Subject]) -> list[Subject]:
     return list(found.values())
 
 
-__all__ = ["Fused", "Fusing", "Kept", "Story", "fused"]
+__all__ = ["Fused", "Fusing", "FusingStory", "Kept", "fused"]

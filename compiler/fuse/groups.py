@@ -54,7 +54,7 @@ class GroupLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes, arguments first, and those of their values that are used outside, in that order."""
 
     nodes: tuple[Node, ...]
@@ -94,7 +94,7 @@ class Neighbours:
         """The working nodes right below."""
         return [below for below in dict.fromkeys(arg.node for arg in node.args) if below in self.rank]
 
-    def group(self, nodes: Iterable[Node]) -> Group:
+    def group(self, nodes: Iterable[Node]) -> NodeGroup:
         """Nodes as a group."""
         ordered = tuple(sorted(set(nodes), key=self.rank.__getitem__))
         own = set(ordered)
@@ -104,7 +104,7 @@ class Neighbours:
             for value in node.values
             if value in self.final or any(user not in own for user in self.used.get(value, ()))
         )
-        return Group(ordered, outputs)
+        return NodeGroup(ordered, outputs)
 
     def convex(self, nodes: Collection[Node]) -> bool:
         """Whether no path leaves the nodes and enters them again; False where that takes long to see."""
@@ -144,7 +144,7 @@ class Neighbours:
 
 def proposals(
     graph: Graph, rules: Rules, limits: GroupLimits | None = None, profiles: Profiles | None = None, until: Deadline = FOREVER
-) -> Iterator[Group]:
+) -> Iterator[NodeGroup]:
     """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only.
 
     Once the time is over no more are looked for.
@@ -152,7 +152,7 @@ def proposals(
     limits = limits or GroupLimits()
     profiles = profiles or Profiles(rules, limits.sizes)
     around = Neighbours(graph)
-    found: dict[tuple[Node, ...], Group] = {}
+    found: dict[tuple[Node, ...], NodeGroup] = {}
     for products in (False, True):
         for nodes in _largest(around, profiles, limits, products):
             for part in _parts(nodes, around, profiles, limits):
@@ -227,7 +227,7 @@ class _Joined:
                 yield sorted(members, key=self._around.rank.__getitem__)
 
 
-def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[Group]:
+def _parts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: GroupLimits) -> Iterator[NodeGroup]:
     """A set of nodes and its cuts, as groups that keep to the limits."""
     done: set[tuple[Node, ...]] = set()
     for part in _cuts(nodes, around, profiles, limits):
@@ -335,4 +335,4 @@ def _trimmed(nodes: Sequence[Node], around: Neighbours, profiles: Profiles) -> l
     return list(kept)
 
 
-__all__ = ["Group", "GroupLimits", "Neighbours", "inside", "proposals"]
+__all__ = ["GroupLimits", "Neighbours", "NodeGroup", "inside", "proposals"]

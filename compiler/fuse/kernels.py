@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.fuse.groups import Group, inside
+from dslc.fuse.groups import NodeGroup, inside
 from dslc.ir.constants import number_of
 from dslc.ir.graph import (
     AttrValue,
@@ -48,7 +48,7 @@ class Fold:
         return unfolded(self.kernel) == self.old
 
 
-def fold_of(group: Group) -> Fold:
+def fold_of(group: NodeGroup) -> Fold:
     """A group as one kernel node.
 
     Holes and results are in an order that depends on what the group computes only, so that equal groups are one kernel.
@@ -92,7 +92,7 @@ def _in_order(outputs: Sequence[Value], own: set[Node]) -> list[Node]:
     return out
 
 
-def _keys(group: Group, own: set[Node]) -> dict[Node, str]:
+def _keys(group: NodeGroup, own: set[Node]) -> dict[Node, str]:
     """What each node of a group computes, in words that are the same in every graph and every process."""
     keys: dict[Node, str] = {}
     for node in group.nodes:
@@ -116,22 +116,22 @@ def _shown(value: AttrValue) -> str:
     return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
 
 
-def folded(graph: Graph, groups: Sequence[Group]) -> Graph:
+def folded(graph: Graph, groups: Sequence[NodeGroup]) -> Graph:
     """The graph with each group as one kernel node; groups share no node.
 
     Raises:
         Cyclic: groups depend on each other.
     """
-    unit: dict[Node, Group] = {node: group for group in groups for node in group.nodes}
+    unit: dict[Node, NodeGroup] = {node: group for group in groups for node in group.nodes}
     folds = {id(group): fold_of(group) for group in groups}
     new: dict[Value, Value] = {}
 
-    def below(at: Node | Group) -> list[Node | Group]:
-        args = folds[id(at)].kernel.args if isinstance(at, Group) else at.args
+    def below(at: Node | NodeGroup) -> list[Node | NodeGroup]:
+        args = folds[id(at)].kernel.args if isinstance(at, NodeGroup) else at.args
         return list(dict.fromkeys(unit.get(arg.node, arg.node) for arg in args))
 
     for at in _units([unit.get(value.node, value.node) for value in graph.outputs], below):
-        if isinstance(at, Group):
+        if isinstance(at, NodeGroup):
             fold = folds[id(at)]
             new.update(zip(fold.old, with_args(fold.kernel, tuple(new[arg] for arg in fold.kernel.args)), strict=True))
         else:
@@ -139,12 +139,12 @@ def folded(graph: Graph, groups: Sequence[Group]) -> Graph:
     return Graph(graph.inputs, tuple(new[value] for value in graph.outputs))
 
 
-def _units(roots: Sequence[Node | Group], below: Any) -> list[Node | Group]:
+def _units(roots: Sequence[Node | NodeGroup], below: Any) -> list[Node | NodeGroup]:
     """Nodes and groups below the roots, arguments first. Raises Cyclic."""
-    out: list[Node | Group] = []
+    out: list[Node | NodeGroup] = []
     state: dict[int, bool] = {}
     for root in roots:
-        stack: list[tuple[Node | Group, list[Node | Group]]] = []
+        stack: list[tuple[Node | NodeGroup, list[Node | NodeGroup]]] = []
         if id(root) not in state:
             state[id(root)] = False
             stack.append((root, below(root)))

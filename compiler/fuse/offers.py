@@ -11,7 +11,7 @@ from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.fuse.estimate import Speeds, seconds_of
 from dslc.fuse.formed import form_estimates
-from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Node
@@ -39,7 +39,7 @@ class Offer:
     share of the group's operations and bytes, where that is known.
     """
 
-    group: Group
+    group: NodeGroup
     fold: Fold
     price: float
     seconds: float
@@ -74,7 +74,7 @@ class Prices:
         for group in Evaluation(self.costs, self.graph, 0.0).groups:
             self._together.update(dict.fromkeys(group.nodes, group))
 
-    def offer(self, group: Group) -> Offer:
+    def offer(self, group: NodeGroup) -> Offer:
         """A group at a guessed price."""
         fold = fold_of(group)
         part = sum(self.costs.guess(Together((node,), (node.args,))) for node in group.nodes)
@@ -106,7 +106,7 @@ class Prices:
         key = self.costs.keys.number(node)
         found = self._alone.get(key)
         if found is None:
-            alone = self.kernel(fold_of(Group((node,), tuple(value for value in node.values))))
+            alone = self.kernel(fold_of(NodeGroup((node,), tuple(value for value in node.values))))
             found = self._alone[key] = alone
         return found
 

@@ -106,7 +106,7 @@ class Profile:
     loose: bool = False
 
 
-class Sizes:
+class WorkSizes:
     """Sizes at which work is counted: numbers for the symbolic dimensions of a graph."""
 
     def __init__(self, named: Mapping[str, int] | None = None) -> None:
@@ -144,7 +144,7 @@ class Sizes:
         return self.elements(type) * type.dtype.bytes
 
 
-def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes, numbers: Numbers = ()) -> Work:
+def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers = ()) -> Work:
     """What one expression takes; `numbers` are those that operands hold everywhere, where that is known."""
     return _Counting(scope, operands, sizes, numbers).work()
 
@@ -152,7 +152,7 @@ def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes, number
 class _Counting:
     """One scope: its iterators' ranges, and what was found in its body so far."""
 
-    def __init__(self, scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes, numbers: Numbers) -> None:
+    def __init__(self, scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers) -> None:
         self.scope, self.operands, self.sizes, self.numbers = scope, operands, sizes, numbers
         self.range: dict[Scalar, Interval] = sizes.intervals(scope.body, *map(as_scalar, scope.extents))
         self.extent: dict[Iter, float] = {}
@@ -306,7 +306,7 @@ class Profiles:
 
     def __init__(self, rules: Rules, sizes: Mapping[str, int] | None = None) -> None:
         self.rules = rules
-        self.sizes = Sizes(sizes)
+        self.sizes = WorkSizes(sizes)
         self._known: dict[object, Profile | None] = {}
         self._nodes: dict[Node, Profile | None] = {}
         self._works: dict[tuple[Scope, tuple[TensorType, ...], Numbers], Work] = {}
@@ -385,4 +385,4 @@ def _below(outputs: tuple[Value, ...], params: tuple[Value, ...]) -> Iterator[No
             yield node
 
 
-__all__ = ["UNNAMED", "WEIGHTS", "Profile", "Profiles", "Reach", "Reading", "Sizes", "Work", "places", "work_of"]
+__all__ = ["UNNAMED", "WEIGHTS", "Profile", "Profiles", "Reach", "Reading", "Work", "WorkSizes", "places", "work_of"]

@@ -19,7 +19,7 @@ from dslc.codegen.custom import Filling, Named, NotRendered, custom_kernel
 from dslc.codegen.group import parts_of
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
-from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
 from dslc.inspection.lowerings import UNKNOWNS, expression_of
 from dslc.inspection.samples import sample
@@ -138,7 +138,7 @@ class TemplatesOn(Generic[Text]):
         taken = f"its kernel takes {seconds * 1e3:.4g} ms, the generated one {other * 1e3:.4g} ms"
         self.note(f"the template of {lowering} is not used: {taken}")
 
-    def groups(self, graph: Graph, around: Neighbours) -> Iterator[Group]:
+    def groups(self, graph: Graph, around: Neighbours) -> Iterator[NodeGroup]:
         """The groups of a graph that some lowering takes."""
         index = GraphIndex(graph) if self._found else None
         seen: set[frozenset[Node]] = set()

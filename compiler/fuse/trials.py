@@ -30,7 +30,7 @@ from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong
-from dslc.fuse.profile import Sizes
+from dslc.fuse.profile import WorkSizes
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
@@ -97,7 +97,7 @@ _SPECIAL = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
 _TURNS = ("again",)
 
 
-class Why(Enum):
+class WhyUnused(Enum):
     """Why a kernel is not used; what is decided depends on this, never on the words of a message."""
 
     NOT_GENERATED = "no kernel is generated for it"
@@ -116,7 +116,7 @@ class Dropped:
     known."""
 
     program: Graph
-    why: Why
+    why: WhyUnused
     detail: str = ""
     nodes: float = inf
 
@@ -152,7 +152,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TriedForm:
     """Another program over the same holes, proved to give the same where numbers are numbers, by which a kernel computes; its name says
     where it came from."""
 
@@ -175,7 +175,7 @@ class Subject:
 
     program: Graph
     weights: tuple[bool, ...]
-    form: Form | None = None
+    form: TriedForm | None = None
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Trials:
 
     rules: Rules
     measurer: Measurer
-    sizes: Sizes
+    sizes: WorkSizes
     opset: int
     folder: str | Path | None = None
     until: Deadline = FOREVER
@@ -266,9 +266,9 @@ class Trials:
         """A variant that is faster than its nodes and gives the same, or why there is no kernel."""
         if found.ratio < TUNING.margin:
             detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
-            return Dropped(subject.program, Why.SLOWER, detail, found.nodes)
+            return Dropped(subject.program, WhyUnused.SLOWER, detail, found.nodes)
         checked = self._checked(subject, found)
-        if isinstance(checked, Dropped) and checked.why is Why.DIFFERS:
+        if isinstance(checked, Dropped) and checked.why is WhyUnused.DIFFERS:
             return self._rounded(subject, found) or checked
         return checked
 
@@ -349,7 +349,7 @@ class Trials:
         for subject in subjects:
             try:
                 if writing.over:
-                    raise _Out(Why.LATE)
+                    raise _Out(WhyUnused.LATE)
                 found[subject] = self._texts(subject, which)
             except _Out as reason:
                 out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
@@ -361,7 +361,7 @@ class Trials:
         try:
             found = self._in_time(lambda group: self._generated(subject, group, which), subject.program)
         except _Out as reason:
-            if not written or reason.why is Why.LATE:
+            if not written or reason.why is WhyUnused.LATE:
                 raise
             found = []
         return list({one.text.name: one for one in reversed([*found, *written])}.values())[::-1]
@@ -397,7 +397,7 @@ class Trials:
             whole = self._checked(subject, Tried(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering))
             if isinstance(whole, Tried):
                 return True
-            if whole.why is Why.LATE:
+            if whole.why is WhyUnused.LATE:
                 return False
             problem = f"{whole.why.value}: {whole.detail}"
         self.templates.left_out(one.lowering, problem)
@@ -408,16 +408,16 @@ class Trials:
         try:
             group = self.function(program).group
         except DslcError as problem:
-            raise _Out(Why.NOT_WRITTEN, str(problem)) from None
+            raise _Out(WhyUnused.NOT_WRITTEN, str(problem)) from None
         try:
             return within(min(TUNING.generating_seconds, TUNING.generating * self.until.left()), lambda: generated(group))
         except TooLong as problem:
-            raise _Out(Why.LATE, str(problem)) from None
+            raise _Out(WhyUnused.LATE, str(problem)) from None
         except NotGenerated as problem:
-            raise _Out(Why.NOT_GENERATED, str(problem)) from None
+            raise _Out(WhyUnused.NOT_GENERATED, str(problem)) from None
         except Exception as problem:
             # whatever it is, the nodes are there
-            raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
+            raise _Out(WhyUnused.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
     def _generated(self, subject: Subject, group: Graph, which: slice) -> list[Generated]:
         if subject.form is None:
@@ -460,11 +460,11 @@ class Trials:
                 self._pace = (time.monotonic() - began) / len(some)
             self._libraries.update(dict.fromkeys(library.kernels.values(), library))
         except NotBuilt as problem:
-            why = Why.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else Why.NOT_BUILT
+            why = WhyUnused.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else WhyUnused.NOT_BUILT
             out.update((subject.program, Dropped(subject.program, why, str(problem))) for subject in texts)
             return found
         except TimeUp:
-            out.update((subject.program, Dropped(subject.program, Why.LATE)) for subject in texts)
+            out.update((subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts)
             return found
         broken = {failure.op: failure for failure in library.failed}
         for subject, own in texts.items():
@@ -474,12 +474,12 @@ class Trials:
                     raise TimeUp
                 if not built:
                     failure = broken[own[0].text.name]
-                    raise _Out(Why.LATE if failure.reason is BuildReason.TIMEOUT else Why.NOT_BUILT, failure.detail)
+                    raise _Out(WhyUnused.LATE if failure.reason is BuildReason.TIMEOUT else WhyUnused.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
                 if found[subject].ratio >= TUNING.margin:
                     self._faster.add(subject)
             except TimeUp:
-                out[subject.program] = Dropped(subject.program, Why.LATE)
+                out[subject.program] = Dropped(subject.program, WhyUnused.LATE)
             except _Out as reason:
                 out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
         return found
@@ -492,7 +492,7 @@ class Trials:
         if sum(map(len, texts.values())) <= room:
             return texts
         kept = list(texts)[:room]
-        out.update((subject.program, Dropped(subject.program, Why.LATE)) for subject in texts if subject not in kept)
+        out.update((subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts if subject not in kept)
         return {subject: texts[subject][: room // len(kept)] for subject in kept}
 
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
@@ -515,7 +515,7 @@ class Trials:
             kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
             nodes = min(nodes, self._nodes(subject, turn))
         if kernel == inf or nodes == inf:
-            raise _Out(Why.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
+            raise _Out(WhyUnused.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
         name = self.function(subject.program).name
         best = built[fastest]
         return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
@@ -527,7 +527,7 @@ class Trials:
             if self.until.over:
                 raise TimeUp
             if nodes is None:
-                raise _Out(Why.NOT_WRITTEN)
+                raise _Out(WhyUnused.NOT_WRITTEN)
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
             least = min((_room(array) for array in drawn.values()), default=1)
@@ -553,13 +553,13 @@ class Trials:
                 answer = compare(before, after, stated)
                 self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
         except TimeUp:
-            return Dropped(subject.program, Why.LATE, "", found.nodes)
+            return Dropped(subject.program, WhyUnused.LATE, "", found.nodes)
         except WorkerFailed as problem:
-            return Dropped(subject.program, Why.LATE if problem.late else Why.NOT_RUN, str(problem), found.nodes)
+            return Dropped(subject.program, WhyUnused.LATE if problem.late else WhyUnused.NOT_RUN, str(problem), found.nodes)
         except (NotBuilt, _Out) as problem:
-            return Dropped(subject.program, Why.NOT_BUILT, str(problem), found.nodes)
+            return Dropped(subject.program, WhyUnused.NOT_BUILT, str(problem), found.nodes)
         if not answer.same:
-            return Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
+            return Dropped(subject.program, WhyUnused.DIFFERS, answer.problem, found.nodes)
         return replace(found, error=answer.max_rel_error)
 
     def _code(self, text: KernelText) -> str:
@@ -663,9 +663,9 @@ def _special(array: Any, turn: int) -> Any:
 class _Out(Exception):
     """A program that is not tried any further, and why."""
 
-    def __init__(self, why: Why, detail: str = "") -> None:
+    def __init__(self, why: WhyUnused, detail: str = "") -> None:
         super().__init__(detail)
         self.why, self.detail = why, detail
 
 
-__all__ = ["TUNING", "Dropped", "Form", "Subject", "Trials", "TrialsTuning", "Tried", "Why"]
+__all__ = ["TUNING", "Dropped", "Subject", "Trials", "TrialsTuning", "Tried", "TriedForm", "WhyUnused"]

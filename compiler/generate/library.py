@@ -24,12 +24,12 @@ from dslc.generate.general.rules import GeneralRule, generalise, names_in, narro
 from dslc.generate.general.tries import Tries
 from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.pruning.foresee import derivable_pairs
 from dslc.generate.pruning.renamed import Values, key, most_general, reduced, without_renamed
 from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.prove.garbage import rare_collections
@@ -112,7 +112,7 @@ def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
     return [op for op in found if op in lawful] or found
 
 
-def sizes_of(settings: Settings) -> Sizes:
+def sizes_of(settings: Settings) -> InputSizes:
     """`--inputs count=3,size=4,spatial=5,windows=3+1` as sizes.
 
     Raises:
@@ -125,7 +125,7 @@ def sizes_of(settings: Settings) -> Sizes:
         if name not in {"count", "size", "spatial", "windows"} or not numbers or 0 in numbers:
             raise error("E0909", f"`{part}` says nothing of inputs", hint="count=3,size=4,spatial=5,windows=3+1")
         values[name] = numbers if name == "windows" else numbers[0]
-    return Sizes(**values)  # type: ignore[arg-type]
+    return InputSizes(**values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class _Generation:
         self.count("equations", found.equations)
         self.count("candidates", len(found.kept))
         self.with_more = INPUTS_TUNING.sliding_constants if any(family.places) else INPUTS_TUNING.several_constants
-        known = Known(self.rules, Classes(self.rules, family_inputs(family.inputs)))
+        known = KnownRules(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
         accepted: list[Equation] = []
@@ -246,7 +246,7 @@ class _Generation:
 
     # ---- rules with one result --------------------------------------------------------------------------------------
 
-    def single(self, equation: Equation, known: Known) -> bool:
+    def single(self, equation: Equation, known: KnownRules) -> bool:
         """Whether an equation holds: it was kept as a rule, or follows from those that were."""
         term, target = _directed(equation)
         candidate = Conjecture((term,), (target,))
@@ -265,7 +265,7 @@ class _Generation:
             INPUTS_TUNING.constants if constants == 1 else self.with_more
         )
 
-    def _decision(self, candidate: Conjecture, known: Known) -> _Decision:
+    def _decision(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         if self.constant(term, target):
             return _Decision(False, "large with constants")
@@ -279,7 +279,7 @@ class _Generation:
             rests = known.derivable(term, target)
         return _Decision(False, "of constants only") if rests is None else _Decision(True, "derivable", rests)
 
-    def _single(self, candidate: Conjecture, known: Known) -> _Decision:
+    def _single(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         self.proofs.look()
         with self.stage("derivability"):
@@ -293,7 +293,7 @@ class _Generation:
         parts = [self._reduced(one, known) for one in general]
         return _Decision(all(p.holds for p in parts), "common subgraph", frozenset().union(*(p.rests for p in parts)))
 
-    def _reduced(self, candidate: Conjecture, known: Known) -> _Decision:
+    def _reduced(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         name = key(candidate)
         if name not in self.decided:
             self.decided[name] = _Decision(False, "common subgraph")
@@ -303,7 +303,7 @@ class _Generation:
 
     # ---- rules with several results ----------------------------------------------------------------------------------
 
-    def joint(self, accepted: Sequence[Equation], known: Known, family: Family) -> None:
+    def joint(self, accepted: Sequence[Equation], known: KnownRules, family: Family) -> None:
         most = self.settings.max_operators
         found = list(joined(self.rules, accepted, most))
         for rule in self.library.found:
@@ -323,7 +323,7 @@ class _Generation:
                     self.decided[name] = self._joint(candidate, known)
             settled = self.settled(known, f"{family.name}: proofs of rules with several results")
 
-    def _joint(self, candidate: Conjecture, known: Known) -> _Decision:
+    def _joint(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         self.proofs.look()
         with self.stage("derivability"):
             rests = known.derivable_joint(candidate)
@@ -335,7 +335,7 @@ class _Generation:
 
     # ---- survivors ---------------------------------------------------------------------------------------------------
 
-    def kept(self, candidate: Conjecture, known: Known) -> _Decision:
+    def kept(self, candidate: Conjecture, known: KnownRules) -> _Decision:
         """Generalises a survivor, and keeps it until it is proved; it does not hold where only these sizes do."""
         with self.stage("derivability"):
             general = most_general(candidate, self.values)
@@ -390,7 +390,7 @@ class _Generation:
     def text(self, rule: GeneralRule) -> str:
         return rule_text(self.rules, rule, "same", names_in(rule))
 
-    def settled(self, known: Known, stage: str) -> bool:
+    def settled(self, known: KnownRules, stage: str) -> bool:
         """Proves what is pending; whether all of it was. What rests on a rule that was not is to be decided again.
 
         Of a rule that no prover decides less general forms are tried, the sooner the more often rules like it were not decided.

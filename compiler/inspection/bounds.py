@@ -17,7 +17,7 @@ from dslc.analysis.reads import Access, Loop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
-from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
+from dslc.semantics.assume import LEVELS, AssumedChoice, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass
-class Report:
+class BoundsReport:
     """`proved` and `bounded` count the reads with a proof for all sizes, and for sampled sizes only."""
 
     operator: str
@@ -90,14 +90,14 @@ class Report:
         return out
 
 
-def check_operator(rules: Rules, op: OperatorDef) -> Report:
+def check_operator(rules: Rules, op: OperatorDef) -> BoundsReport:
     """Proves the reads of all equations, `let` tensors and scopes of an operator; a failure is reported once per read."""
-    report = Report(op.name)
+    report = BoundsReport(op.name)
     if any(param.type is None for param in op.syntax.params):
         return report
     for ranks in rank_choices(op):
         for level in LEVELS:
-            trial = Report(op.name)
+            trial = BoundsReport(op.name)
             try:
                 for choice in assumed(rules, op, ranks, level):
                     _check_choice(op, choice, level, trial)
@@ -111,7 +111,7 @@ def check_operator(rules: Rules, op: OperatorDef) -> Report:
     return report
 
 
-def _merge(report: Report, trial: Report) -> None:
+def _merge(report: BoundsReport, trial: BoundsReport) -> None:
     report.proved += trial.proved
     report.bounded += trial.bounded
     report.assumed += trial.assumed
@@ -124,7 +124,7 @@ def _merge(report: Report, trial: Report) -> None:
             report.findings[report.findings.index(same[0])] = found
 
 
-def _check_choice(op: OperatorDef, choice: Assumed, level: str, report: Report) -> None:
+def _check_choice(op: OperatorDef, choice: AssumedChoice, level: str, report: BoundsReport) -> None:
     seen: set[ScopeNode] = set()
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
@@ -151,9 +151,9 @@ def _check_scope(
     node: ScopeNode,
     statement: t.Let | t.Equation,
     op: OperatorDef,
-    choice: Assumed,
+    choice: AssumedChoice,
     level: str,
-    report: Report,
+    report: BoundsReport,
 ) -> None:
     for access in accesses(node.scope):
         for index, size in _coordinates(access, node):
@@ -175,7 +175,7 @@ def _check_scope(
             report.findings.append(Finding(span, text, "" if found is None else found))
 
 
-def _facts(choice: Assumed, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
+def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
     """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
     near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
     todo = [(part, _names((part,))) for condition in choice.conditions for part in conjuncts(condition)]
@@ -218,7 +218,7 @@ def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], f
 
 
 def counterexample(
-    index: Scalar, size: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], choice: Assumed
+    index: Scalar, size: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], choice: AssumedChoice
 ) -> str | None:
     """Small sizes and a position at which `0 <= index < size` fails; None where a search finds none."""
     unknowns = _unknowns((index, size, *guards, *choice.conditions, *(loop.extent for loop in loops)))

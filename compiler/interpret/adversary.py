@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.differ import Difference, Pair, feeds_of, pair_of
+from dslc.interpret.differ import Difference, PairOfLists, feeds_of, pair_of
 from dslc.interpret.domain import Redraw
 from dslc.interpret.draws import MANNERS, adversarial
 from dslc.interpret.exact import Exact
@@ -114,7 +114,7 @@ def _types(instance: Instance) -> Difference | None:
     return None
 
 
-def _certain(pair: Pair, one: Difference) -> bool:
+def _certain(pair: PairOfLists, one: Difference) -> bool:
     """Whether a difference is none of rounding: it is there over the fractions too, or large where these cannot tell."""
     left, right = pair.left[one.output], pair.right[one.output]
     if not left.type.dtype.is_float:

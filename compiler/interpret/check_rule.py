@@ -63,7 +63,7 @@ _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What became of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
 
     name: str
@@ -77,7 +77,7 @@ class Outcome:
 def check_substitution(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6,
     attempts: int = _TUNING.attempts, adverse: int = _TUNING.adverse, small: bool = True,
-) -> Outcome:  # fmt: skip
+) -> CaseOutcome:  # fmt: skip
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
     `attempts`: draws after which a rule that hardly fits is given up. The outcome's diagnostics carry a counterexample: what the
@@ -103,20 +103,20 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return Outcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
+                return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
-        return Outcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
+        return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
         diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
-        return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
-    return Outcome(sub.name, True, worst, (), found)
+        return CaseOutcome(sub.name, False, "uninstantiated", (diagnostic,))
+    return CaseOutcome(sub.name, True, worst, (), found)
 
 
 def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diagnostic) -> Diagnostic:
@@ -132,13 +132,13 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
 
 def check_law(
     rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _TUNING.adverse
-) -> Outcome:
+) -> CaseOutcome:
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
     for k, equation in enumerate(law.syntax.laws):
         if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
-            return Outcome(law.name, False, "uninstantiated", (finding,))
+            return CaseOutcome(law.name, False, "uninstantiated", (finding,))
         outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators, adverse=adverse)
         found += outcome.trials
         if not outcome.passed:
@@ -146,7 +146,7 @@ def check_law(
             code = "E0502" if reason.code == "E0501" else reason.code
             return replace(outcome, trials=found, diagnostics=(replace(reason, code=code, span=equation.span),))
         worst = worst if outcome.status == "field" else outcome.status
-    return Outcome(law.name, True, worst, (), found)
+    return CaseOutcome(law.name, True, worst, (), found)
 
 
 def as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
@@ -219,14 +219,14 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class WrongCorrection:
     """Where the sides differ and a correction of the author's own is not the left side: the output, and the first such position."""
 
     name: str
     place: tuple[int, ...]
 
 
-def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator) -> Wrong | bool:
+def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator) -> WrongCorrection | bool:
     """A position at which a correction is wrong, on random inputs; else whether inputs were found for all of them."""
     for name, own in instance.corrected.items():
         domain = Field(int(rng.integers(1 << 20)))
@@ -238,7 +238,7 @@ def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator)
                 continue
             wrong = np.argwhere(~domain.close(was, new, _TUNING.tolerance) & ~domain.close(was, instead, _TUNING.tolerance))
             if len(wrong):
-                return Wrong(name, tuple(map(int, wrong[0])))
+                return WrongCorrection(name, tuple(map(int, wrong[0])))
             break
         else:
             return False
@@ -253,7 +253,7 @@ def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.r
             message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
             return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
     found = wrong_correction(rules, instance, rng)
-    if isinstance(found, Wrong):
+    if isinstance(found, WrongCorrection):
         message = f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
         return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
     return "partial" if found else None

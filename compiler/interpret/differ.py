@@ -61,7 +61,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class PairOfLists:
     """Two lists of values without calls, of equal types, over common inputs."""
 
     inputs: tuple[Value, ...]
@@ -116,13 +116,13 @@ class Pair:
         return bool(abs(a - b) <= self.tolerance * max(sizes, default=0.0))
 
 
-def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right: Sequence[Value]) -> Pair | None:
+def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right: Sequence[Value]) -> PairOfLists | None:
     """Two sides without calls; None where an operator inside another one's definition does not take these types."""
     try:
         scopes = expand(rules, (*left, *right))
     except Mismatch:
         return None
-    return Pair(tuple(inputs), scopes[: len(left)], scopes[len(left) :], _tolerance(scopes))
+    return PairOfLists(tuple(inputs), scopes[: len(left)], scopes[len(left) :], _tolerance(scopes))
 
 
 def _tolerance(scopes: Sequence[Value]) -> float:
@@ -138,7 +138,7 @@ def _tolerance(scopes: Sequence[Value]) -> float:
 
 
 def feeds_of(
-    pair: Pair, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
+    pair: PairOfLists, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
 ) -> Mapping[Value, Any]:
     """Random inputs of one manner, or (`mixed`) of a manner for each."""
     sizes = [int(str(size)) for value in pair.inputs for size in value.type.shape]

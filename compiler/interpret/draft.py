@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.interpret.rule_text import Place, RuleText
+from dslc.interpret.rule_text import NamePlace, RuleText
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
 from dslc.semantics.definitions import OperatorDef
@@ -61,15 +61,15 @@ class Draft(ABC):
         """The sizes of a pack."""
 
     @abstractmethod
-    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+    def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected."""
 
     @abstractmethod
-    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         """A whole attribute; `name` is `a.stride` where `**a` stands for it."""
 
     @abstractmethod
-    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         """One entry of a list attribute, or (where the place is starred) several."""
 
     @abstractmethod
@@ -153,7 +153,7 @@ class Draft(ABC):
             return True
         return False
 
-    def _placed(self, name: str, place: Place) -> Any:
+    def _placed(self, name: str, place: NamePlace) -> Any:
         op = self.operator(place.call)
         assert op is not None
         if place.attr is None and not place.starred:

@@ -18,7 +18,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.interpret.draft import Draft, entry_count, partly_bound
 from dslc.interpret.draws import ORDINARY, Draws
-from dslc.interpret.rule_text import Place, operator_hints, rule_text
+from dslc.interpret.rule_text import NamePlace, operator_hints, rule_text
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value, input_value, topological
@@ -178,17 +178,17 @@ class _Random(Draft):
 
     # ---- attributes ----------------------------------------------------------------------------------------
 
-    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+    def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         return self.number([]) if self.chance(0.5) else self.pick(self.draws.numbers)
 
-    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.number(args, hints)
         count = self.count(op, attr, args, self.inner(op, args), place)
         return tuple(self.number(args, hints) for _ in range(max(0, count - place.siblings)))
 
-    def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> int:
+    def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: NamePlace) -> int:
         """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
         known = entry_count(op, attr, args, inner, place.results)
         rank = args[0].type.rank if args else 0
@@ -198,7 +198,7 @@ class _Random(Draft):
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
         return int(self.pick(self.within((*self.draws.entries, *sizes), hints)))
 
-    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         inner = self.inner(op, args)
         if kind == "dtype" and name in self.types:

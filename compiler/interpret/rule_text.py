@@ -12,7 +12,7 @@ from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamePlace:
     """Where a name stands in a call: as an attribute, as an entry of one (`starred`: several), as `**name`, as an operand.
 
     `results`: how many names the results of the call get; None where it stands inside an expression.
@@ -26,8 +26,8 @@ class Place:
     results: int | None = None
 
 
-def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Place]]:
-    out: dict[str, list[Place]] = {}
+def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[NamePlace]]:
+    out: dict[str, list[NamePlace]] = {}
     for statement in statements:
         if not isinstance(statement, t.Bind | t.Let | t.LetMany):
             continue
@@ -39,22 +39,22 @@ def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Pla
     return out
 
 
-def _places_of(call: t.Call) -> Iterator[tuple[str, Place]]:
+def _places_of(call: t.Call) -> Iterator[tuple[str, NamePlace]]:
     if call.rest is not None:
-        yield call.rest, Place(call, None, starred=True)
+        yield call.rest, NamePlace(call, None, starred=True)
     for keyword in call.kwargs:
         if isinstance(keyword.value, t.Name):
-            yield keyword.value.id, Place(call, keyword.name)
+            yield keyword.value.id, NamePlace(call, keyword.name)
         elif isinstance(keyword.value, t.ListExpr):
             single = sum(not isinstance(element, t.Pack) for element in keyword.value.elements)
             for element in keyword.value.elements:
                 if isinstance(element, t.Name):
-                    yield element.id, Place(call, keyword.name, entry=True)
+                    yield element.id, NamePlace(call, keyword.name, entry=True)
                 elif isinstance(element, t.Pack) and isinstance(element.value, t.Name):
-                    yield element.value.id, Place(call, keyword.name, entry=True, starred=True, siblings=single)
+                    yield element.value.id, NamePlace(call, keyword.name, entry=True, starred=True, siblings=single)
     for arg in call.args:
         if isinstance(arg, t.Name):
-            yield arg.id, Place(call, None)
+            yield arg.id, NamePlace(call, None)
 
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
@@ -103,7 +103,7 @@ class RuleText:
 
     conditions: tuple[t.Expr, ...]
     decls: Mapping[str, tuple[t.Expr, ...]]
-    places: Mapping[str, list[Place]]
+    places: Mapping[str, list[NamePlace]]
     hints: Hints
     constants: set[str]
 

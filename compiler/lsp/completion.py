@@ -11,7 +11,7 @@ from lsprotocol import types as lsp
 from dslc.errors import DslcError
 from dslc.lsp.declared import declared_in
 from dslc.lsp.names import BUILTIN
-from dslc.lsp.session import Session, View
+from dslc.lsp.session import DocumentView, EditorSession
 from dslc.lsp.view import item_at
 from dslc.semantics.checks.names import imports
 from dslc.semantics.definitions import FunctionDef, OperatorDef
@@ -35,7 +35,7 @@ _STATEMENTS: dict[str, tuple[str, ...]] = {
 _K = lsp.CompletionItemKind
 
 
-def complete(session: Session, view: View, offset: int) -> list[lsp.CompletionItem]:
+def complete(session: EditorSession, view: DocumentView, offset: int) -> list[lsp.CompletionItem]:
     """What may stand at an offset of a document, each name once."""
     found: dict[str, lsp.CompletionItem] = {}
     for item in _Place(session, view, offset).items():
@@ -46,7 +46,7 @@ def complete(session: Session, view: View, offset: int) -> list[lsp.CompletionIt
 class _Place:
     """A place in a document, by the tokens before it. A word that is half typed there does not count."""
 
-    def __init__(self, session: Session, view: View, offset: int) -> None:
+    def __init__(self, session: EditorSession, view: DocumentView, offset: int) -> None:
         self.session, self.view, self.offset = session, view, offset
         text = view.source.text
         typed = _WORD.search(text[max(0, offset - 200) : offset])

@@ -12,8 +12,8 @@ from lsprotocol import types as lsp
 from dslc.checking.suppressed import comment_for
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.names import Occurrence, Symbol
-from dslc.lsp.session import Session, View
-from dslc.lsp.texts import Places
+from dslc.lsp.session import DocumentView, EditorSession
+from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import everywhere, of_module, words
 from dslc.syntax.parser import RESERVED
 from dslc.syntax.printer import format_source
@@ -27,7 +27,7 @@ class NotRenamed(Exception):
     """Why a name stays as it is."""
 
 
-def formatted(view: View, places: Places) -> list[lsp.TextEdit]:
+def formatted(view: DocumentView, places: EditorPlaces) -> list[lsp.TextEdit]:
     """The edits that `dslc fmt` makes, line by line; none where the text cannot be read."""
     source = view.source
     try:
@@ -47,11 +47,13 @@ def formatted(view: View, places: Places) -> list[lsp.TextEdit]:
     return out
 
 
-def _ends(view: View, text: str) -> str:
+def _ends(view: DocumentView, text: str) -> str:
     return text.replace("\n", view.document.text.newline)
 
 
-def uses(session: Session, view: View, symbol: Symbol, declaration: bool = True) -> Iterator[tuple[SourceText, Occurrence]]:
+def uses(
+    session: EditorSession, view: DocumentView, symbol: Symbol, declaration: bool = True
+) -> Iterator[tuple[SourceText, Occurrence]]:
     """Where a symbol is named: in its item for what is local, else in all files that can be loaded."""
     seen: set[tuple[str, int]] = set()
     for one in words(session, view):
@@ -66,7 +68,7 @@ def uses(session: Session, view: View, symbol: Symbol, declaration: bool = True)
                 yield module.file.source, one
 
 
-def declared(session: Session, view: View, symbol: Symbol) -> Iterator[tuple[SourceText, Occurrence]]:
+def declared(session: EditorSession, view: DocumentView, symbol: Symbol) -> Iterator[tuple[SourceText, Occurrence]]:
     """Where a symbol comes from."""
     if symbol.path in ("", view.source.path):
         yield from ((view.source, one) for one in words(session, view) if one.symbol == symbol and one.defines)
@@ -77,7 +79,7 @@ def declared(session: Session, view: View, symbol: Symbol) -> Iterator[tuple[Sou
         yield from ((module.file.source, one) for one in found if one.symbol == symbol and one.defines)
 
 
-def renamed(session: Session, view: View, word: Occurrence, name: str) -> lsp.WorkspaceEdit:
+def renamed(session: EditorSession, view: DocumentView, word: Occurrence, name: str) -> lsp.WorkspaceEdit:
     """Another name for what a word means, wherever it is named.
 
     Raises:
@@ -106,12 +108,12 @@ def renamed(session: Session, view: View, word: Occurrence, name: str) -> lsp.Wo
     return lsp.WorkspaceEdit(changes)
 
 
-def _own(session: Session, path: Path) -> bool:
+def _own(session: EditorSession, path: Path) -> bool:
     return path in session.documents or any(path.is_relative_to(folder) for folder in session.folders)
 
 
 def _apart(
-    session: Session, view: View, symbol: Symbol, name: str, found: dict[str, list[tuple[SourceText, Occurrence]]]
+    session: EditorSession, view: DocumentView, symbol: Symbol, name: str, found: dict[str, list[tuple[SourceText, Occurrence]]]
 ) -> None:
     """Raises NotRenamed where the new name means something else at one of the places."""
     if symbol.kind in {"local", "attribute", "output"}:
@@ -134,7 +136,7 @@ def _near(one: Symbol, symbol: Symbol) -> bool:
 
 
 def actions(
-    view: View, places: Places, findings: Iterable[Diagnostic], published: Sequence[lsp.Diagnostic], start: int, end: int
+    view: DocumentView, places: EditorPlaces, findings: Iterable[Diagnostic], published: Sequence[lsp.Diagnostic], start: int, end: int
 ) -> list[lsp.CodeAction]:
     """What mends the findings at [start, end), and what ignores a warning there. `published`: how the editor knows findings."""
     out = []
@@ -166,7 +168,7 @@ def _short(text: str) -> str:
     return line if len(line) <= 40 else f"{line[:37]}..."
 
 
-def _ignoring(view: View, places: Places, finding: Diagnostic) -> tuple[lsp.Range, str]:
+def _ignoring(view: DocumentView, places: EditorPlaces, finding: Diagnostic) -> tuple[lsp.Range, str]:
     """Where a comment that ignores a warning is put: at the end of its line, or into the comment that is there."""
     assert finding.span is not None
     line, _ = finding.span.source.position(finding.span.start)
@@ -178,6 +180,6 @@ def _ignoring(view: View, places: Places, finding: Diagnostic) -> tuple[lsp.Rang
     return places.range(end, end), comment_for(finding.code)
 
 
-def _action(view: View, title: str, edits: list[lsp.TextEdit], about: list[lsp.Diagnostic], preferred: bool) -> lsp.CodeAction:
+def _action(view: DocumentView, title: str, edits: list[lsp.TextEdit], about: list[lsp.Diagnostic], preferred: bool) -> lsp.CodeAction:
     change = lsp.WorkspaceEdit({view.document.uri: edits})
     return lsp.CodeAction(title, lsp.CodeActionKind.QuickFix, diagnostics=about, is_preferred=preferred, edit=change)

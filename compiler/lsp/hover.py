@@ -12,7 +12,7 @@ from dslc.inspection.describe import describe
 from dslc.inspection.finding import onnx_operators
 from dslc.inspection.samples import sample
 from dslc.lsp.names import Occurrence, Symbol
-from dslc.lsp.session import View
+from dslc.lsp.session import DocumentView
 from dslc.lsp.view import item_at
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
@@ -25,7 +25,7 @@ from dslc.syntax.vocabulary import NUMERICS
 _FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionError, KeyError, LookupError, TypeError, ValueError)
 
 
-def hover(view: View, word: Occurrence) -> str | None:
+def hover(view: DocumentView, word: Occurrence) -> str | None:
     """What a word means, in Markdown; None where nothing is to be said."""
     symbol = word.symbol
     if symbol is None or view.rules is None:
@@ -143,7 +143,7 @@ def of_onnx(rules: Rules, name: str) -> str | None:
     return f"ONNX `{name}`, which no loaded library reads"
 
 
-def _local(view: View, word: Occurrence, symbol: Symbol) -> str | None:
+def _local(view: DocumentView, word: Occurrence, symbol: Symbol) -> str | None:
     """The declaration of a name inside an item."""
     found = item_at(view, word.start)
     if found is None:

@@ -8,8 +8,8 @@ from lsprotocol import types as lsp
 
 from dslc.lsp.hover import rule_named, status_text
 from dslc.lsp.names import Occurrence
-from dslc.lsp.session import View
-from dslc.lsp.texts import Places
+from dslc.lsp.session import DocumentView
+from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import named_at
 from dslc.syntax import tree as t
 
@@ -36,7 +36,7 @@ _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def symbols(view: View, places: Places) -> list[lsp.DocumentSymbol]:
+def symbols(view: DocumentView, places: EditorPlaces) -> list[lsp.DocumentSymbol]:
     """The items of a document, with their attributes and outputs."""
     out = []
     for item in view.pieces.file.items:
@@ -61,7 +61,7 @@ def symbols(view: View, places: Places) -> list[lsp.DocumentSymbol]:
     return out
 
 
-def tokens(words: Sequence[Occurrence], places: Places) -> list[int]:
+def tokens(words: Sequence[Occurrence], places: EditorPlaces) -> list[int]:
     """The words of a document as the protocol has them: each relative to the one before it."""
     out: list[int] = []
     line = column = 0
@@ -77,7 +77,7 @@ def tokens(words: Sequence[Occurrence], places: Places) -> list[int]:
     return out
 
 
-def lenses(view: View, places: Places) -> Iterator[lsp.CodeLens]:
+def lenses(view: DocumentView, places: EditorPlaces) -> Iterator[lsp.CodeLens]:
     """Above each rule its status, its tests and its proof; above an operator its tests."""
     path, uri = str(view.document.path), view.document.uri
     for item in view.pieces.file.items:

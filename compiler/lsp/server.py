@@ -21,8 +21,8 @@ from dslc.lsp.edits import NotRenamed, actions, declared, formatted, renamed, us
 from dslc.lsp.hover import hover
 from dslc.lsp.names import Occurrence
 from dslc.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, lenses, symbols, tokens
-from dslc.lsp.session import Session, View, path_of
-from dslc.lsp.texts import Places
+from dslc.lsp.session import DocumentView, EditorSession, path_of
+from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import word_at, words
 from dslc.version import __version__
 
@@ -65,11 +65,11 @@ class Answers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedWord:
     """A word of a document that a request is about."""
 
-    view: View
-    places: Places
+    view: DocumentView
+    places: EditorPlaces
     word: Occurrence
 
 
@@ -78,7 +78,7 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("dslc", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
-        self.session = Session()
+        self.session = EditorSession()
         #: what the last look at each document found
         self.found: dict[Path, Look] = {}
         self._running: dict[Path, asyncio.Task[None]] = {}
@@ -151,14 +151,14 @@ class Server(LanguageServer):
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
-    def at(self, params: _At) -> Asked | None:
+    def at(self, params: _At) -> AskedWord | None:
         """The word at a position of an open document."""
         view = self.session.view(params.text_document.uri)
         if view is None:
             return None
         places = self.session.places(view.source)
         word = word_at(words(self.session, view), places.offset(params.position))
-        return None if word is None else Asked(view, places, word)
+        return None if word is None else AskedWord(view, places, word)
 
 
 def server() -> Server:

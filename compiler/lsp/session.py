@@ -12,7 +12,7 @@ from lsprotocol import types as lsp
 
 from dslc.checking.incremental import Edited, Look
 from dslc.errors import DslcError, SourceText, Span
-from dslc.lsp.texts import Places, Text
+from dslc.lsp.texts import EditorPlaces, Text
 from dslc.semantics.definitions import Module
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
@@ -62,7 +62,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class View:
+class DocumentView:
     """A document as it can be asked about now: its text in pieces, and what could last be loaded of its file."""
 
     document: Document
@@ -76,7 +76,7 @@ class View:
 
 
 @dataclass(eq=False)
-class Session:
+class EditorSession:
     """The documents of one editor. Paths are resolved."""
 
     encoding: str = "utf-16"
@@ -116,7 +116,7 @@ class Session:
 
     # ---- what they define ----------------------------------------------------------------------------------------
 
-    def view(self, uri: str) -> View | None:
+    def view(self, uri: str) -> DocumentView | None:
         """A document with what it means, as it was when it last had a meaning."""
         document = self.documents.get(path_of(uri))
         if document is None:
@@ -130,7 +130,7 @@ class Session:
             except (DslcError, OSError):
                 pass
         rules = known[1] if known is not None else None
-        return View(document, pieces, rules, self.module_of(rules, document.path))
+        return DocumentView(document, pieces, rules, self.module_of(rules, document.path))
 
     def reload(self) -> None:
         """Forgets what was loaded: something beside the rule files has changed, such as their locks."""
@@ -183,8 +183,8 @@ class Session:
 
     # ---- places --------------------------------------------------------------------------------------------------
 
-    def places(self, source: SourceText) -> Places:
-        return Places(source, self.encoding)
+    def places(self, source: SourceText) -> EditorPlaces:
+        return EditorPlaces(source, self.encoding)
 
     def uri(self, path: str | Path) -> str:
         """The URI of a file, as the editor writes it."""

@@ -86,7 +86,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Places:
+class EditorPlaces:
     """Positions in a source, as an editor counts them."""
 
     source: SourceText

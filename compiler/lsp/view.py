@@ -7,29 +7,29 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dslc.lsp.names import Occurrence, Symbol, Text, occurrences
-from dslc.lsp.session import Session, View
+from dslc.lsp.session import DocumentView, EditorSession
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 
-def text_of(session: Session, view: View) -> Text:
+def text_of(session: EditorSession, view: DocumentView) -> Text:
     """A document to look through."""
     return Text(view.source, _items(session, view.pieces.file), view.module, view.rules)
 
 
-def _items(session: Session, file: t.File) -> tuple[tuple[int, int, t.Item], ...]:
+def _items(session: EditorSession, file: t.File) -> tuple[tuple[int, int, t.Item], ...]:
     spans = [(session.files.span(item.span), item) for item in file.items]
     return tuple(sorted(((span.start, span.end, item) for span, item in spans), key=lambda one: one[0]))
 
 
 @lru_cache(1024)
-def of_module(session: Session, module: Module, rules: Rules) -> tuple[Occurrence, ...]:
+def of_module(session: EditorSession, module: Module, rules: Rules) -> tuple[Occurrence, ...]:
     """The words of a file as it was loaded."""
     return occurrences(Text(module.file.source, _items(session, module.file), module, rules))
 
 
-def words(session: Session, view: View) -> tuple[Occurrence, ...]:
+def words(session: EditorSession, view: DocumentView) -> tuple[Occurrence, ...]:
     """The words of a document."""
     return occurrences(text_of(session, view))
 
@@ -45,7 +45,7 @@ def word_at(found: tuple[Occurrence, ...], offset: int) -> Occurrence | None:
     return best
 
 
-def everywhere(session: Session, symbol: Symbol) -> Iterator[tuple[Module, Occurrence]]:
+def everywhere(session: EditorSession, symbol: Symbol) -> Iterator[tuple[Module, Occurrence]]:
     """Where all files that can be loaded name a symbol that may be named outside of its file; each place once."""
     seen: set[tuple[str, int]] = set()
     for rules in session.world():
@@ -59,7 +59,7 @@ def everywhere(session: Session, symbol: Symbol) -> Iterator[tuple[Module, Occur
                     yield module, one
 
 
-def item_at(view: View, offset: int) -> tuple[int, int, t.Item] | None:
+def item_at(view: DocumentView, offset: int) -> tuple[int, int, t.Item] | None:
     """The item that an offset is in, with its place in the text."""
     for item in view.pieces.file.items:
         span = view.pieces.span(item.span)

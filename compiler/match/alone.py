@@ -17,10 +17,10 @@ from dslc.ir.graph import Node, Value
 from dslc.match.attributes import same_set
 from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.parts import Part, Placed
+from dslc.match.parts import PatternPart, Placed
 from dslc.match.rule import CompiledRule
 from dslc.match.types import equal
-from dslc.match.ways import Near, Way
+from dslc.match.ways import Near, PartWay
 from dslc.semantics.env import AttrSet
 
 _K = TypeVar("_K", str, int)
@@ -44,7 +44,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 #: the ways of a part in an index
-Find: TypeAlias = Callable[[Part], Iterable[Way]]
+Find: TypeAlias = Callable[[PatternPart], Iterable[PartWay]]
 
 
 class Joins:
@@ -63,13 +63,13 @@ class Joins:
         self._rule, self._index, self._find = rule, index, find
         self._beside: list[_Beside] = []
 
-    def ways(self) -> Iterator[tuple[Way, ...]]:
+    def ways(self) -> Iterator[tuple[PartWay, ...]]:
         """The ways of all parts that go together, in the `order` of the parts."""
         for way in self._find(self.order[0].part):
             near = way.near()
             yield from self._with_others((way,), (near,), near.below, near.bits)
 
-    def _with_others(self, ways: tuple[Way, ...], nears: tuple[Near, ...], below: int, bits: int) -> Iterator[tuple[Way, ...]]:
+    def _with_others(self, ways: tuple[PartWay, ...], nears: tuple[Near, ...], below: int, bits: int) -> Iterator[tuple[PartWay, ...]]:
         at = len(ways)
         if at > len(self._beside):
             self._beside.append(_Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index))
@@ -89,7 +89,7 @@ def _shares(one: Placed, other: Placed) -> bool:
 class _Beside:
     """The ways of the last of some parts beside those of the others, which are matched first."""
 
-    def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[Way], index: Index) -> None:
+    def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[PartWay], index: Index) -> None:
         *before, own = order
         self._index, self._top = index, own.part.top
         self._tensors = _shared([(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables))
@@ -101,8 +101,8 @@ class _Beside:
         self._after = [(*there[i], here[j]) for i, j in rule.ordered if i in there and j in here]
         self._until = [(*there[j], here[i]) for i, j in rule.ordered if j in there and i in here]
         self._groups: dict[Any, _Group] = {}
-        self._near: dict[Way, Near] = {}
-        self._alike: dict[Any, list[Way]] = {}
+        self._near: dict[PartWay, Near] = {}
+        self._alike: dict[Any, list[PartWay]] = {}
         for way in ways:
             state = way.state
             places = (
@@ -112,7 +112,7 @@ class _Beside:
             names = tuple([_alike(state.names[name]) for _, _, name in self._names])
             self._alike.setdefault((places, names), []).append(way)
 
-    def joining(self, before: Sequence[Way], nears: Sequence[Near], below: int, bits: int) -> Iterator[tuple[Way, Near]]:
+    def joining(self, before: Sequence[PartWay], nears: Sequence[Near], below: int, bits: int) -> Iterator[tuple[PartWay, Near]]:
         """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
         exchangeable results they are in one order.
 
@@ -147,7 +147,7 @@ class _Beside:
                             continue
                         yield way, near
 
-    def _group(self, before: Sequence[Way]) -> _Group | None:
+    def _group(self, before: Sequence[PartWay]) -> _Group | None:
         names = [before[at].state.names[name] for at, name, _ in self._names]
         places = (
             *[before[at].state.values[name] for at, name, _ in self._tensors],
@@ -163,7 +163,7 @@ class _Beside:
         return found if found.ways else None
 
 
-def _several(ways: Sequence[Way]) -> bool:
+def _several(ways: Sequence[PartWay]) -> bool:
     """Whether what is replaced comes from more calls than one: only then can it be in the way of itself."""
     return len({call for way in ways for call in way.calls}) > 1
 
@@ -184,7 +184,7 @@ def _shared(
 class _Group:
     """Ways that agree in what they share with others. Many are kept in layers: in each at most one for every call the part can be."""
 
-    def __init__(self, ways: Sequence[Way], top: int, index: Index) -> None:
+    def __init__(self, ways: Sequence[PartWay], top: int, index: Index) -> None:
         # by place, wherever a search of an e-graph begins
         self.ways = sorted([(index.position[way.state.nodes[top]], way) for way in ways], key=itemgetter(0))
         self._index = index
@@ -198,7 +198,7 @@ class _Group:
                 layer.at[place] = way
                 layer.places |= 1 << place
 
-    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[Way]:
+    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[PartWay]:
         """The ways whose calls are not among `below`, and of very many only those that need nothing that is replaced."""
         if not self._layers:
             for place, way in self.ways:
@@ -224,7 +224,7 @@ class _Layer:
     """Ways by the place of the call that the part is, and these places as bits."""
 
     def __init__(self) -> None:
-        self.at: dict[int, Way] = {}
+        self.at: dict[int, PartWay] = {}
         self.places = 0
         self._needing: Mapping[Node, int] | None = None
 

@@ -20,8 +20,8 @@ from dslc.match.parts import Placed
 from dslc.match.pattern import Result
 from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
-from dslc.match.state import State
-from dslc.match.ways import Way, joined
+from dslc.match.state import MatchState
+from dslc.match.ways import PartWay, joined
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -29,7 +29,7 @@ from dslc.syntax import tree as t
 
 
 @dataclass(slots=True)
-class Case:
+class GuardCase:
     """What holds for all matches of one guard key: the values of all names, and of `search` parameters (one match for each).
 
     `recipes` are the right sides built so far, or why they cannot be, by the number of the choice.
@@ -40,7 +40,7 @@ class Case:
     recipes: dict[int, Recipe | str] = field(default_factory=dict)
 
 
-Verdict = Case | Mismatch | DslcError | Unbound
+Verdict = GuardCase | Mismatch | DslcError | Unbound
 
 
 class Cases:
@@ -54,9 +54,9 @@ class Cases:
         self._known: dict[Any, Verdict] = {}
 
     def __len__(self) -> int:
-        return sum(isinstance(found, Case) for found in self._known.values())
+        return sum(isinstance(found, GuardCase) for found in self._known.values())
 
-    def of(self, order: Sequence[Placed], ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
+    def of(self, order: Sequence[Placed], ways: Sequence[PartWay]) -> tuple[tuple[Value, ...], Verdict]:
         """The tensors with names of a structural match, each once, and its case, or why it has none.
 
         `order` has the parts of the ways.
@@ -76,23 +76,23 @@ class Cases:
             found = self._known[key] = self._judged(state_of(order, ways))
         return tensors, found
 
-    def _judged(self, state: State) -> Verdict:
+    def _judged(self, state: MatchState) -> Verdict:
         try:
             names = solved(self._rule, state)
             admitted = self._rule.admitted
             if admitted is not None and not any(types.fits(names) for types in admitted):
                 raise Mismatch(f"it is proved only for the element types {', '.join(map(str, admitted))}", self._rule.span)
-            return Case(names, tuple(_choices(self._rule, state, names)))
+            return GuardCase(names, tuple(_choices(self._rule, state, names)))
         except (Mismatch, DslcError, Unbound) as problem:
             return problem
 
     def replacement(
         self,
         order: Sequence[Placed],
-        ways: Sequence[Way],
+        ways: Sequence[PartWay],
         index: Index,
         leaves: Sequence[Value],
-        case: Case,
+        case: GuardCase,
         choice: int,
         make: Make | None = None,
     ) -> tuple[Value, ...]:
@@ -115,7 +115,7 @@ class Cases:
             raise Refused(found)
         return found.built(leaves, index.memory.made) if make is None else found.over(leaves, make)
 
-    def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
+    def _over(self, leaf_of: Mapping[Value, Value], state: MatchState) -> MatchState:
         """The match with leaves for its named tensors."""
         results = {site: list(found) for site, found in state.results.items()}
         for pattern in self._results:
@@ -126,7 +126,7 @@ class Cases:
         )
 
 
-def state_of(order: Sequence[Placed], ways: Sequence[Way]) -> State:
+def state_of(order: Sequence[Placed], ways: Sequence[PartWay]) -> MatchState:
     """All parts together, in the names of the rule."""
     return functools.reduce(joined, [part.own(way.state) for part, way in zip(order, ways, strict=True)])
 
@@ -140,7 +140,7 @@ def cases_of(rule: CompiledRule) -> Cases:
     return known[rule]
 
 
-def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _choices(rule: CompiledRule, state: MatchState, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Every combination of the values of `search` parameters."""
     searches = [s for s in rule.right if isinstance(s, t.Search)]
 
@@ -160,4 +160,4 @@ def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iter
     yield from go(0, environment(rule, state, names), {})
 
 
-__all__ = ["Case", "Cases", "Verdict", "cases_of", "state_of"]
+__all__ = ["Cases", "GuardCase", "Verdict", "cases_of", "state_of"]

@@ -11,7 +11,7 @@ from dslc.ir.graph import Value
 from dslc.match.describe import show
 from dslc.match.pattern import Frame, Pattern, Quoted, Result, Variable
 from dslc.match.rule import CompiledRule
-from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State
+from dslc.match.state import AttributeEquals, Complete, MatchState, NumberEquals, Pending
 from dslc.match.types import equal
 from dslc.semantics.apply import apply
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound, unbound
@@ -24,7 +24,7 @@ from dslc.syntax import tree as t
 _FLAT = frozenset({int, bool, float, str})
 
 
-def solved(rule: CompiledRule, state: State) -> dict[str, Any]:
+def solved(rule: CompiledRule, state: MatchState) -> dict[str, Any]:
     """All names that a structural match determines: attributes, sizes, packs, element types, terms.
 
     Raises:
@@ -55,7 +55,7 @@ def freeze(value: Any) -> Any:
     return (type(value), value)
 
 
-def environment(rule: CompiledRule, state: State, names: Any) -> Env:
+def environment(rule: CompiledRule, state: MatchState, names: Any) -> Env:
     """The names of a match: tensors, intermediates, attributes, sizes, `let`s and local functions."""
     env = Env(rule.definition.module, rule.rules)
     env.decls = {name: type.dims for name, type in rule.types.items() if type.dims is not None}
@@ -93,7 +93,7 @@ def scope_of(target: t.Defined, value: t.Expr, env: Env) -> Value:
     return build_scope(target.places or (), value, None, env, None)
 
 
-def result_of(pattern: Pattern, state: State) -> Value | None:
+def result_of(pattern: Pattern, state: MatchState) -> Value | None:
     if isinstance(pattern, Variable):
         return state.values.get(pattern.name)
     if isinstance(pattern, Result):
@@ -116,7 +116,7 @@ def exact(value: Any) -> Any:
     return value
 
 
-def _solve(rule: CompiledRule, state: State, env: Env) -> None:
+def _solve(rule: CompiledRule, state: MatchState, env: Env) -> None:
     later = [item for item in state.pending if not _check(rule, item, env)]
     pairs = [(type, state.values[name].type) for name, type in rule.types.items() if name in state.values]
     solve(pairs, rule.conditions, env)

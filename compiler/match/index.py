@@ -15,7 +15,7 @@ from dslc.semantics.env import AttrSet
 
 if TYPE_CHECKING:
     from dslc.match.outline import Outline
-    from dslc.match.parts import Part
+    from dslc.match.parts import PatternPart
     from dslc.match.ways import Ways
 
 
@@ -40,7 +40,7 @@ class Earlier(NamedTuple):
 
 
 @dataclass(slots=True)
-class Memory:
+class IndexMemory:
     """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
 
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Memory:
     verdicts: dict[Outline, dict[int, bool]] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
     rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
-    ways: dict[Part, Ways] = field(default_factory=dict)
+    ways: dict[PatternPart, Ways] = field(default_factory=dict)
     made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Index(Protocol):
         """Another such order, that says nothing of who uses a node."""
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> IndexMemory:
         """Kept as long as the answers stay what they are."""
 
     def nodes(self, value: Value) -> Sequence[Node]:
@@ -124,7 +124,7 @@ class GraphIndex:
         self.graph = graph
         self.order: list[Node] = graph.nodes()
         self.position: dict[Node, int] = {node: k for k, node in enumerate(self.order)}
-        self.memory = Memory()
+        self.memory = IndexMemory()
         self._results: dict[Call, tuple[Value, ...]] = {}
 
     @cached_property

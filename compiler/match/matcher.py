@@ -10,17 +10,17 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Value
-from dslc.match.cases import Case, Cases, cases_of, state_of
+from dslc.match.cases import Cases, GuardCase, cases_of, state_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
 from dslc.match.index import Index
 from dslc.match.names import free_names
 from dslc.match.parts import Placed
 from dslc.match.rule import CompiledRule
-from dslc.match.state import State
+from dslc.match.state import MatchState
 from dslc.match.structure import ways_of
 from dslc.match.trace import Trace
-from dslc.match.ways import Way
+from dslc.match.ways import PartWay
 from dslc.semantics.env import Mismatch, Unbound
 
 
@@ -35,14 +35,14 @@ class Match:
     rule: CompiledRule
     index: Index
     order: tuple[Placed, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[PartWay, ...]
     cases: Cases
-    case: Case
+    case: GuardCase
     leaves: tuple[Value, ...]
     number: int
 
     @functools.cached_property
-    def state(self) -> State:
+    def state(self) -> MatchState:
         """All parts together."""
         return state_of(self.order, self.ways)
 
@@ -124,7 +124,7 @@ def find_matches(
             continue
         seen.add(identity)
         leaves, case = cases.of(order, ways)
-        if not isinstance(case, Case):
+        if not isinstance(case, GuardCase):
             if trace is not None:
                 state = state_of(order, ways)
                 if isinstance(case, Mismatch):
@@ -139,7 +139,7 @@ def find_matches(
                 return
 
 
-def _values(rule: CompiledRule, state: State, problem: Mismatch) -> tuple[tuple[str, str], ...]:
+def _values(rule: CompiledRule, state: MatchState, problem: Mismatch) -> tuple[tuple[str, str], ...]:
     """The names of the guard that failed, with their values."""
     failed = next((c for c in rule.conditions if problem.span is not None and c.span == problem.span), None)
     if failed is None:

@@ -19,7 +19,7 @@ from dslc.match.pattern import (
     Result,
     Variable,
 )
-from dslc.match.state import State
+from dslc.match.state import MatchState
 from dslc.match.types import QuickType
 from dslc.semantics.apply import rules_cache
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class PatternPart:
     """A part as it stands in the first rule that has it, whose names its states use.
 
     `binds` are the names of attributes, terms and numbers; `results` those that have names, `roots` those that are replaced;
@@ -51,21 +51,21 @@ class Part:
 class Placed:
     """A part in a rule: the rule's variables, sites and names in the order of the part's, and the numbers of its results."""
 
-    part: Part
+    part: PatternPart
     top: int
     variables: tuple[str, ...]
     sites: tuple[int, ...]
     names: tuple[str, ...]
     roots: tuple[int, ...]
 
-    def own(self, state: State) -> State:
+    def own(self, state: MatchState) -> MatchState:
         """A state of the part in the names of the rule."""
         part = self.part
         if part.variables == self.variables and part.sites == self.sites and part.names == self.names:
             return state
         value, name = dict(zip(part.variables, self.variables, strict=True)), dict(zip(part.names, self.names, strict=True))
         site = dict(zip(part.sites, self.sites, strict=True))
-        return State(
+        return MatchState(
             {value[old]: found for old, found in state.values.items()},
             {name[old]: found for old, found in state.names.items()},
             {site[old]: found for old, found in state.nodes.items()},
@@ -99,7 +99,7 @@ class _Reader:
         self._named = {p for p in rule.left.names.values() if isinstance(p, Result)}
         self._roots = [pattern for _, pattern in rule.left.roots]
 
-    def placed(self, pool: dict[Any, Part]) -> Placed:
+    def placed(self, pool: dict[Any, PatternPart]) -> Placed:
         rule = self._rule
         text = tuple([self._site(top) for top in self._tops])
         here = [p for site in self._sites for p in sorted({*self._roots, *self._named}, key=lambda p: p.output) if p.site == site]
@@ -110,7 +110,7 @@ class _Reader:
         part = pool.get((text, ordered))
         if part is None:
             results = tuple([p for p in here if p in self._named])
-            part = pool[text, ordered] = Part(rule, self._tops[0], *own, tuple(self._binds), results, roots, ordered)
+            part = pool[text, ordered] = PatternPart(rule, self._tops[0], *own, tuple(self._binds), results, roots, ordered)
         return Placed(part, self._tops[0], *own, numbers)
 
     def _name(self, name: str) -> int:
@@ -178,4 +178,4 @@ class _Reader:
         return ("default",)
 
 
-__all__ = ["Part", "Placed", "placed", "whole"]
+__all__ = ["PatternPart", "Placed", "placed", "whole"]

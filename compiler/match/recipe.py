@@ -11,7 +11,7 @@ from dslc.ir.constants import fill, holds
 from dslc.ir.graph import Call, Head, Node, Value, called, input_value, topological, with_args
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
-from dslc.match.state import State
+from dslc.match.state import MatchState
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -71,7 +71,7 @@ class Recipe:
 
 
 def recipe(
-    rule: CompiledRule, state: State, names: Mapping[str, Any], choice: Mapping[str, Any], leaves: Sequence[Value]
+    rule: CompiledRule, state: MatchState, names: Mapping[str, Any], choice: Mapping[str, Any], leaves: Sequence[Value]
 ) -> Recipe:
     """The right side over leaves, which the tensors of the state are.
 

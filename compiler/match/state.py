@@ -55,7 +55,7 @@ Places: TypeAlias = tuple[tuple[int, ...], ...]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-class State(NamedTuple):
+class MatchState(NamedTuple):
     """`values` are tensor variables; `names` attributes, sizes, element types and terms; `results` the values of matched sites."""
 
     values: Mapping[str, Value] = _NOTHING
@@ -69,11 +69,12 @@ class State(NamedTuple):
     #: which operands stand for each argument of a site, where it isn't the first for the first and so on
     places: Mapping[int, Places] = _NOTHING
 
-    def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
-        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places)
+    def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> MatchState:
+        values = {**self.values, name: value}
+        return MatchState(values, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places)
 
-    def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
-        return State(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places)
+    def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> MatchState:
+        return MatchState(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places)
 
     def with_site(
         self,
@@ -83,9 +84,9 @@ class State(NamedTuple):
         places: Places,
         operands: tuple[Value, ...] | None = None,
         wrap: Wrap | None = None,
-    ) -> State:
+    ) -> MatchState:
         plain = all(at == (k,) for k, at in enumerate(places))
-        return State(
+        return MatchState(
             self.values,
             self.names,
             {**self.nodes, site: node},

@@ -15,7 +15,7 @@ from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.outline import attributes, number_at, satisfies
-from dslc.match.parts import Part, Placed
+from dslc.match.parts import PatternPart, Placed
 from dslc.match.pattern import (
     Default,
     Number,
@@ -25,44 +25,44 @@ from dslc.match.pattern import (
     Variable,
 )
 from dslc.match.rule import CompiledRule
-from dslc.match.state import Complete, NumberEquals, Pending, Places, State, Wrap
+from dslc.match.state import Complete, MatchState, NumberEquals, Pending, Places, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import Bindings, bound, equal
-from dslc.match.ways import Way, Ways
+from dslc.match.ways import PartWay, Ways
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 
-def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[Way, ...]]]:
+def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[PartWay, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
     if trace is not None:
-        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states())
+        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states())
     outlines = rule.outlines
     for top in rule.left.tops:
         if not outlines[top].fitting(index).calls:
             return (), iter(())
     changed = index.memory.changed
     if changed is not None:
-        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed))
+        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed))
     parts = rule.parts
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
     if index.memory.few:
-        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in structure.states())
+        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in structure.states())
     joins = Joins(rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index))
     return joins.order, joins.ways()
 
 
-def _ways(part: Part, index: Index) -> Ways:
+def _ways(part: PatternPart, index: Index) -> Ways:
     """What a part matches, looked for once."""
     known = index.memory.ways
     found = known.get(part)
     if found is None or found.broken:
         states = Structure(part.rule, index).part(part.top)
-        found = known[part] = Ways(Way(part, index, state) for state in states)
+        found = known[part] = Ways(PartWay(part, index, state) for state in states)
     return found
 
 
@@ -81,25 +81,25 @@ class Structure:
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
-    def part(self, top: int) -> Iterator[State]:
+    def part(self, top: int) -> Iterator[MatchState]:
         """All states of the part under a top, in a deterministic order."""
         for node in self._fitting(top).calls:
-            for state in self._site(self._sites[top], node, State()):
+            for state in self._site(self._sites[top], node, MatchState()):
                 if self._in_order(state):
                     yield state
 
-    def states(self) -> Iterator[State]:
+    def states(self) -> Iterator[MatchState]:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
-        return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), State())
+        return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), MatchState())
 
-    def states_at(self, calls: Mapping[Call, None]) -> Iterator[State]:
+    def states_at(self, calls: Mapping[Call, None]) -> Iterator[MatchState]:
         """The states in which a top is one of some calls: each as often as one is."""
         tops = self._rule.left.tops
         for top in tops:
             members, rest = self._fitting(top).members, sorted((other for other in tops if other != top), key=self.frequency)
             for node in calls:
                 if node in members:
-                    for state in self._site(self._sites[top], node, State()):
+                    for state in self._site(self._sites[top], node, MatchState()):
                         if self._in_order(state):
                             yield from self._tops_from(rest, state)
 
@@ -114,7 +114,7 @@ class Structure:
         operator = self._sites[site].operator
         return len(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
 
-    def _in_order(self, state: State) -> bool:
+    def _in_order(self, state: MatchState) -> bool:
         """One order of exchangeable results, and never one value as two results."""
         roots = self._rule.left.roots
         if len(roots) < 2:
@@ -128,7 +128,7 @@ class Structure:
                 return False
         return True
 
-    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
+    def _tops_from(self, open_tops: Sequence[int], state: MatchState) -> Iterator[MatchState]:
         if not open_tops:
             yield state
             return
@@ -158,7 +158,7 @@ class Structure:
     def _subtree(self, top: int) -> list[int]:
         return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
-    def _anchors(self, top: int, state: State) -> list[Anchor]:
+    def _anchors(self, top: int, state: MatchState) -> list[Anchor]:
         out: list[Anchor] = []
         for leaf, path in self._rule.left.paths[top]:
             if isinstance(leaf, Variable) and leaf.name in state.values:
@@ -211,7 +211,7 @@ class Structure:
 
     # ---- sites -------------------------------------------------------------------------------------------------
 
-    def _site(self, site: Site, node: Any, state: State) -> Iterator[State]:
+    def _site(self, site: Site, node: Any, state: MatchState) -> Iterator[MatchState]:
         if self._trace is None:
             members = self._members.get(site.id)
             if members is None:
@@ -236,7 +236,7 @@ class Structure:
                 same = state if names is state.names else state.with_names(names, state.pending)
                 yield from self._arguments(site, node, results, same)
 
-    def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
+    def _operator(self, site: Site, node: Call, state: MatchState, names: dict[str, Any]) -> bool:
         if site.operator is not None:
             if node.op != site.operator:
                 self._stop(state, site, lambda: f"`{site.operator}` is expected, `{node.op}` is found")
@@ -264,7 +264,7 @@ class Structure:
         names[site.term] = OperatorRef(node.op, extra)
         return True
 
-    def _kept(self, site: Site, node: Call, state: State) -> bool:
+    def _kept(self, site: Site, node: Call, state: MatchState) -> bool:
         """Whether one use of a term's operator is what the guards want of it."""
         for guard in self._rule.term_guards:
             if guard.term == site.term and not satisfies(guard.predicate, node, len(site.args), self._rules):
@@ -272,7 +272,7 @@ class Structure:
                 return False
         return True
 
-    def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+    def _outputs(self, site: Site, node: Call, state: MatchState) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
         """Results by position, and the attributes that go with them; longer inverses are also taken in groups."""
         if site.outputs in (0, len(node.types)):
             yield self._index.results(node), attributes(node, self._index)
@@ -285,7 +285,7 @@ class Structure:
     # ---- attributes --------------------------------------------------------------------------------------------
 
     def _attributes(
-        self, site: Site, node: Call, attrs: dict[str, Any], state: State, names: dict[str, Any], pending: list[Pending]
+        self, site: Site, node: Call, attrs: dict[str, Any], state: MatchState, names: dict[str, Any], pending: list[Pending]
     ) -> bool:
         # literals are part of the outline
         tested = self._trace is None and site.inverse is None
@@ -325,7 +325,7 @@ class Structure:
 
     # ---- arguments ---------------------------------------------------------------------------------------------
 
-    def _arguments(self, site: Site, node: Call, results: tuple[Value, ...], state: State) -> Iterator[State]:
+    def _arguments(self, site: Site, node: Call, results: tuple[Value, ...], state: MatchState) -> Iterator[MatchState]:
         size = len(site.args)
         if not site.associative:
             if site.operator is not None and len(node.args) != size:
@@ -350,8 +350,8 @@ class Structure:
                     yield found.with_site(site.id, node, results, places, operands)
 
     def _assign(
-        self, site: Site, operands: tuple[Value, ...], state: State
-    ) -> Iterator[tuple[State, tuple[int, ...]]]:
+        self, site: Site, operands: tuple[Value, ...], state: MatchState
+    ) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
         """Ways to give one operand to each of the pattern's arguments, and the operands that were given."""
         if site.commutative:
             pairs = [(i, j) for at, i, j in self._rule.fixed if at == site.id]
@@ -362,7 +362,7 @@ class Structure:
             for found in self._all(site.args, tuple(operands[k] for k in window), state):
                 yield found, window
 
-    def _all(self, patterns: Sequence[Pattern], values: Sequence[Value], state: State) -> Iterator[State]:
+    def _all(self, patterns: Sequence[Pattern], values: Sequence[Value], state: MatchState) -> Iterator[MatchState]:
         if not patterns:
             yield state
             return
@@ -370,12 +370,12 @@ class Structure:
             yield from self._all(patterns[1:], values[1:], found)
 
     def _choose(
-        self, args: Sequence[Pattern], operands: tuple[Value, ...], state: State, pairs: Sequence[tuple[int, int]] = ()
-    ) -> Iterator[tuple[State, tuple[int, ...]]]:
+        self, args: Sequence[Pattern], operands: tuple[Value, ...], state: MatchState, pairs: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
         """Commutative: any operand for any argument, the selective arguments first; `pairs` of them may be exchanged."""
         order = sorted(range(len(args)), key=lambda k: (self._openness(args[k]), k))
 
-        def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
+        def go(k: int, taken: dict[int, int], state: MatchState) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
             if k == len(order):
                 yield state, tuple([taken[a] for a in range(len(args))])
                 return
@@ -399,7 +399,7 @@ class Structure:
             return 0
         return 1 if pattern.name in self._rule.constants else 2
 
-    def _cover(self, site: Site, operands: tuple[Value, ...], state: State, node: Call) -> Iterator[tuple[State, Places]]:
+    def _cover(self, site: Site, operands: tuple[Value, ...], state: MatchState, node: Call) -> Iterator[tuple[MatchState, Places]]:
         """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
         if not site.commutative:
             for parts in compositions(len(operands), len(site.args)):
@@ -455,7 +455,7 @@ class Structure:
 
     # ---- values ------------------------------------------------------------------------------------------------
 
-    def _pattern(self, pattern: Pattern, value: Value, state: State) -> Iterator[State]:
+    def _pattern(self, pattern: Pattern, value: Value, state: MatchState) -> Iterator[MatchState]:
         if isinstance(pattern, Variable):
             known = state.values.get(pattern.name)
             if known is not None:
@@ -501,7 +501,7 @@ class Structure:
             self._types[key] = quick.bindings(type)
         return self._types[key]
 
-    def _number(self, pattern: Number, value: Value, state: State) -> Iterator[State]:
+    def _number(self, pattern: Number, value: Value, state: MatchState) -> Iterator[MatchState]:
         number = number_at(value, self._index)
         if number is None:
             self._stop(state, None, lambda: f"a constant number is expected, {describe(value.node)} is found")
@@ -524,7 +524,7 @@ class Structure:
         actual = str(value.type) if value.known else "of unknown type"
         return f"`{name}` is {declared}, and {describe(value.node)} is {actual}"
 
-    def _stop(self, state: State, site: Site | None, reason: Any) -> None:
+    def _stop(self, state: MatchState, site: Site | None, reason: Any) -> None:
         if self._trace is not None:
             self._trace.stopped(state, site, reason)
 

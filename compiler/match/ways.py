@@ -9,11 +9,11 @@ from dslc.ir.graph import Call, Value
 from dslc.match.guards import freeze
 from dslc.match.index import Index
 from dslc.match.outline import known_at
-from dslc.match.parts import Part
-from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
+from dslc.match.parts import PatternPart
+from dslc.match.state import AttributeEquals, MatchState, NumberEquals, Pending
 
 
-class Way:
+class PartWay:
     """A part of a left side in an index, in the names of the part.
 
     `tensors` are its variables and named results, `codes` their numbers in the index; `look` stands for all that guards and right sides
@@ -24,7 +24,7 @@ class Way:
 
     __slots__ = ("_index", "calls", "codes", "constant", "identity", "look", "numbers", "roots", "state", "tensors")
 
-    def __init__(self, part: Part, index: Index, state: State) -> None:
+    def __init__(self, part: PatternPart, index: Index, state: MatchState) -> None:
         self.state, self._index = state, index
         values, results, names = state.values, state.results, state.names
         tensors = [values[name] for name in part.variables]
@@ -76,12 +76,12 @@ class Near(NamedTuple):
 class Ways:
     """The ways of a part, looked for as far as they are asked for."""
 
-    def __init__(self, source: Iterator[Way]) -> None:
-        self._known: list[Way] = []
+    def __init__(self, source: Iterator[PartWay]) -> None:
+        self._known: list[PartWay] = []
         self._source = source
         self.broken = False
 
-    def __iter__(self) -> Iterator[Way]:
+    def __iter__(self) -> Iterator[PartWay]:
         known, at = self._known, 0
         while True:
             while at < len(known):
@@ -108,10 +108,10 @@ def _asked(item: Pending) -> Any:
     return (call, item.attrs)
 
 
-def joined(state: State, part: State) -> State:
+def joined(state: MatchState, part: MatchState) -> MatchState:
     """Two parts together; what both know is as in the first."""
     known = state.nodes
-    return State(
+    return MatchState(
         {**state.values, **part.values},
         {**part.names, **state.names},
         {**part.nodes, **known},
@@ -123,4 +123,4 @@ def joined(state: State, part: State) -> State:
     )
 
 
-__all__ = ["Way", "Ways", "joined"]
+__all__ = ["PartWay", "Ways", "joined"]

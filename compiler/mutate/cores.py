@@ -11,7 +11,7 @@ from typing import Any
 
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
-from dslc.mutate.problem import Problem, digits, extents_of, is_linear_call
+from dslc.mutate.problem import MutationProblem, digits, extents_of, is_linear_call
 from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
@@ -69,7 +69,7 @@ class Core:
 class Numbers:
     """What attributes are taken from: the numbers of a region's attributes, and the sizes of its tensors."""
 
-    problem: Problem
+    problem: MutationProblem
 
     @cached_property
     def own(self) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import Call, Graph, Scope, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.mutate.cores import Core, Numbers, choices
-from dslc.mutate.problem import Problem
+from dslc.mutate.problem import MutationProblem
 from dslc.mutate.problem import shape_of as shape
 from dslc.semantics.library import Rules
 
@@ -84,7 +84,7 @@ def stacked(values: Sequence[Value], axis: int) -> Value:
     return scope_value(Scope(extents, body, values[0].type.dtype, groups), tuple(order))
 
 
-def joined(rules: Rules, problem: Problem, seed: int = 0) -> Iterator[Joined]:
+def joined(rules: Rules, problem: MutationProblem, seed: int = 0) -> Iterator[Joined]:
     """Ways to compute a region of independent calls of one operator by one call that are right at small sizes, whatever they take.
 
     A region of other nodes, or of calls of several operators, has none.

@@ -77,7 +77,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MutantStep:
     """An operator of a mutant before its last one; `shape` is that of its result at small sizes."""
 
     core: Core
@@ -107,7 +107,7 @@ class Mutant:
     ties: bool
     share: float
     operations: float
-    before: tuple[Step, ...] = ()
+    before: tuple[MutantStep, ...] = ()
     shape: Shape = ()
 
     @property
@@ -121,7 +121,7 @@ class Mutant:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MutantsFound:
     """Mutants, the cheapest first; what was tried and computed, and whether that was everything within the depth.
 
     `after`: the seconds after which each was found.
@@ -201,4 +201,4 @@ def fraction(number: float) -> Fraction:
     return Fraction(number).limit_denominator(1 << 16)
 
 
-__all__ = ["OPTIONS", "Argument", "Found", "Mutant", "Options", "Step", "made"]
+__all__ = ["OPTIONS", "Argument", "Mutant", "MutantStep", "MutantsFound", "Options", "made"]

@@ -33,7 +33,7 @@ class PartialRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class PartialMutant:
     """What a partial substitution makes of a region: the mutant, the largest share that may be corrected, and the author's own
     correction where there is one."""
 
@@ -44,7 +44,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PartialSite:
     """Where a partial substitution applies in a graph: the operator whose result it replaces, and those below it that it matched."""
 
     program: Graph
@@ -76,7 +76,7 @@ def _directions(
     return compile_directions(rules, replace(definition, syntax=syntax))
 
 
-def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterator[Applied]:
+def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterator[PartialMutant]:
     """What partial substitutions make of a region of one result, by the one matcher."""
     (old,) = region.outputs
     index = GraphIndex(region)
@@ -89,10 +89,10 @@ def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterat
             own = _replaced(owns[match.key], old) if match.key in owns else None
             if each.own is None or own is not None:
                 # where the correction gives nothing else than the right side, the author leaves this result to `auto`
-                yield Applied(each.rule.name, new, _limit(rules, each, match), own if own != new else None)
+                yield PartialMutant(each.rule.name, new, _limit(rules, each, match), own if own != new else None)
 
 
-def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[Site]:
+def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[PartialSite]:
     """Where partial substitutions match in a graph, each result of theirs alone, each place once."""
     index = GraphIndex(graph)
     seen: set[tuple[Node, frozenset[Node]]] = set()
@@ -106,7 +106,7 @@ def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[Site]:
                 if isinstance(root.node, Call) and nodes and key not in seen:
                     seen.add(key)
                     program, _ = abstracted((root,), leaves_of(nodes))
-                    yield Site(program, root.node, tuple(node for node in nodes if node is not root.node))
+                    yield PartialSite(program, root.node, tuple(node for node in nodes if node is not root.node))
 
 
 def _below(root: Value, matched: Collection[Node]) -> list[Call]:
@@ -143,4 +143,4 @@ def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
     return float(found) if good else 0.0
 
 
-__all__ = ["Applied", "PartialRule", "Site", "applied", "compiled", "sites"]
+__all__ = ["PartialMutant", "PartialRule", "PartialSite", "applied", "compiled", "sites"]

@@ -9,7 +9,7 @@ from dslc.interpret.domain import Array
 from dslc.ir.graph import Value
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Shape
-from dslc.mutate.mutant import Argument, Step
+from dslc.mutate.mutant import Argument, MutantStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Pool:
     """What is still to be taken, each tensor once, and the operators that made some of it."""
 
     operands: tuple[Operand, ...]
-    before: tuple[Step, ...] = ()
+    before: tuple[MutantStep, ...] = ()
     operations: float = 0.0
 
     @property

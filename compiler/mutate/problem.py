@@ -47,7 +47,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MutationProblem:
     """A region, as it is and at small sizes."""
 
     region: Graph
@@ -107,7 +107,7 @@ def _is_number(value: Value) -> bool:
     return number_of(value) is not None
 
 
-def problem_of(rules: Rules, region: Graph) -> Problem:
+def problem_of(rules: Rules, region: Graph) -> MutationProblem:
     """A region with its small instance; the region itself where nothing can be smaller."""
     small = _counted(rules, region) or region
     found = small
@@ -121,7 +121,7 @@ def problem_of(rules: Rules, region: Graph) -> Problem:
         found = made
         if (known_flops(expand(rules, found.outputs)) or 0.0) <= _TUNING.large:
             break
-    return Problem(region, found)
+    return MutationProblem(region, found)
 
 
 def _renamed(region: Graph, shapes: Sequence[Shape]) -> dict[int, int]:
@@ -312,4 +312,4 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
     return True
 
 
-__all__ = ["Problem", "digits", "extents_of", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]
+__all__ = ["MutationProblem", "digits", "extents_of", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]

@@ -29,9 +29,9 @@ from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import TUNING as CORES_TUNING
 from dslc.mutate.cores import Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
-from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
+from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantsFound, MutantStep, Options, fraction, made
 from dslc.mutate.pool import Fitted, Operand, Pool
-from dslc.mutate.problem import Problem, shape_of
+from dslc.mutate.problem import MutationProblem, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.mutate.ways import Ways, middle
 from dslc.semantics.elaborate import expand
@@ -76,9 +76,9 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
+def search(rules: Rules, problem: MutationProblem, options: Options = OPTIONS) -> MutantsFound:
     """Mutants of a region of one result."""
-    return _Search(rules, problem, options).run() if _computable(rules, problem, options) else Found((), 0, 0, 0.0, False)
+    return _Search(rules, problem, options).run() if _computable(rules, problem, options) else MutantsFound((), 0, 0, 0.0, False)
 
 
 class _Effort(Enum):
@@ -92,7 +92,7 @@ class _Effort(Enum):
 @dataclass(slots=True)
 class _Search:
     rules: Rules
-    problem: Problem
+    problem: MutationProblem
     options: Options
     numbers: Numbers = field(init=False)
     wanted: Shape = field(init=False)
@@ -140,10 +140,10 @@ class _Search:
 
     # ---- the run -----------------------------------------------------------------------------------------------
 
-    def run(self) -> Found:
+    def run(self) -> MutantsFound:
         pool = self._computed()
         if pool is None:
-            return Found((), 0, 0, self._now() - self.began, True)
+            return MutantsFound((), 0, 0, self._now() - self.began, True)
         several = len(self.problem.calls) > 1
         first = _TUNING.first if several else _TUNING.alone
         self._all(pool, self.began + self.options.seconds * first, self.options.tries * (first if several else 1))
@@ -165,7 +165,7 @@ class _Search:
         complete = self.complete and not self._late()
         best = best[: self.options.best]
         seconds = self._now() - self.began
-        return Found(tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best))
+        return MutantsFound(tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best))
 
     def _now(self) -> float:
         return time.process_time() if self.options.processor else time.monotonic()
@@ -400,7 +400,7 @@ class _Search:
         if key in self._reached or any(np.array_equal(result, each.array) for each in pool.operands):
             return None
         self._reached.add(key)
-        step = Step(fitted.core, args, fitted.shape)
+        step = MutantStep(fitted.core, args, fitted.shape)
         number = len(self.problem.inputs) + len(pool.before)
         return Pool((*rest, Operand(number, result, constant)), (*pool.before, step), operations)
 
@@ -531,10 +531,10 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     return a % b == 0 or b % a == 0
 
 
-def _computable(rules: Rules, problem: Problem, options: Options) -> bool:
+def _computable(rules: Rules, problem: MutationProblem, options: Options) -> bool:
     """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
     operations = known_flops(expand(rules, problem.small.outputs))
     return operations is None or operations <= min(_TUNING.pace * options.seconds, _TUNING.operations)
 
 
-__all__ = ["Argument", "Found", "Mutant", "Options", "made", "search"]
+__all__ = ["Argument", "Mutant", "MutantsFound", "Options", "made", "search"]

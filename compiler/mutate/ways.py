@@ -17,7 +17,7 @@ from dslc.ir.scopes import restrict
 from dslc.mutate.cores import Numbers
 from dslc.mutate.layouts import Layout, Shape, gathered, layouts, repeated
 from dslc.mutate.pool import Operand
-from dslc.mutate.problem import Problem, shape_of
+from dslc.mutate.problem import MutationProblem, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Ways:
     `region` is its result in scopes, `feeds` what its inputs hold, `share` what may differ.
     """
 
-    problem: Problem
+    problem: MutationProblem
     numbers: Numbers
     domain: Field
     region: Value

@@ -20,7 +20,7 @@ from dslc.onnx.folding import compute
 from dslc.onnx.functions import add_functions
 from dslc.onnx.growth import ordered
 from dslc.onnx.naming import Namer, Naming, naming_of
-from dslc.onnx.plan import Plan, Resolved
+from dslc.onnx.plan import Resolved, WritePlan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
 from dslc.onnx.symbols import Sources, Symbols
 from dslc.onnx.types import dim_name
@@ -77,7 +77,7 @@ def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
     sizes = [size for value in (*values[0].node.args, *values) for size in value.type.shape if isinstance(size, Scalar)]
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
-    Plan(rules, opset, {}, Symbols({name: (whole, axis) for axis, name in enumerate(names)}), outputs, "the graph").order(outputs)
+    WritePlan(rules, opset, {}, Symbols({name: (whole, axis) for axis, name in enumerate(names)}), outputs, "the graph").order(outputs)
 
 
 def node_model(
@@ -144,7 +144,7 @@ class _Exporter:
         self.original = context.model.graph
         roots = (*graph.outputs, *context.pinned.values())
         self.symbols = Symbols(context.dims, Sources(roots), context.opset, mixed=resolved != "file")
-        self.plan = Plan(
+        self.plan = WritePlan(
             rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes, resolved=resolved,
         )  # fmt: skip
         self._order: list[Spec] | None = None

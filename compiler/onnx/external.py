@@ -35,7 +35,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class FileRegion:
     """`length` bytes from `offset` of a file."""
 
     path: Path
@@ -69,7 +69,7 @@ def byte_size(tensor: TensorProto) -> int | None:
     return int(math.prod(tensor.dims)) * dtype.bytes
 
 
-def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:
+def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
     """Where a tensor's external data is, checked without reading it.
 
     Raises:
@@ -115,14 +115,14 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:
     if needed is not None and length < needed:
         raise error("E0803", f"{what} has {needed} bytes by its shape, but its external data has {length}", path=where)
     key = f"file:{real}:{status.st_mtime_ns}:{offset}:{length}"
-    return Region(real, offset, needed if needed is not None else length, key)
+    return FileRegion(real, offset, needed if needed is not None else length, key)
 
 
 @dataclass(frozen=True, eq=False)
 class FileData:
     """A constant in a file: mapped when loaded, never copied into memory as a whole."""
 
-    region: Region
+    region: FileRegion
     dtype: DType
     shape: tuple[int, ...]
 
@@ -223,4 +223,4 @@ def small_constant(array: Any) -> Value:
     return array_value(array)
 
 
-__all__ = ["DslcError", "FileData", "ProtoData", "Region", "entries", "is_external", "region", "tensor_constant"]
+__all__ = ["DslcError", "FileData", "FileRegion", "ProtoData", "entries", "is_external", "region", "tensor_constant"]

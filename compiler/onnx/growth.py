@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Value, topological
 from dslc.onnx.emit import Spec
-from dslc.onnx.plan import Plan
+from dslc.onnx.plan import WritePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def ordered(plan: Plan, outputs: Sequence[Value], weights: Iterable[Value], growth: float) -> list[Spec]:
+def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value], growth: float) -> list[Spec]:
     """The nodes to write, producers first: as `plan.order`, with as many nodes that depend on weights alone as keep the file's weights
     from growing by more than a share.
 
@@ -56,13 +56,13 @@ def ordered(plan: Plan, outputs: Sequence[Value], weights: Iterable[Value], grow
     return order
 
 
-def _written(plan: Plan, order: Sequence[Spec], outputs: Sequence[Value]) -> set[Value]:
+def _written(plan: WritePlan, order: Sequence[Spec], outputs: Sequence[Value]) -> set[Value]:
     """The weights of the written file: constants, and what is computed now."""
     read = {plan.canonical(value) for spec in order for value in spec.reads} | {plan.canonical(value) for value in outputs}
     return {value for value in read if value in plan.folded or (isinstance(value.node, Constant) and value.known)}
 
 
-def _dear(plan: Plan, written: set[Value]) -> list[tuple[float, Value]]:
+def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
     """What is larger than the weights it is made of, and by how many bytes; the largest first.
 
     A weight that is written anyway costs nothing more where nodes read it, and one of several users its part.

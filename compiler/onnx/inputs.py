@@ -48,7 +48,7 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class AssumedSize:
     """A size that nothing fixed, and what was taken for it."""
 
     name: str
@@ -57,7 +57,7 @@ class Assumed:
 
 def input_specs(
     model: onnx.ModelProto, bind: Mapping[str, int], other: int = 8
-) -> tuple[list[InputSpec], list[Assumed], list[str]]:
+) -> tuple[list[InputSpec], list[AssumedSize], list[str]]:
     """What must be fed to a model, the sizes that had to be assumed, and the inputs that are no tensors.
 
     `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis
@@ -66,7 +66,7 @@ def input_specs(
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     specs: list[InputSpec] = []
-    assumed: dict[str, Assumed] = {}
+    assumed: dict[str, AssumedSize] = {}
     strange: list[str] = []
     ranges = _ranges(model)
     for value in graph.input:
@@ -84,7 +84,7 @@ def input_specs(
                 shape.append(bind[place] if place in bind else bind[dim.dim_param])
             else:
                 name = dim.dim_param or place
-                assumed.setdefault(name, Assumed(name, 1 if axis == 0 else other))
+                assumed.setdefault(name, AssumedSize(name, 1 if axis == 0 else other))
                 shape.append(assumed[name].size)
         low, high = (bind[value.name], bind[value.name] + 1) if value.name in bind else ranges.get(value.name, (0, 2))
         specs.append(InputSpec(value.name, value.type.tensor_type.elem_type, tuple(shape), low, high))

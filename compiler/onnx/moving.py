@@ -43,7 +43,7 @@ TUNING = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AxisLine:
     """Positions in some axes of a tensor as one axis, for every value of some iterators, the first one the slowest.
 
     `count` positions from `start` on in steps of `step`, and so many `before` and `after` these that are outside; or the ones `listed`,
@@ -74,7 +74,7 @@ class Line:
 
 def lines_of(
     index: Sequence[Scalar], shape: Sequence[Dim], extents: Mapping[Iter, Dim], order: Sequence[Iter], free: bool
-) -> list[Line] | None:
+) -> list[AxisLine] | None:
     """The lines of a read, those first whose iterators come first in the order; None where its positions are not known, or too many.
     Only a whole axis may be of unknown size.
 
@@ -85,12 +85,12 @@ def lines_of(
         order: of the iterators in the result.
         free: whether it does not matter what is read outside of the tensor.
     """
-    found: list[Line] = []
+    found: list[AxisLine] = []
     sizes = {one: extent for one, extent in extents.items() if isinstance(extent, int)}
     for axes, iters in _together(index, order):
         if len(axes) == len(iters) == 1 and index[axes[0]] is iters[0] and extents[iters[0]] == shape[axes[0]]:
             size = shape[axes[0]]
-            found.append(Line(axes, size, iters, (size,), count=size))
+            found.append(AxisLine(axes, size, iters, (size,), count=size))
             continue
         static = [size for axis in axes if isinstance(size := shape[axis], int)]
         if any(one not in sizes for one in iters) or len(static) < len(axes) or max(len(axes), len(iters)) > TUNING.together:
@@ -123,7 +123,7 @@ def _together(index: Sequence[Scalar], order: Sequence[Iter]) -> list[tuple[tupl
 def _line(
     index: Sequence[Scalar], shape: Mapping[int, int], extents: Mapping[Iter, int], axes: Sequence[int], iters: Sequence[Iter],
     free: bool,
-) -> Line | None:  # fmt: skip
+) -> AxisLine | None:  # fmt: skip
     """The line of some axes: in an order of axes and iterators in which it goes in steps, if there is one."""
     sizes = [extents[one] for one in iters]
     if any(one not in iters for axis in axes for one in index[axis].free):
@@ -136,7 +136,7 @@ def _line(
     if not inside.any():
         return None
     size = math.prod(shape[axis] for axis in axes)
-    first: Line | None = None
+    first: AxisLine | None = None
     for some in itertools.permutations(axes):
         flat = np.zeros(sizes, np.int64)
         for axis in some:
@@ -146,10 +146,10 @@ def _line(
             own, counts = tuple(iters[k] for k in turned), tuple(sizes[k] for k in turned)
             steps = _steps(where, there)
             if steps is not None:
-                return Line(some, size, own, counts, *steps)
+                return AxisLine(some, size, own, counts, *steps)
             if first is None and len(where) <= TUNING.listed:
                 listed = np.where(there, where, 0 if free else size)
-                first = Line(some, size, own, counts, listed=tuple(listed.tolist()))
+                first = AxisLine(some, size, own, counts, listed=tuple(listed.tolist()))
     return first
 
 
@@ -166,7 +166,7 @@ def _steps(where: NDArray[np.int64], there: NDArray[np.bool_]) -> tuple[int, int
     return int(inside[0]), step, end - begin, begin, len(where) - end
 
 
-def effort(lines: Sequence[Line], shape: Sequence[Dim], order: Sequence[Iter]) -> float:
+def effort(lines: Sequence[AxisLine], shape: Sequence[Dim], order: Sequence[Iter]) -> float:
     """What reading some lines of a tensor takes, in elements that are copied in blocks."""
     own = list(in_order(lines))
     volume = math.prod(size if isinstance(size := line.count, int) and size else TUNING.block for line in own)
@@ -178,7 +178,7 @@ def effort(lines: Sequence[Line], shape: Sequence[Dim], order: Sequence[Iter]) -
     return volume * (cut * (1.0 if blocks else TUNING.scattered) + turned * TUNING.scattered)
 
 
-def transposition(lines: Iterable[Line], rank: int) -> tuple[int, ...] | None:
+def transposition(lines: Iterable[AxisLine], rank: int) -> tuple[int, ...] | None:
     """The order in which the axes of each line stand together; None where they do already."""
     own = list(lines)
     if all(line.axes == tuple(range(line.axes[0], line.axes[0] + len(line.axes))) for line in own):
@@ -188,9 +188,9 @@ def transposition(lines: Iterable[Line], rank: int) -> tuple[int, ...] | None:
     return found
 
 
-def in_order(lines: Iterable[Line]) -> Iterator[Line]:
+def in_order(lines: Iterable[AxisLine]) -> Iterator[AxisLine]:
     """Lines by where their axes stand in the tensor."""
     return iter(sorted(lines, key=lambda line: line.axes[0]))
 
 
-__all__ = ["Line", "Tuning", "effort", "in_order", "lines_of", "transposition"]
+__all__ = ["AxisLine", "Tuning", "effort", "in_order", "lines_of", "transposition"]

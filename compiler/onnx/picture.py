@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from dslc.onnx.naming import RULE
-from dslc.reporting.data import Drawn, Picture
+from dslc.reporting.data import DrawnNode, Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ def compared(
     new: set[object] = {*map(_identity, after.nodes), *second}
     short = {rule.rpartition(".")[2]: rule for rule in rules}
 
-    def left(node: Drawn, program: str) -> Drawn:
+    def left(node: DrawnNode, program: str) -> DrawnNode:
         found = tuple(dict.fromkeys((*replaced.get(node.name, ()), *replaced.get(next(iter(node.outputs), ""), ()))))
         return replace(node, rules=found, changed=bool(found) or not {_identity(node), program} & new)
 
-    def right(node: Drawn, program: str) -> Drawn:
+    def right(node: DrawnNode, program: str) -> DrawnNode:
         if {_identity(node), program} & old:
             return replace(node, rules=())
         # `conv_1/merge_convs/Concat` is named after its rule
@@ -66,10 +66,10 @@ def compared(
     return replace(before, nodes=kept), replace(after, nodes=tuple(map(right, after.nodes, second)))
 
 
-def _with_what_is_above(nodes: tuple[Drawn, ...]) -> tuple[Drawn, ...]:
+def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
     """What was changed and has no rule has that of what reads it: a step may say of a whole region only what that gives."""
     readers: dict[str, tuple[str, ...]] = {}
-    out: list[Drawn] = []
+    out: list[DrawnNode] = []
     for node in reversed(nodes):
         found = node
         if node.changed and not node.rules:
@@ -80,7 +80,7 @@ def _with_what_is_above(nodes: tuple[Drawn, ...]) -> tuple[Drawn, ...]:
     return tuple(reversed(out))
 
 
-def _identity(node: Drawn) -> tuple[object, ...]:
+def _identity(node: DrawnNode) -> tuple[object, ...]:
     return node.name, node.operator, tuple(sorted(node.attributes.items()))
 
 
@@ -97,14 +97,14 @@ def _programs(picture: Picture) -> list[str]:
     return out
 
 
-def _drawn(node: NodeProto, weights: Collection[str]) -> Drawn:
+def _drawn(node: NodeProto, weights: Collection[str]) -> DrawnNode:
     outputs = tuple(name for name in node.output if name)
     made = tuple(entry.value for entry in node.metadata_props if entry.key == RULE)
     inside = (name for attribute in node.attribute for name in _outer(attribute))
     inputs = tuple(dict.fromkeys(name for name in (*node.input, *inside) if name and name not in weights))
     operator = f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
     attributes = {attribute.name: _text(attribute) for attribute in node.attribute}
-    return Drawn(node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes)
+    return DrawnNode(node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes)
 
 
 def _outer(attribute: AttributeProto) -> Iterable[str]:

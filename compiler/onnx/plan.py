@@ -36,7 +36,7 @@ class Cycle(Exception):
         self.origin = origin
 
 
-class Plan:
+class WritePlan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
     `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name. With `scopes`

@@ -15,7 +15,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
 
 from dslc.errors import DslcError, error
-from dslc.onnx.external import Region, entries, is_external, region
+from dslc.onnx.external import FileRegion, entries, is_external, region
 from dslc.onnx.protos import copy_fields
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
@@ -174,7 +174,7 @@ def _bytes(tensor: TensorProto) -> int:
     return len(tensor.raw_data) or tensor.ByteSize()
 
 
-def _copy(place: Region, out: IO[bytes]) -> None:
+def _copy(place: FileRegion, out: IO[bytes]) -> None:
     """Streams a region: never more than one block in memory."""
     with place.path.open("rb") as source:
         source.seek(place.offset)

@@ -37,7 +37,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import Line, effort, in_order, lines_of, transposition
+from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
 from dslc.onnx.tensors import NotSpelled, Tensors, below
 
@@ -338,7 +338,7 @@ class _Speller(Tensors):
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
         free = part.other is None and self._chosen > 0
         other = num(0) if free else part.other
-        ways: list[tuple[float, list[Line], Value]] = []
+        ways: list[tuple[float, list[AxisLine], Value]] = []
         for view, index in below(value, part.index):
             own = lines_of(index, view.type.shape, self.extents, self.iters, free)
             if own is not None and (isinstance(other, Num) or not any(any(line.outside) for line in own)):

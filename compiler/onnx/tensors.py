@@ -15,7 +15,7 @@ from dslc.ir.graph import Opaque, Value, opaque
 from dslc.ir.scalar import Iter, Num, Scalar
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import Line
+from dslc.onnx.moving import AxisLine
 from dslc.onnx.protos import ELEM_TYPES
 from dslc.onnx.symbols import Symbols
 
@@ -79,7 +79,7 @@ class Tensors:
 
     # ---- parts and orders --------------------------------------------------------------------------------------------
 
-    def cut(self, value: Value, lines: Mapping[int, Line]) -> Value:
+    def cut(self, value: Value, lines: Mapping[int, AxisLine]) -> Value:
         """The part of a tensor that is on some lines, each on an axis of its own."""
         own = {axis: line for axis, line in lines.items() if not line.listed and not line.whole}
         if not own:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.derivation.programs import Program, operations
+from dslc.derivation.programs import PricedProgram, operations
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.graph import Graph, Value
@@ -54,13 +54,13 @@ class Judged:
         untried: how many were neither proved nor given up.
     """
 
-    proved: tuple[Program, ...]
-    waiting: tuple[Program, ...]
+    proved: tuple[PricedProgram, ...]
+    waiting: tuple[PricedProgram, ...]
     undecided: int
     untried: int
 
 
-def judged(rules: Rules, programs: Iterable[Program], call: Graph, seconds: float, most: int | None) -> Judged:
+def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds: float, most: int | None) -> Judged:
     """Proves one program after the other, until there are as many as wanted or the time is over.
 
     Args:
@@ -68,7 +68,7 @@ def judged(rules: Rules, programs: Iterable[Program], call: Graph, seconds: floa
         most: how many are wanted; None for all.
     """
     every = list(programs)
-    proved: list[Program] = []
+    proved: list[PricedProgram] = []
     until = time.process_time() + seconds
     tried = 0
     for each in every:
@@ -81,7 +81,7 @@ def judged(rules: Rules, programs: Iterable[Program], call: Graph, seconds: floa
     rest = every[tried:] if len(proved) != most else []
     # a page of them, however many there are
     wanted = (most or _TUNING.shown) - len(proved)
-    waiting: list[Program] = []
+    waiting: list[PricedProgram] = []
     for each in rest:
         if len(waiting) >= wanted:
             break
@@ -90,13 +90,13 @@ def judged(rules: Rules, programs: Iterable[Program], call: Graph, seconds: floa
     return Judged(_cheapest(proved), _cheapest(waiting), tried - len(proved), len(rest))
 
 
-def is_proved(rules: Rules, program: Program, call: Graph, seconds: float) -> bool:
+def is_proved(rules: Rules, program: PricedProgram, call: Graph, seconds: float) -> bool:
     """Whether the exact prover shows that a program equals the call for all inputs."""
     left, right = expand(rules, call.outputs), expand(rules, (program.value,))
     return isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
 
-def agrees(rules: Rules, program: Program, call: Graph) -> bool:
+def agrees(rules: Rules, program: PricedProgram, call: Graph) -> bool:
     """Whether a program computes the same as the call of random whole numbers, wherever both are finite.
 
     Not where sizes are unknown, where tensors hold no numbers, or where that takes long.
@@ -122,7 +122,7 @@ def _agree(values: Sequence[Value], inputs: Sequence[Value], seed: int) -> bool:
     return bool(finite.any()) and bool(np.isclose(old, new, rtol=1e-9, atol=1e-9)[finite].all())
 
 
-def _cheapest(programs: Iterable[Program]) -> tuple[Program, ...]:
+def _cheapest(programs: Iterable[PricedProgram]) -> tuple[PricedProgram, ...]:
     return tuple(sorted(programs, key=lambda each: (each.seconds, len(each.steps))))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dslc.analysis.numeric import interval
 from dslc.derivation.building import Right
-from dslc.derivation.matching import Found, at_index
+from dslc.derivation.matching import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
@@ -54,7 +54,7 @@ class _Formed:
         self.inputs = 0
 
     def values(self) -> tuple[Value, ...]:
-        found = Found()
+        found = UnknownBindings()
         self._boxes()
         called = {node.function for formula in self.formulas for node in walk_expr(formula.scope) if isinstance(node, t.Call)}
         for one in self.rule.declarations:
@@ -122,7 +122,7 @@ class _Formed:
 
     # ---- terms and tensors ---------------------------------------------------------------------------------
 
-    def _tensors(self, found: Found) -> Found:
+    def _tensors(self, found: UnknownBindings) -> UnknownBindings:
         """Tensors that are read at indexes; those that a term takes as a whole have the shape of its indexes."""
         for node in (each for formula in self.formulas for each in walk_expr(formula.scope)):
             if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self._declared_tensors():

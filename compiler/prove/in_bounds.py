@@ -34,7 +34,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadPosition:
     """A position in an axis of `size`, over the inputs; `sure`: it is read whatever the data are."""
 
     index: Scalar
@@ -70,7 +70,7 @@ def leaves_bounds(left: Sequence[Value], right: Sequence[Value], both_ways: bool
 # ---- the reads of a side ------------------------------------------------------------------------------------------
 
 
-def _places(inliner: Inliner, outputs: Sequence[Value], side: str) -> Iterator[Place]:
+def _places(inliner: Inliner, outputs: Sequence[Value], side: str) -> Iterator[ReadPosition]:
     """The positions that are data, of all scopes of a side."""
     for number, node in enumerate(topological(value.node for value in outputs)):
         if isinstance(node, ScopeNode):
@@ -97,7 +97,7 @@ class _Walk:
     name: str
     reductions: int = 0
 
-    def places(self, root: Scalar, at: Mapping[Iter, Scalar], sure: bool) -> Iterator[Place]:
+    def places(self, root: Scalar, at: Mapping[Iter, Scalar], sure: bool) -> Iterator[ReadPosition]:
         if isinstance(root, Reduce):
             inner = dict(at)
             for it, size in zip(root.iters, root.extents, strict=True):
@@ -122,7 +122,7 @@ class _Walk:
             for part, dim in zip(root.index, operand.type.shape, strict=True):
                 index = self.inliner.placed(part, at, self.node.args)
                 if _data(index):
-                    yield Place(index, self.inliner.size(dim), sure, f"{part} in an axis of size {dim}")
+                    yield ReadPosition(index, self.inliner.size(dim), sure, f"{part} in an axis of size {dim}")
         for part in root.children:
             yield from self.places(part, at, sure)
 
@@ -135,11 +135,11 @@ def _data(index: Scalar) -> bool:
 
 
 class _Proof:
-    def __init__(self, inliner: Inliner, given: Sequence[Place]) -> None:
+    def __init__(self, inliner: Inliner, given: Sequence[ReadPosition]) -> None:
         self._inliner = inliner
         self._given = given
 
-    def shows(self, wanted: Place) -> bool:
+    def shows(self, wanted: ReadPosition) -> bool:
         ways = _chosen(wanted.index)
         return ways is not None and all(
             self._within(index, wanted.size) or any(self._follows(index, wanted.size, one) for one in self._given) for index in ways
@@ -183,7 +183,7 @@ class _Proof:
             return _at_most(apply("+", index, num(1)), size)
         return False
 
-    def _follows(self, index: Scalar, size: Scalar, given: Place) -> bool:
+    def _follows(self, index: Scalar, size: Scalar, given: ReadPosition) -> bool:
         """Whether a position is one of those given, in an axis that is at least as large."""
         if not _at_most(given.size, size):
             return False

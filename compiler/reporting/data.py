@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnNode:
     """A node of a model: its name (the first result's where it has none), operator, and the names of what it reads and gives.
 
     rules: what replaced it, or made it. milliseconds: of it in a run, where that was measured. attributes: as text.
@@ -39,7 +39,7 @@ class Picture:
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    nodes: tuple[Drawn, ...] = ()
+    nodes: tuple[DrawnNode, ...] = ()
     times: tuple[Timed, ...] = ()
 
 
@@ -52,4 +52,4 @@ class Code:
     text: str
 
 
-__all__ = ["Code", "Drawn", "Picture", "Timed"]
+__all__ = ["Code", "DrawnNode", "Picture", "Timed"]

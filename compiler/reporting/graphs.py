@@ -23,7 +23,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DrawnRow:
     """A node, or several in the middle of a long chain: its place in the drawing, texts, and nodes by number."""
 
     x: float
@@ -45,7 +45,7 @@ class Row:
 class Drawing:
     """Rows, frames around them (x, y, width, height), edges as paths; `ends` are the model's inputs and outputs."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DrawnRow, ...]
     frames: tuple[tuple[float, float, float, float], ...]
     edges: tuple[str, ...]
     ends: tuple[tuple[float, float, float, str], ...]
@@ -83,7 +83,7 @@ def drawing(
             links.append((box_of[giver[name]], len(sizes)))
             sizes.append((look.width * 0.7, look.row))
     found = layered(sizes, links, Spacing())
-    rows: list[Row] = []
+    rows: list[DrawnRow] = []
     for k, each in enumerate(parts):
         left, top = found.corners[k]
         for n, part in enumerate(each):
@@ -137,7 +137,7 @@ def _parts(chain: Sequence[int], nodes: Sequence[Mapping[str, Any]], look: Look)
 def _row(
     part: tuple[int, ...], nodes: Sequence[Mapping[str, Any]], hues: Mapping[str, str], kernels: Collection[str], x: float, y: float,
     look: Look,
-) -> Row:  # fmt: skip
+) -> DrawnRow:  # fmt: skip
     own = [nodes[k] for k in part]
     rule = next((rule for node in own for rule in node["rules"]), "")
     changed = any(node["changed"] for node in own)
@@ -147,7 +147,7 @@ def _row(
         counts = Counter(node["operator"].rpartition(".")[2] for node in own)
         said = ", ".join(f"{name} {count}" for name, count in counts.most_common(3))
         label = _short(f"{len(own)} more: {said}", look.letters - 5)
-        return Row(x, y, "", label, time, f"{len(own)} nodes", part, changed, hues.get(rule, ""))
+        return DrawnRow(x, y, "", label, time, f"{len(own)} nodes", part, changed, hues.get(rule, ""))
     node = own[0]
     operator = node["operator"].rpartition(".")[2]
     operator = "kernel" if operator in kernels else _short(operator, 16)
@@ -155,7 +155,7 @@ def _row(
     # the end of a name says more than what all names begin with
     label = node["name"] if len(node["name"]) <= room else "…" + node["name"][len(node["name"]) - room + 1 :] if room > 2 else ""
     title = "\n".join([f"{node['operator']} {node['name']}", *node["rules"], *([f"{time} ms"] if time else [])])
-    return Row(x, y, operator, label, time, title, part, changed, hues.get(rule, ""))
+    return DrawnRow(x, y, operator, label, time, title, part, changed, hues.get(rule, ""))
 
 
 def _short(text: str, most: int) -> str:
@@ -171,4 +171,4 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return "".join(out)
 
 
-__all__ = ["Drawing", "Look", "Row", "drawing"]
+__all__ = ["Drawing", "DrawnRow", "Look", "drawing"]

@@ -32,7 +32,7 @@ class Spacing:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LayeredLayout:
     """Left upper corners of boxes, points of edges from their source's lower side to their target's upper one, and the whole's size."""
 
     corners: tuple[Point, ...]
@@ -52,10 +52,10 @@ class _Layers:
     chains: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
-def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], spacing: Spacing = Spacing()) -> Layout:
+def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], spacing: Spacing = Spacing()) -> LayeredLayout:
     """Places boxes of some widths and heights so that all edges go down; edges that would close a circle are left out."""
     if not sizes:
-        return Layout((), {}, 0.0, 0.0)
+        return LayeredLayout((), {}, 0.0, 0.0)
     edges = acyclic(len(sizes), edges)
     layers = _with_points(_ranks(len(sizes), edges, spacing), sizes, edges, spacing)
     _order(layers, spacing.rounds)
@@ -76,7 +76,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
             (center[source], corners[source][1] + sizes[source][1]), *inner, (center[target], corners[target][1]),
         )  # fmt: skip
     width = max(x + size / 2 for x, size in zip(center, layers.width, strict=True))
-    return Layout(corners, routes, width, y - spacing.below)
+    return LayeredLayout(corners, routes, width, y - spacing.below)
 
 
 def acyclic(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -238,4 +238,4 @@ def _centers(layers: _Layers, spacing: Spacing) -> list[float]:
     return packed if found is None else found[:count]
 
 
-__all__ = ["Layout", "Point", "Spacing", "acyclic", "layered"]
+__all__ = ["LayeredLayout", "Point", "Spacing", "acyclic", "layered"]

@@ -27,7 +27,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """A line over the whole width with its label."""
 
     y: float
@@ -41,7 +41,7 @@ class Plot:
 
     height: float
     dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[PlotLine, ...]
     band: tuple[float, float] | None = None
 
 
@@ -63,7 +63,7 @@ def ratios(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
         for k, (one, value) in enumerate(zip(pairs, values, strict=True))
     )  # fmt: skip
     lines = [line for line in scale.grid() if line.label != "1"]
-    lines += [Line(scale.y(1.0), "1", "one"), *([Line(scale.y(ratio), "", "mid")] if ratio > 0 else [])]
+    lines += [PlotLine(scale.y(1.0), "1", "one"), *([PlotLine(scale.y(ratio), "", "mid")] if ratio > 0 else [])]
     return Plot(size.height, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
 
 
@@ -94,7 +94,7 @@ class _Scale:
         part = (math.log(value) - self.low) / (self.high - self.low)
         return round(self.size.height - self.size.border - part * (self.size.height - 2 * self.size.border), 1)
 
-    def grid(self, unit: str = "") -> list[Line]:
+    def grid(self, unit: str = "") -> list[PlotLine]:
         """A few round numbers."""
         low, high = math.exp(self.low), math.exp(self.high)
         if high > 4 * low:
@@ -102,15 +102,15 @@ class _Scale:
             # over several powers of ten only these
             factors = (1,) if high > 1e4 * low else (1, 2, 5)
             found = [factor * 10.0**power for power in powers for factor in factors]
-            return [Line(self.y(value), f"{value:.6g}{unit}") for value in found if low <= value <= high]
+            return [PlotLine(self.y(value), f"{value:.6g}{unit}") for value in found if low <= value <= high]
         step = 10 ** math.floor(math.log10(high - low))
         step *= next(factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 6)
         values = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1) if k]
-        lines: list[Line] = []
+        lines: list[PlotLine] = []
         for value in reversed(values):
             # labels of a scale of logarithms get close to each other above
             if not lines or self.y(value) - lines[-1].y >= 20:
-                lines.append(Line(self.y(value), f"{value:.6g}{unit}"))
+                lines.append(PlotLine(self.y(value), f"{value:.6g}{unit}"))
         return lines
 
 
@@ -191,4 +191,4 @@ def _parts(name: str) -> tuple[str, ...]:
     return tuple(part for part in own.split(separator) if part)
 
 
-__all__ = ["Bar", "Dot", "Line", "Plot", "Size", "bars", "by_layer", "by_operator", "ratios", "times"]
+__all__ = ["Bar", "Dot", "Plot", "PlotLine", "Size", "bars", "by_layer", "by_operator", "ratios", "times"]

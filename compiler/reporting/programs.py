@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
-from dslc.reporting.data import Drawn, Picture
+from dslc.reporting.data import DrawnNode, Picture
 
 
 def picture_of(value: Value) -> Picture:
@@ -12,7 +12,7 @@ def picture_of(value: Value) -> Picture:
     names = {one: _name(node, k, n) for k, node in enumerate(nodes) for n, one in enumerate(node.values)}
     inputs = tuple(names[one] for node in nodes if isinstance(node, Input) for one in node.values)
     drawn = tuple(
-        Drawn(
+        DrawnNode(
             names[node.values[0]], node.op if isinstance(node, Call) else "generated", tuple(names[arg] for arg in node.args),
             tuple(names[one] for one in node.values), attributes=_attributes(node), changed=isinstance(node, ScopeNode),
         )

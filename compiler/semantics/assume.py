@@ -45,7 +45,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, eq=False)
-class Assumed:
+class AssumedChoice:
     """One choice. `conditions` hold; the unknowns of `sizes` are at least 0; `text` says what was chosen."""
 
     env: Env
@@ -71,7 +71,7 @@ def rank_choices(op: OperatorDef) -> list[dict[str, int]]:
     return [dict(zip(packs, ranks, strict=True)) for ranks in product(range(most + 1), repeat=len(packs))]
 
 
-def assumed(rules: Rules, op: OperatorDef, ranks: dict[str, int], level: str) -> Iterator[Assumed]:
+def assumed(rules: Rules, op: OperatorDef, ranks: dict[str, int], level: str) -> Iterator[AssumedChoice]:
     """Every choice at given ranks and a level, up to a limit; what the guards exclude is left out.
 
     Raises:
@@ -281,7 +281,7 @@ def _values(attr: t.Attr, env: Env, rank: int, level: str) -> list[Any]:
 # ---- guards ------------------------------------------------------------------------------------------------------
 
 
-def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> Assumed:
+def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> AssumedChoice:
     conditions: list[Scalar] = []
     for condition in conditions_of(op):
         held = truth(evaluate(condition, env))
@@ -291,7 +291,7 @@ def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> Assumed:
             conditions.append(as_scalar(held))
     free = [s for value in sizes.values() for s in (value if isinstance(value, tuple) else (value,)) if isinstance(s, Sym)]
     shown = ", ".join(f"{name}={_text(value)}" for name, value in sizes.items())
-    return Assumed(env, tuple(conditions), tuple(dict.fromkeys(free)), shown)
+    return AssumedChoice(env, tuple(conditions), tuple(dict.fromkeys(free)), shown)
 
 
 def _text(value: Any) -> str:

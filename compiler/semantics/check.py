@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dslc.errors import Diagnostic
 from dslc.semantics.checks.clauses import check_clauses
 from dslc.semantics.checks.duplicates import check_duplicates
-from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.numbers import check_numbers
 from dslc.semantics.checks.operators import check_operator
 from dslc.semantics.checks.others import check_derivation, check_header, check_lowering, check_ruleset, check_test
@@ -25,7 +25,7 @@ def check(rules: Rules, modules: Iterable[Module] | None = None, remember: Remem
     stand on these checks.
     """
     chosen = frozenset(rules.modules if modules is None else modules)
-    report = Report(remember=remember)
+    report = CheckReport(remember=remember)
     for module in rules.modules:
         if module in chosen:
             check_header(rules, module, report)

@@ -104,7 +104,7 @@ class Closure:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedFunction:
     """A function that whoever evaluates answers: of the call as it is written, and the environment."""
 
     answer: Callable[[t.Call, Env], Any]

@@ -15,7 +15,7 @@ from dslc.semantics import lists
 from dslc.semantics.assuming import decided
 from dslc.semantics.definitions import FunctionDef, OperatorDef, UnknownFunction
 from dslc.semantics.env import (
-    Asked,
+    AskedFunction,
     AttrSet,
     Closure,
     Env,
@@ -522,7 +522,7 @@ def _call(expr: t.Call, env: Env) -> Any:
         target = env.get(name)
         if isinstance(target, Closure):
             return _expand(target.syntax, expr, env, target.env)
-        if isinstance(target, Asked):
+        if isinstance(target, AskedFunction):
             return target.answer(expr, env)
         if isinstance(target, OperatorRef):
             given = (*elements(expr.args, env), *target.extra)

@@ -40,7 +40,7 @@ from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
-from dslc.syntax.vocabulary import KEYWORDS
+from dslc.syntax.vocabulary import KEYWORDS, TRAITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +487,10 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
     values = dict(vars_of(traits.get(target.name, NO_TRAITS)))
     for trait in line.traits:
         value, count = trait.value, len(target.syntax.params)
+        if trait.name not in TRAITS:
+            message = f"`{trait.name}` is no trait of an operator"
+            findings.append(Diagnostic("E0209", message, trait.span, hint=_nearest(trait.name, TRAITS)))
+            continue
         if (trait.name in OF_TWO and count != 2) or (trait.name in OF_ONE and count != 1):
             wanted = "two operands" if trait.name in OF_TWO else "one operand"
             message = f"`{trait.name}` is a trait of operators with {wanted}, and `{target.short}` has {count}"

@@ -11,7 +11,7 @@ from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 
-class Way(Enum):
+class SearchWay(Enum):
     """What one direction of a rule rewrites."""
 
     ALONE = "one expression"
@@ -28,10 +28,10 @@ class Never(Enum):
     NAMES = "it gives a name to what is an expression of its own already"
 
 
-def way_of(left: Sequence[t.Formula], right: Sequence[t.Formula]) -> Way | Never:
+def way_of(left: Sequence[t.Formula], right: Sequence[t.Formula]) -> SearchWay | Never:
     """How a search applies a rule with this left side, or why none does."""
     if len(left) == 1:
-        return Never.NAMES if _only_names(left[0], right) else Way.ALONE
+        return Never.NAMES if _only_names(left[0], right) else SearchWay.ALONE
     if len(left) > 2:
         return Never.MANY
     first, second = left
@@ -39,7 +39,7 @@ def way_of(left: Sequence[t.Formula], right: Sequence[t.Formula]) -> Way | Never
         return Never.UNNAMED
     if _reads(first, second.name):
         return Never.BACKWARDS
-    return Way.LINKED if _reads(second, first.name) else Way.BESIDE
+    return SearchWay.LINKED if _reads(second, first.name) else SearchWay.BESIDE
 
 
 def _reads(formula: t.Formula, name: str) -> bool:
@@ -71,4 +71,4 @@ def _braced(scope: t.Expr) -> t.Expr:
     return scope.scope if isinstance(scope, t.Nested) and scope.subs is None else scope
 
 
-__all__ = ["Never", "Way", "way_of"]
+__all__ = ["Never", "SearchWay", "way_of"]

@@ -26,7 +26,7 @@ class Unit:
     closes: bool = False
 
 
-class Places:
+class UnitPlaces:
     """Finds the words and signs of one item that are no nodes of the tree. Without tokens every place is 0."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -64,17 +64,17 @@ class Places:
         return (self._tokens[-1].start, self._tokens[-1].end) if self._tokens else (0, 0)
 
 
-def _head(places: Places, doc: Doc) -> Unit:
+def _head(places: UnitPlaces, doc: Doc) -> Unit:
     _, end = places.find("{", 0)
     return Unit(places.start, end, 0, (doc, " {"), opens=True)
 
 
-def _close(places: Places) -> Unit:
+def _close(places: UnitPlaces) -> Unit:
     start, end = places.last
     return Unit(start, end, 0, "}", closes=True)
 
 
-def _doc(places: Places, text: str | None) -> Iterator[Unit]:
+def _doc(places: UnitPlaces, text: str | None) -> Iterator[Unit]:
     if text is not None:
         yield Unit(*places.doc(), INDENT, f'"""{text}"""', raw=True)
 
@@ -104,7 +104,7 @@ def _params(word: str, params: Sequence[t.Param], outputs: Doc) -> Doc:
     return (word, "(", listed, ")", Group(Nest(4, (LINE, "-> ", outputs))))
 
 
-def _operator(item: t.Operator, places: Places) -> Iterator[Unit]:
+def _operator(item: t.Operator, places: UnitPlaces) -> Iterator[Unit]:
     outputs = p.commas(p.param(output) for output in item.outputs)
     yield _head(places, _params(f"operator {item.name}", item.params, outputs))
     yield from _doc(places, item.doc)
@@ -112,7 +112,7 @@ def _operator(item: t.Operator, places: Places) -> Iterator[Unit]:
     yield _close(places)
 
 
-def _substitution(item: t.Substitution, places: Places) -> Iterator[Unit]:
+def _substitution(item: t.Substitution, places: UnitPlaces) -> Iterator[Unit]:
     word = f"{'partial ' if item.partial else ''}substitution {item.name}"
     yield _head(places, _params(word, item.params, p.names(item.outputs)))
     yield from _doc(places, item.doc)
@@ -122,7 +122,7 @@ def _substitution(item: t.Substitution, places: Places) -> Iterator[Unit]:
     yield _close(places)
 
 
-def _property(item: t.Property, places: Places) -> Iterator[Unit]:
+def _property(item: t.Property, places: UnitPlaces) -> Iterator[Unit]:
     params = p.commas(p.param(entry) for entry in item.params)
     yield _head(places, (f"property {item.name}(", params, ")"))
     yield from _doc(places, item.doc)
@@ -136,7 +136,7 @@ def _property(item: t.Property, places: Places) -> Iterator[Unit]:
     yield _close(places)
 
 
-def _derivation(item: t.Derivation, places: Places) -> Iterator[Unit]:
+def _derivation(item: t.Derivation, places: UnitPlaces) -> Iterator[Unit]:
     # Keywords are as wide as the longest of the declarations, so that what they declare is aligned.
     pad = 6 if any(isinstance(node, t.TensorDecl) for node in item.declarations) else 5
     yield _head(places, f"derivation {item.name}")
@@ -147,7 +147,7 @@ def _derivation(item: t.Derivation, places: Places) -> Iterator[Unit]:
     yield _close(places)
 
 
-def _lowering(item: t.Lowering, places: Places) -> Iterator[Unit]:
+def _lowering(item: t.Lowering, places: UnitPlaces) -> Iterator[Unit]:
     params = ("(", p.commas(p.param(entry) for entry in item.params), ")") if item.params else ""
     yield _head(places, (f"lowering {item.name}", params, f" on {item.device}"))
     yield from _doc(places, item.doc)
@@ -167,7 +167,7 @@ def _lowering(item: t.Lowering, places: Places) -> Iterator[Unit]:
     yield _close(places)
 
 
-def _onnx(item: t.OnnxDef, places: Places) -> Iterator[Unit]:
+def _onnx(item: t.OnnxDef, places: UnitPlaces) -> Iterator[Unit]:
     head: Doc = (p.onnx_head(item.op, item), p.attr_map(item.attrs))
     value = ("= ", p.expr(item.value))
     if not item.statements:
@@ -179,7 +179,7 @@ def _onnx(item: t.OnnxDef, places: Places) -> Iterator[Unit]:
     yield Unit(start, places.last[1], INDENT, value)
 
 
-def _block(head: str, item: t.Test | t.Ruleset, places: Places, pad: int) -> Iterator[Unit]:
+def _block(head: str, item: t.Test | t.Ruleset, places: UnitPlaces, pad: int) -> Iterator[Unit]:
     yield _head(places, head)
     yield from _doc(places, item.doc)
     yield from _statements(item.statements, pad)
@@ -188,7 +188,7 @@ def _block(head: str, item: t.Test | t.Ruleset, places: Places, pad: int) -> Ite
 
 def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
     """The units of an item; `tokens` are its own, from first to last."""
-    places = Places(tokens)
+    places = UnitPlaces(tokens)
     match item:
         case t.Operator():
             return list(_operator(item, places))
@@ -224,7 +224,7 @@ def of_header(header: t.Header, tokens: Sequence[Token] = ()) -> list[Unit]:
     """The units of a header; `tokens` are its own."""
     version = (tokens[0].start, tokens[1].end) if len(tokens) > 1 else (0, 0)
     units = [Unit(*version, 0, f"dslc {header.language}")]
-    places = Places(tokens)
+    places = UnitPlaces(tokens)
     library = header.library
     if library is not None:
         first = library.requires[0].span.start if library.requires else library.span.end

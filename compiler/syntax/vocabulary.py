@@ -27,7 +27,7 @@ DTYPE_SPELLINGS: dict[str, str] = {
 }  # fmt: skip
 ATTRIBUTE_TYPES = frozenset("int float bool string dtype ints floats axis axes permutation".split())
 TRAITS = frozenset(
-    "associative commutative idempotent involution identity absorbing zero inverse stand_in".split()
+    "associative commutative idempotent involution identity absorbing zero inverse stand_in operand_of placed_by".split()
 )
 #: what a rule may say of floating-point numbers in `verify numerics`, and what that means
 NUMERICS: dict[str, str] = {

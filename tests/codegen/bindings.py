@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fake_device import FakeDevice
-from dslc.codegen.cuda.text import Place
+from dslc.codegen.cuda.text import PointerPlace
 from dslc.cuda.launch import Code, Tensor
 from dslc.cuda.recording import FUNCTIONS
 from dslc.semantics.library import standard
@@ -118,7 +118,7 @@ class World:
     joined: set[int] = field(default_factory=set)
     loose: set[int] = field(default_factory=set)
     #: addresses of the arguments of a kernel's launches so far
-    _gathered: dict[tuple[Place, int], int] = field(default_factory=dict)
+    _gathered: dict[tuple[PointerPlace, int], int] = field(default_factory=dict)
 
     @property
     def world(self) -> World:
@@ -159,7 +159,7 @@ class World:
         found, self._gathered = self._gathered, {}
         reads, writes = (
             [_plain(found[place, k], type) for k, type in enumerate(types) if (place, k) in found]
-            for place, types in ((Place.INPUT, text.inputs), (Place.OUTPUT, text.outputs))
+            for place, types in ((PointerPlace.INPUT, text.inputs), (PointerPlace.OUTPUT, text.outputs))
         )
         assert len(writes) == len(text.outputs)
         if len(reads) == len(text.inputs):

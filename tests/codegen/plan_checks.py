@@ -9,8 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from dslc.cuda.memory import ALIGNED
-from dslc.cuda.plan import Place, Plan, Step
-from dslc.cuda.views import View
+from dslc.cuda.plan import BufferPlace, Plan, Step
+from dslc.cuda.views import StridedView
 
 
 def faults(plan: Plan) -> list[str]:
@@ -30,7 +30,7 @@ def _before(plan: Plan) -> np.ndarray:
     return before
 
 
-def _bytes(plan: Plan, view: View) -> np.ndarray:
+def _bytes(plan: Plan, view: StridedView) -> np.ndarray:
     """The addresses of a view's first bytes of elements, in the memory that all tensors share."""
     places = np.array([view.offset])
     for size, stride in zip(view.shape, view.strides, strict=True):
@@ -38,11 +38,11 @@ def _bytes(plan: Plan, view: View) -> np.ndarray:
     return np.unique(places) * view.dtype.bytes + plan.buffers[view.buffer].offset
 
 
-def _shared(plan: Plan, views: tuple[View, ...]) -> Iterator[View]:
-    return (view for view in views if plan.buffers[view.buffer].place is Place.SHARED)
+def _shared(plan: Plan, views: tuple[StridedView, ...]) -> Iterator[StridedView]:
+    return (view for view in views if plan.buffers[view.buffer].place is BufferPlace.SHARED)
 
 
-def _touched(plan: Plan, step: Step) -> Iterator[tuple[int, int, bool, View | None]]:
+def _touched(plan: Plan, step: Step) -> Iterator[tuple[int, int, bool, StridedView | None]]:
     """Spans of shared memory that a step reads or writes (True), with the view where there is one."""
     for views, written in ((step.reads, False), (step.writes, True)):
         for view in _shared(plan, views):
@@ -85,7 +85,7 @@ def _races(plan: Plan) -> Iterator[str]:
                 yield f"step {k} writes what it reads or writes elsewhere"
 
 
-def _meet(plan: Plan, a: tuple[int, int, bool, View | None], b: tuple[int, int, bool, View | None]) -> bool:
+def _meet(plan: Plan, a: tuple[int, int, bool, StridedView | None], b: tuple[int, int, bool, StridedView | None]) -> bool:
     if max(a[0], b[0]) >= min(a[1], b[1]):
         return False
     if a[3] is None or b[3] is None or a[3].buffer != b[3].buffer:
@@ -103,7 +103,7 @@ def _lost(plan: Plan) -> Iterator[str]:
         buffer = plan.buffers[number]
         return slice(buffer.offset // ALIGNED, -(-(buffer.offset + buffer.bytes) // ALIGNED))
 
-    def there(view: View) -> bool:
+    def there(view: StridedView) -> bool:
         """Whether all from the first to the last element was written, and is still there."""
         at, high = view.span
         for start, end in sorted(written.get(view.buffer, ())):
@@ -120,7 +120,7 @@ def _lost(plan: Plan) -> Iterator[str]:
             owner[slots(view.buffer)] = view.buffer
             written.setdefault(view.buffer, []).append(view.span)
     for name, view in plan.outputs:
-        if plan.buffers[view.buffer].place is Place.SHARED and 0 not in view.shape and not there(view):
+        if plan.buffers[view.buffer].place is BufferPlace.SHARED and 0 not in view.shape and not there(view):
             yield f"the result {name} is not there in the end"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dslc.cuda.devices import device_named
-from dslc.cuda.plan import Place, Plan
+from dslc.cuda.plan import BufferPlace, Plan
 from dslc.cuda.planning import NotPlanned, Wants, planned
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
@@ -74,7 +74,7 @@ def test_a_step_that_does_not_wait_is_found(wide: Plan) -> None:
 
 def test_tensors_that_lie_upon_each_other_are_found(wide: Plan) -> None:
     """Every pair of buffers that are alive at once, put into one place."""
-    shared = [k for k, buffer in enumerate(wide.buffers) if buffer.place is Place.SHARED and buffer.first >= 0]
+    shared = [k for k, buffer in enumerate(wide.buffers) if buffer.place is BufferPlace.SHARED and buffer.first >= 0]
     moved = 0
     for a in shared:
         for b in shared:

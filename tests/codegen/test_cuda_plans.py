@@ -16,8 +16,8 @@ from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.launch import CudaFailure, Reason
 from dslc.cuda.matching import found, summed_of
 from dslc.cuda.patterns import patterns_of
-from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, plan_of, text_of
-from dslc.cuda.planning import NotPlanned, Planned, Why, planned
+from dslc.cuda.plan import BadPlan, BufferPlace, CallStep, KernelStep, Plan, Unfit, plan_of, text_of
+from dslc.cuda.planning import NotPlanned, Planned, WhyUnplanned, planned
 from dslc.cuda.programs import one_scope
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
@@ -259,7 +259,7 @@ def test_memory_is_shared_by_what_does_not_live_together() -> None:
     for _ in range(6):
         value = op("softmax", op("matmul", value, A), axis=-1)
     plan = planned(standard(), Graph((A,), (value,)), H100).plan
-    shared = [buffer for buffer in plan.buffers if buffer.place is Place.SHARED]
+    shared = [buffer for buffer in plan.buffers if buffer.place is BufferPlace.SHARED]
     assert len(shared) == 12
     assert plan.shared <= 3 * 64 * 64 * 4
     done = plan.before()
@@ -268,7 +268,7 @@ def test_memory_is_shared_by_what_does_not_live_together() -> None:
     for k, one in enumerate(plan.buffers):
         for j, other in enumerate(plan.buffers[:k]):
             over = one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
-            if one.place is other.place is Place.SHARED and over:
+            if one.place is other.place is BufferPlace.SHARED and over:
                 apart = [all(a in done[b] for a in users[x] for b in users[y]) for x, y in ((k, j), (j, k))]
                 assert any(apart)
 
@@ -303,15 +303,15 @@ def test_what_has_no_plan_says_why() -> None:
     unknown = input_value("X", TensorType(DType.F32, (dimension("N"), 4)))
     with pytest.raises(NotPlanned) as caught:
         planned(standard(), Graph((unknown,), (op("relu", unknown),)), H100)
-    assert caught.value.why is Why.SIZES
+    assert caught.value.why is WhyUnplanned.SIZES
     X = tensor("X", 3)
     (kept,) = opaque("some", "Some", None, (X,), (X.type,))
     with pytest.raises(NotPlanned) as caught:
         planned(standard(), Graph((X,), (kept,)), H100)
-    assert caught.value.why is Why.OPAQUE
+    assert caught.value.why is WhyUnplanned.OPAQUE
     with pytest.raises(NotPlanned) as caught:
         planned(standard(), Graph((X,), (op("relu", X),)), H100, generable=lambda _: None)
-    assert caught.value.why is Why.KERNEL
+    assert caught.value.why is WhyUnplanned.KERNEL
 
 
 def test_faster_devices_take_less() -> None:

@@ -20,7 +20,7 @@ from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.code import texts
 from dslc.cuda.launch import Code, Tensor
-from dslc.cuda.launchers import Loaded
+from dslc.cuda.launchers import LoadedModule
 from dslc.cuda.plan import plan_of
 from dslc.errors import SourceText
 from dslc.ir.dtype import DType, TensorType
@@ -142,7 +142,7 @@ def test_launches_have_their_arguments_in_order() -> None:
     X = input_value("h0", TensorType(DType.F32, (4, 6)))
     program = Graph((X,), apply(standard(), "std.softmax", (X,), {"axis": 1}))
     found = texts(standard())(program)
-    loaded = Loaded(Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches})
+    loaded = LoadedModule(Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches})
     tensors = [Tensor(at, DType.F32, (4, 6), (6, 1)) for at in (1000, 2000)]
     started = loaded.launches(tensors[:1], tensors[1:], [3000 + k for k in range(len(found.scratch))])
     assert [one[0] for one in started] == [launch.symbol for launch in found.launches]

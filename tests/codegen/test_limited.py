@@ -24,7 +24,7 @@ from dslc.codegen.host.library import build
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.render import preamble
 from dslc.ir.graph import Kernel
-from dslc.kernels import Why, prepared
+from dslc.kernels import WhyMissing, prepared
 from dslc.onnx.functions import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
@@ -103,7 +103,7 @@ def test_a_file_with_a_kernel_that_takes_too_long_runs_without_it(
     text = f'<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[N] y) {{ v0 = Relu(x) {squares} y = Neg(v40) }}'
     model, written = with_kernel(std, text, ["y"], ["x"])
     began = time.monotonic()
-    assert [one.why for one in prepared(written).missing] == [Why.TIME]
+    assert [one.why for one in prepared(written).missing] == [WhyMissing.TIME]
     assert time.monotonic() - began < 30
     given = {"x": np.array([0.5, 1.0, -2.0], np.float32)}
     # that it takes long is found out once

@@ -27,7 +27,7 @@ from dslc.codegen.text import KernelText
 from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError
 from dslc.ir.graph import Kernel
-from dslc.kernels import Why, known, note, prepared, said
+from dslc.kernels import WhyMissing, known, note, prepared, said
 from dslc.onnx.functions import function_of
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import KEY, THREADS, VARIANT, set_metadata
@@ -255,12 +255,12 @@ def injection(model: onnx.ModelProto) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        (rename, Why.NAME), (other_body, Why.NAME), (other_types, Why.NAME), (more_inputs, Why.DEFINITION),
-        (no_metadata, Why.DEFINITION), (garbage, Why.DEFINITION), (injection, Why.NAME),
+        (rename, WhyMissing.NAME), (other_body, WhyMissing.NAME), (other_types, WhyMissing.NAME), (more_inputs, WhyMissing.DEFINITION),
+        (no_metadata, WhyMissing.DEFINITION), (garbage, WhyMissing.DEFINITION), (injection, WhyMissing.NAME),
     ],
 )  # fmt: skip
 def test_a_file_that_was_tampered_with_has_no_kernels(
-    cache: Path, file: Path, how: Callable[[onnx.ModelProto], None], why: Why
+    cache: Path, file: Path, how: Callable[[onnx.ModelProto], None], why: WhyMissing
 ) -> None:
     """No kernel is built for what it was not made for; the functions run as they are, or the runtime says what is wrong."""
     change(file, how)
@@ -292,7 +292,7 @@ def test_a_file_that_is_cut_off(cache: Path, file: Path) -> None:
 def test_a_generator_that_fails(cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of other types than the function, and those that cannot be generated."""
     monkeypatch.setattr(kernels, "_own", lambda rules, group, variant, processor=None: halves())
-    assert [one.why for one in prepared(file).missing] == [Why.TYPES]
+    assert [one.why for one in prepared(file).missing] == [WhyMissing.TYPES]
 
     def mistaken(rules: Rules, group: Any, variant: str, processor: Any = None) -> KernelText:
         raise IndexError("a mistake in the generator")
@@ -304,7 +304,7 @@ def test_a_generator_that_fails(cache: Path, file: Path, monkeypatch: pytest.Mon
     change(file, lambda model: model.metadata_props.pop())
     # what lasts is kept, and not tried again
     monkeypatch.setattr(kernels, "_own", by_hand)
-    assert [one.why for one in prepared(file).missing] == [Why.TYPES]
+    assert [one.why for one in prepared(file).missing] == [WhyMissing.TYPES]
 
 
 @compiles

@@ -6,7 +6,7 @@ import pytest
 from shown import derived, library, names, shapes
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import topological
 from dslc.ir.scalar import Read
@@ -43,7 +43,7 @@ def test_figure_14d_between_dense_bands_nothing_is_copied(rows: int, dilation: i
     (value,) = expand(library(), (called.value,))
     targets = targets_of(library(), [call.op for call in called.calls])
     limits = DerivationLimits(max_depth=2, max_states=120)
-    found = Search(library(), list(library().derivations.values()), limits, targets).run(value)
+    found = DerivationSearch(library(), list(library().derivations.values()), limits, targets).run(value)
     dense = [
         each for each in found.programs
         if [*sorted((call.op, call.args[0].type.shape[0]) for call in each.calls)] == [(name, 2 * dilation) for name in BANDS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslc.derivation.generic import Generic, NotGeneric
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Scope, Value, scope_value
 from dslc.ir.holes import hole
@@ -85,7 +85,7 @@ def derived(
     program = Graph(args, before)
     generic = Generic.of(program)
     assert generic is not None
-    search = Search(rules, list(rules.derivations.values()), DerivationLimits(depth, beam=12, max_states=150))
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(depth, beam=12, max_states=150))
     found = []
     for each in search.run(generic.at(program).outputs[0]).programs:
         try:

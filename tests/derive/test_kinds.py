@@ -8,8 +8,8 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.derivation.kinds import kinds
-from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.programs import PricedProgram, unlike
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import Call
 from dslc.prove.exact.answers import Equal
@@ -23,23 +23,23 @@ def rules() -> Rules:
     return load_many(["std", "einnet"])
 
 
-def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[Program]:
+def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[PricedProgram]:
     """The ten that `dslc derive` shows, of a search that looks at so many expressions."""
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(max_depth=depth, max_states=states)
-    search = Search(rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls]))
+    search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls]))
     programs = [each for each in search.run(value).programs if each.calls != called.calls]
     return list(islice(kinds(rules, unlike(rules, programs, called.calls), called.calls), 10))
 
 
-def only(program: Program) -> tuple[Call, tuple[int | object, ...], bool]:
+def only(program: PricedProgram) -> tuple[Call, tuple[int | object, ...], bool]:
     """The one call of a program, the shape of its second operand, and whether anything is added after it."""
     (call,) = program.calls
     return call, call.args[1].type.shape, any(node.scope.body.binds for node in program.generated if not node.constant)
 
 
-def assert_proved(rules: Rules, program: Program, text: str) -> None:
+def assert_proved(rules: Rules, program: PricedProgram, text: str) -> None:
     (value,), (new,) = expand(rules, (read_call(rules, text).value,)), expand(rules, (program.value,))
     assert isinstance(compare(rules, (value,), (new,), seconds=120.0), Equal)
 

@@ -13,7 +13,7 @@ from dslc.cli.derive import command as derive
 from dslc.cli.why_not import command as why_not
 from dslc.derivation.calls import read_call
 from dslc.derivation.lowered import lowerings_on, unlowered, with_lowerings
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.solving import Miss
 from dslc.derivation.tables import patterns_of
 from dslc.derivation.targets import missed
@@ -101,7 +101,7 @@ def test_an_expression_is_matched_with_what_a_lowering_computes(
 ) -> None:
     with_them, made = with_lowerings(rules, [target])
     (value,) = expand(with_them, (read_call(with_them, text).value,))
-    found = Search(with_them, [], DerivationLimits(max_depth=0), made).run(value)
+    found = DerivationSearch(with_them, [], DerivationLimits(max_depth=0), made).run(value)
     program = found.programs[0]
     (call,) = program.calls
     assert call.op == target and attributes.items() <= dict(call.attrs).items()
@@ -115,7 +115,7 @@ def test_what_a_lowering_asks_of_coefficients_and_types_holds(rules: Rules) -> N
 
     def why(text: str, target: str) -> Miss:
         (value,) = expand(with_them, (read_call(with_them, text).value,))
-        start = Search(with_them, []).steps.start(value)
+        start = DerivationSearch(with_them, []).steps.start(value)
         found = [missed(with_them, node.values[0], target) for node in topological([start.node]) if node.args]
         assert None not in found
         return max((each.why for each in found if each is not None), key=[*Miss].index)
@@ -128,7 +128,7 @@ def test_a_sum_is_no_operand_of_what_is_computed_of_it(rules: Rules) -> None:
     """`P * tanh(softplus(P))` is no product of P with a number: the sum has no place among the tensors."""
     with_them, made = with_lowerings(rules, ["own.scaled"])
     (value,) = expand(with_them, (read_call(with_them, "mish(matmul(A: f32[6, 4], B: f32[4, 5]))").value,))
-    assert Search(with_them, [], DerivationLimits(max_depth=0), made).run(value).programs == ()
+    assert DerivationSearch(with_them, [], DerivationLimits(max_depth=0), made).run(value).programs == ()
 
 
 def test_derive_prints_what_lowerings_run_as_expressions(file: Path) -> None:

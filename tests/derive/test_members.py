@@ -7,8 +7,8 @@ import pytest
 from dslc.derivation.calls import read_call
 from dslc.derivation.kinds import kinds
 from dslc.derivation.members import choices, members_of, ranks
-from dslc.derivation.programs import Program, unlike
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.programs import PricedProgram, unlike
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.steps import Steps
 from dslc.ir.graph import Graph, Value
 from dslc.ir.text import program_text
@@ -28,16 +28,16 @@ def expression(rules: Rules, text: str) -> Value:
     return expand(rules, (read_call(rules, text).value,))[0]
 
 
-def found(rules: Rules, value: Value, depth: int, states: int) -> list[Program]:
-    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=16, max_states=states))
+def found(rules: Rules, value: Value, depth: int, states: int) -> list[PricedProgram]:
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=16, max_states=states))
     return list(search.run(value).programs)
 
 
-def steps_of(program: Program) -> set[str]:
+def steps_of(program: PricedProgram) -> set[str]:
     return {str(step).partition(".")[2] for step in program.steps}
 
 
-def assert_proved(rules: Rules, program: Program, value: Value) -> None:
+def assert_proved(rules: Rules, program: PricedProgram, value: Value) -> None:
     (new,) = expand(rules, (program.value,))
     assert isinstance(compare(rules, (value,), (new,), seconds=120.0), Equal)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dslc.derivation.calls import read_call
-from dslc.derivation.programs import Program
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.programs import PricedProgram
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import Call, Graph, Value, replace
 from dslc.ir.holes import abstracted, instantiated
@@ -26,13 +26,13 @@ def rules() -> Rules:
 FIGURE_6 = ("summation_relaxing", "summation_substitution", "summation_splitting", "variable_substitution")
 
 
-def found(rules: Rules, text: str, window: tuple[int, ...], names: tuple[str, ...]) -> Program:
+def found(rules: Rules, text: str, window: tuple[int, ...], names: tuple[str, ...]) -> PricedProgram:
     """The cheapest program of one dense convolution with such weights, by these derivations."""
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     own = [rules.derivations[f"einnet.{name}"] for name in names]
     limits = DerivationLimits(max_depth=len(names), max_states=320)
-    search = Search(rules, own, limits, targets_of(rules, [call.op for call in called.calls]))
+    search = DerivationSearch(rules, own, limits, targets_of(rules, [call.op for call in called.calls]))
     for program in search.run(value).programs:
         if len(program.calls) == 1 and program.calls[0].args[-1].type.shape == window:
             attrs = dict(program.calls[0].attrs)
@@ -41,7 +41,7 @@ def found(rules: Rules, text: str, window: tuple[int, ...], names: tuple[str, ..
     raise AssertionError(f"no program of {window}")
 
 
-def mixed(rules: Rules, program: Program) -> tuple[str, Value]:
+def mixed(rules: Rules, program: PricedProgram) -> tuple[str, Value]:
     """The program with the first form of its convolution in the place of it, and the form's name."""
     (call,) = program.calls
     assert isinstance(call, Call)

@@ -17,7 +17,7 @@ from dslc.semantics.apply import apply as call
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
-from dslc.semantics.ways import Way, way_of
+from dslc.semantics.ways import SearchWay, way_of
 
 PLACES = [iterator(f"i{k}") for k in range(6)]
 SUMMED = [iterator(f"r{k}") for k in range(4)]
@@ -114,7 +114,7 @@ def test_expression_splitting_leaves_what_has_no_pieces(rules: Rules) -> None:
 
 def test_every_rule_of_einnet_is_one_that_the_search_applies(rules: Rules) -> None:
     for rule in rules.derivations.values():
-        assert isinstance(way_of(rule.syntax.left, rule.syntax.right), Way), rule.name
+        assert isinstance(way_of(rule.syntax.left, rule.syntax.right), SearchWay), rule.name
 
 
 def test_summation_splitting_materializes_part_of_a_sum(rules: Rules) -> None:

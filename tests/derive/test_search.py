@@ -15,8 +15,8 @@ from onnx import helper
 
 from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
-from dslc.derivation.programs import Program
-from dslc.derivation.search import DerivationLimits, Derived, Search
+from dslc.derivation.programs import PricedProgram
+from dslc.derivation.search import DerivationLimits, DerivationSearch, ProgramsFound
 from dslc.derivation.targets import Miss, missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
@@ -35,21 +35,21 @@ def rules() -> Rules:
     return load_many(["std", "einnet"])
 
 
-def derived(rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object) -> tuple[Derived, Value]:
+def derived(rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object) -> tuple[ProgramsFound, Value]:
     args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
     (value,) = expand(rules, apply(rules, op, args, attrs))
-    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24))
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24))
     return search.run(value), value
 
 
-def first(found: Derived, wanted: Callable[[Call], bool]) -> Program:
+def first(found: ProgramsFound, wanted: Callable[[Call], bool]) -> PricedProgram:
     for program in found.programs:
         if len(program.calls) == 1 and wanted(program.calls[0]):
             return program
     raise AssertionError(f"none of {len(found.programs)} programs")
 
 
-def assert_proved(rules: Rules, program: Program, value: Value) -> None:
+def assert_proved(rules: Rules, program: PricedProgram, value: Value) -> None:
     """By the exact prover, and by random numbers."""
     (new,) = expand(rules, (program.value,))
     assert isinstance(compare(rules, (value,), (new,), seconds=120.0), Equal)
@@ -169,7 +169,7 @@ def test_sizes_may_be_unknown_and_weights_have_any_name(rules: Rules) -> None:
     assert called.names == ("x", "w1")
     assert [str(value.type) for value in called.graph.inputs] == ["f32[N, 8]", "f32[8, 4]"]
     (value,) = expand(rules, (called.value,))
-    found = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=1, beam=8)).run(value)
+    found = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=1, beam=8)).run(value)
     assert any(call.op == "std.conv" for program in found.programs for call in program.calls)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.derivation.merging import merged
-from dslc.derivation.search import DerivationLimits, Search, unlike
+from dslc.derivation.search import DerivationLimits, DerivationSearch, unlike
 from dslc.ir.graph import Call, Value, topological
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
@@ -21,7 +21,7 @@ def rules() -> Rules:
 
 def derived(rules: Rules, value: Value) -> list[Value]:
     (scope,) = expand(rules, (value,))
-    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=3, max_states=60))
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=3, max_states=60))
     return [each.value for each in unlike(rules, search.run(scope).programs, [value.node])]
 
 

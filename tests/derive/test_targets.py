@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
-from dslc.derivation.search import DerivationLimits, Derived, Search
+from dslc.derivation.search import DerivationLimits, DerivationSearch, ProgramsFound
 from dslc.derivation.solving import Miss
 from dslc.derivation.steps import Steps
 from dslc.derivation.tables import patterns_of
@@ -38,11 +38,12 @@ def expression(rules: Rules, text: str) -> Value:
     return start.node.args[0] if isinstance(start.node.scope.body, Read) else start  # type: ignore[attr-defined]
 
 
-def found(rules: Rules, text: str, depth: int) -> tuple[Derived, Value]:
+def found(rules: Rules, text: str, depth: int) -> tuple[ProgramsFound, Value]:
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     targets = targets_of(rules, [call.op for call in called.calls])
-    return Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets).run(value), value
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets)
+    return search.run(value), value
 
 
 def assert_found(rules: Rules, text: str, depth: int, wanted: Callable[[tuple[Call, ...]], bool]) -> None:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from dslc.cli.derive import command
 from dslc.derivation.calls import Called, read_call
-from dslc.derivation.programs import Program
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.programs import PricedProgram
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.graph import Scope, scope_value
 from dslc.ir.scalar import apply, num, read, traversal
 from dslc.prove.derived import agrees, judged
@@ -27,27 +27,27 @@ def rules() -> Rules:
 
 
 @pytest.fixture(scope="module")
-def found(rules: Rules) -> tuple[Called, list[Program]]:
+def found(rules: Rules) -> tuple[Called, list[PricedProgram]]:
     called = read_call(rules, CALL)
-    search = Search(rules, list(rules.derivations.values()), DerivationLimits(max_depth=2, max_states=20))
+    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=2, max_states=20))
     return called, list(search.run(*expand(rules, (called.value,))).programs)
 
 
-def one_more(program: Program) -> Program:
+def one_more(program: PricedProgram) -> PricedProgram:
     """A program of the same sizes that is wrong: one is added to each element."""
     shape = program.value.type.shape
     body = apply("+", read(0, tuple(traversal(k) for k in range(len(shape)))), num(1))
     return replace(program, value=scope_value(Scope(shape, body, program.value.type.dtype), (program.value,)))
 
 
-def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(rules: Rules, found: tuple[Called, list[Program]]) -> None:
+def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(rules: Rules, found: tuple[Called, list[PricedProgram]]) -> None:
     called, programs = found
     some, none = (judged(rules, programs, called.graph, seconds, 3) for seconds in (30.0, 0.0))
     assert len(some.proved) == 3 and not some.waiting and some.untried == 0
     assert not none.proved and len(none.waiting) == 3 and none.untried == len(programs)
 
 
-def test_a_wrong_program_is_neither_proved_nor_shown(rules: Rules, found: tuple[Called, list[Program]]) -> None:
+def test_a_wrong_program_is_neither_proved_nor_shown(rules: Rules, found: tuple[Called, list[PricedProgram]]) -> None:
     called, programs = found
     wrong = [one_more(each) for each in programs[:3]]
     assert not any(agrees(rules, each, called.graph) for each in wrong)
@@ -59,7 +59,7 @@ def test_a_wrong_program_is_neither_proved_nor_shown(rules: Rules, found: tuple[
 
 def test_what_takes_long_to_compute_is_not_shown_without_a_proof(rules: Rules) -> None:
     called = read_call(rules, "matmul(A: f32[2048, 2048], B: f32[2048, 2048])")
-    program = Program(called.value, (), (), 1.0)
+    program = PricedProgram(called.value, (), (), 1.0)
     assert not agrees(rules, program, called.graph)
 
 

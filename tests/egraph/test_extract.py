@@ -15,7 +15,7 @@ from egraphs import true_cost
 from benchmarks.printed import printed_of
 from dslc.cli.main import run
 from dslc.deadline import Deadline
-from dslc.egraph.extract import EXTRACTORS, Choice, Extraction, Problem
+from dslc.egraph.extract import EXTRACTORS, Choice, Extraction, ExtractionProblem
 from dslc.egraph.extract.file import EGraphFile, read, written
 from dslc.egraph.extract.reduced import Reduced, dominators, needed
 from dslc.egraph.extract.table import walk
@@ -28,23 +28,23 @@ from tests.tuned import tuned
 Classes = dict[str, list[tuple[float, str]]]
 
 
-def problem_of(classes: Classes, *roots: str) -> Problem:
+def problem_of(classes: Classes, *roots: str) -> ExtractionProblem:
     number = {name: k for k, name in enumerate(classes)}
     rows = [
         tuple(Choice(f"{name}.{k}", cost, tuple(number[kid] for kid in kids.split())) for k, (cost, kids) in enumerate(nodes))
         for name, nodes in classes.items()
     ]
-    return Problem(EGraphFile(list(classes), rows, tuple(number[root] for root in roots)), [number[root] for root in roots])
+    return ExtractionProblem(EGraphFile(list(classes), rows, tuple(number[root] for root in roots)), [number[root] for root in roots])
 
 
-def found_by(name: str, problem: Problem) -> Extraction:
+def found_by(name: str, problem: ExtractionProblem) -> Extraction:
     found = EXTRACTORS[name](problem)
     assert found is not None and problem.roots is not None
     assert found.cost == pytest.approx(true_cost(found, problem.roots))
     return found
 
 
-def cheapest(problem: Problem) -> float:
+def cheapest(problem: ExtractionProblem) -> float:
     """By trying every choice of every class."""
     assert problem.roots is not None
     best = float("inf")

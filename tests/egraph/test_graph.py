@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from egraphs import call, check, price, random_graph, results, some_rule, tensor, true_cost, weight
 
-from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
-from dslc.egraph.extract.growing import Growing
+from dslc.egraph.extract import EXTRACTORS, EGraphTable, ExtractionProblem
+from dslc.egraph.extract.growing import GrowingExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Caps, step
@@ -68,7 +68,7 @@ def test_thousands_of_random_steps_keep_every_invariant(seed: int) -> None:
     graph = random_graph(seed)
     expected = results(graph)
     rng = random.Random(seed)
-    states = [(egraph := EGraph.of(graph), Growing(egraph, price))]
+    states = [(egraph := EGraph.of(graph), GrowingExtraction(egraph, price))]
     check(egraph)
     for number in range(250):
         origin, best = rng.choice(states[-6:])
@@ -101,7 +101,7 @@ def test_every_extractor_gives_a_program_of_its_cost(seed: int) -> None:
         step(egraph, some_rule(rng), rng, Caps(matches=10, looked=40, nodes=300))
     check(egraph)
     roots = [egraph.find(root) for root in egraph.roots]
-    problem = Problem(EGraphTable(egraph, price), roots)
+    problem = ExtractionProblem(EGraphTable(egraph, price), roots)
     costs = {}
     for name, extractor in EXTRACTORS.items():
         found = extractor(problem)

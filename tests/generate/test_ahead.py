@@ -13,7 +13,7 @@ from dslc.generate.enumeration.ahead import Enumerated, all_enumerated, enumerat
 from dslc.generate.general.rules import GeneralRule, generalise
 from dslc.generate.proofs import Proofs
 from dslc.generate.settings import Settings
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture
 from dslc.processes.forked import Fork
 from dslc.prove.verdict import RuleVerdict
@@ -24,7 +24,7 @@ SETTINGS = Settings(max_operators=2, workers=2)
 def some_families() -> tuple[Family, ...]:
     rules = taso()
     names = ("ewadd", "transpose", "relu")
-    sizes = (Sizes(count=2), Sizes(count=1))
+    sizes = (InputSizes(count=2), InputSizes(count=1))
     return tuple(families(rules, [rules.operators[f"taso.{name}"] for name in names], one)[0] for one in sizes)
 
 

@@ -8,7 +8,7 @@ from handmade import taso
 
 from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import substitute
 from dslc.generate.terms.trees import outputs
 
@@ -16,7 +16,7 @@ OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 
 
 def test_a_part_is_replaced_as_if_the_term_were_made_anew() -> None:
-    (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in OPERATORS], Sizes())
+    (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in OPERATORS], InputSizes())
     classes = Classes(taso(), family_inputs(family.inputs))
     equations = list(enumerate_family(taso(), ("taso",), family, 2).equations())
     for equation in equations:
@@ -35,7 +35,7 @@ def test_a_part_is_replaced_as_if_the_term_were_made_anew() -> None:
 
 def test_terms_without_constants_represent_their_values() -> None:
     names = ("ewadd", "ewmul", "matmul", "I_ewmul", "I_matmul")
-    (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in names], Sizes(count=2))
+    (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in names], InputSizes(count=2))
     found = enumerate_family(taso(), ("taso",), family, 2)
     shown = {str(equation) for equation in found.equations()}
     # A + A * A is A * (A + 1): what has the 1 is the other side, and larger terms are built from what has none

@@ -13,13 +13,13 @@ from handmade import taso
 
 from dslc.errors import DslcError
 from dslc.generate.enumeration.cluster import mapper_for, on_cluster
-from dslc.generate.enumeration.evaluate import Chunk, State
+from dslc.generate.enumeration.evaluate import Chunk, EnumerationState
 from dslc.generate.enumeration.levels import Enumeration, enumerate_family
 from dslc.generate.enumeration.workers import Mapper, serial
 from dslc.generate.library import generate
 from dslc.generate.rulefile import library_text
 from dslc.generate.settings import Settings
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.interpret.domain import Array
 
 distributed = pytest.importorskip("distributed")
@@ -28,7 +28,7 @@ distributed = pytest.importorskip("distributed")
 def family() -> Family:
     rules = taso()
     names = ("ewadd", "matmul", "transpose")
-    (found,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], Sizes(count=2))
+    (found,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], InputSizes(count=2))
     return found
 
 
@@ -55,7 +55,7 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
         plain = on_cluster(client)
         killed: list[int] = []
 
-        def with_a_death(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+        def with_a_death(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
             for k, result in enumerate(plain(state, chunks)):
                 if k == 1 and not killed:
                     pid = next(iter(client.run(os.getpid).values()))

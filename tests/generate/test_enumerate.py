@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from benchmarks.counted_graphs import count_graphs, second_hash
-from dslc.generate.enumeration.evaluate import Chunk, State, evaluate_chunk
+from dslc.generate.enumeration.evaluate import Chunk, EnumerationState, evaluate_chunk
 from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
 from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.enumeration.workers import forked, serial
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.menu import InPlay, items
 from dslc.generate.terms.term import (
     Item,
@@ -48,7 +48,7 @@ def rules() -> Rules:
 
 
 def family(rules: Rules, names: str, count: int = 2, library: str = "taso") -> Family:
-    return families(rules, [rules.operator(f"{library}.{name}") for name in names.split()], Sizes(count=count))[0]
+    return families(rules, [rules.operator(f"{library}.{name}") for name in names.split()], InputSizes(count=count))[0]
 
 
 def enumerated(rules: Rules, names: str, operators: int, count: int = 2, seed: int = 0) -> Enumeration:
@@ -132,7 +132,7 @@ def test_menu_follows_from_declarations(rules: Rules) -> None:
 
 def test_inputs_follow_from_declarations(rules: Rules) -> None:
     names = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul"
-    matrix, image = families(rules, [rules.operator(f"taso.{name}") for name in names.split()], Sizes())
+    matrix, image = families(rules, [rules.operator(f"taso.{name}") for name in names.split()], InputSizes())
     assert [type.shape for type in matrix.inputs] == [(4, 4)] * 3 + [()]
     assert [type.shape for type in image.inputs] == [(1, 4, 5, 5)] * 2 + [(4, 4, 3, 3)] * 2 + [(4, 4, 1, 1), ()]
     assert {item.short for item in matrix.items} == set("ewadd ewmul smul transpose matmul relu concat split".split())
@@ -348,7 +348,7 @@ def test_operators_of_a_user(tmp_path: Path) -> None:
     path = tmp_path / "mine.rules"
     path.write_text(USER, encoding="utf-8")
     rules = load_many([path])
-    (matrix,) = families(rules, list(rules.operators.values()), Sizes(count=3))
+    (matrix,) = families(rules, list(rules.operators.values()), InputSizes(count=3))
     assert {item.short for item in matrix.items} == {"twice", "shift", "plus", "fused", "product"}
     listed = shown(enumerate_family(rules, (str(path),), matrix, 2))
     assert "twice(x0) == plus(x0, x0)" in listed
@@ -377,9 +377,9 @@ def test_workers_find_the_same(rules: Rules) -> None:
 
 def test_chunks_are_pure(rules: Rules) -> None:
     """A state that was sent to another process gives the same fingerprints."""
-    seen: list[tuple[State, Chunk, Array]] = []
+    seen: list[tuple[EnumerationState, Chunk, Array]] = []
 
-    def mapper(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def mapper(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
         for chunk in chunks:
             result = evaluate_chunk(state, chunk)
             seen.append((pickle.loads(pickle.dumps(state)), chunk, result))
@@ -394,7 +394,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     small = family(rules, NAMES)
     whole = enumerate_family(rules, ("taso",), small, 3)
 
-    def broken(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def broken(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
         for k, array in enumerate(serial(state, chunks)):
             if k == 20:
                 raise KeyboardInterrupt
@@ -405,7 +405,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
         enumerate_family(rules, ("taso",), small, 3, mapper=broken, store=Blocks(folder, seconds=0))
     count = 0
 
-    def counted(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def counted(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
         nonlocal count
         for array in serial(state, chunks):
             count += 1
@@ -418,7 +418,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     assert [str(e) for e in resumed.equations()] == [str(e) for e in whole.equations()]
     chunks = 0
 
-    def all_of(state: State, listed: Iterable[Chunk]) -> Iterator[Array]:
+    def all_of(state: EnumerationState, listed: Iterable[Chunk]) -> Iterator[Array]:
         nonlocal chunks
         for array in serial(state, listed):
             chunks += 1

@@ -14,9 +14,9 @@ from handmade import taso
 from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.library import generate
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.settings import Settings
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Term, applied, input_term, inputs
 
 OPERATORS = ("matmul", "ewadd", "transpose")
@@ -24,7 +24,7 @@ OPERATORS = ("matmul", "ewadd", "transpose")
 
 def family() -> Family:
     rules = taso()
-    (found,) = families(rules, [rules.operators[f"taso.{name}"] for name in OPERATORS], Sizes())
+    (found,) = families(rules, [rules.operators[f"taso.{name}"] for name in OPERATORS], InputSizes())
     return found
 
 
@@ -38,7 +38,7 @@ def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
     library = generate(replace(Settings(), operators=OPERATORS, max_operators=3, proof=False))
     equations = list(enumerate_family(taso(), ("taso",), family(), 3).equations())
     # no classes: only the rules themselves may be used
-    known = Known(taso(), Classes(taso(), family_inputs(family().inputs)))
+    known = KnownRules(taso(), Classes(taso(), family_inputs(family().inputs)))
     for rule in library.found:
         known.keep(rule)
     chance = random.Random(5)
@@ -57,7 +57,7 @@ def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
 
 def test_without_a_rule_something_is_lost() -> None:
     library = generate(replace(Settings(), operators=OPERATORS[:2], max_operators=2, proof=False))
-    known = Known(taso(), Classes(taso(), family_inputs(family().inputs)))
+    known = KnownRules(taso(), Classes(taso(), family_inputs(family().inputs)))
     reassociation = [
         rule for rule in library.found if {i.op for t in rule.candidate.sources for i, _ in [t.node]} == {"taso.matmul"}
     ]

@@ -14,7 +14,7 @@ from dslc.generate.enumeration.evaluate import evaluate_chunk
 from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.enumeration.pairs import TermsByOperators, sharing
 from dslc.generate.enumeration.settle import SettleTuning, settled
-from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import subterms
 from dslc.semantics.library import Rules
 
@@ -25,7 +25,7 @@ def rules() -> Rules:
 
 
 def family(rules: Rules, names: str, count: int) -> Family:
-    return families(rules, [rules.operator(f"taso.{name}") for name in names.split()], Sizes(count=count))[0]
+    return families(rules, [rules.operator(f"taso.{name}") for name in names.split()], InputSizes(count=count))[0]
 
 
 def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:

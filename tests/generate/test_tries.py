@@ -9,13 +9,13 @@ from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
 from dslc.generate.enumeration import settle
 from dslc.generate.enumeration.levels import enumerate_family
-from dslc.generate.enumeration.rewriting import Found
+from dslc.generate.enumeration.rewriting import FoundApplications
 from dslc.generate.general.rules import GeneralRule, definition, generalise, less_general
 from dslc.generate.general.tries import Tries
 from dslc.generate.pruning.classes import Classes
-from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.pruning.foresee import derivable_pairs
-from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.ir.dtype import DType
 from dslc.prove.run.provers import exact_verdict
@@ -71,7 +71,7 @@ def test_a_kind_that_was_decided_once_is_always_tried() -> None:
 
 
 def test_several_processes_find_what_one_finds() -> None:
-    known = Known(taso(), Classes(taso(), (A, B, C)))
+    known = KnownRules(taso(), Classes(taso(), (A, B, C)))
     known.keep(general(op("transpose", op("transpose", A)), A))
     known.keep(general(add(A, B), add(B, A)))
     pairs = [(add(op("transpose", op("transpose", one)), two), add(two, one)) for one in (A, B, C) for two in (A, B, C)]
@@ -86,16 +86,16 @@ def test_lookups_of_many_keys() -> None:
     import numpy as np
 
     keys = np.unique(np.random.default_rng(0).integers(0, 1 << 63, 5000, dtype=np.uint64) * np.uint64(2))
-    found = Found.of(keys[::-1], np.arange(len(keys)))
+    found = FoundApplications.of(keys[::-1], np.arange(len(keys)))
     assert np.array_equal(found.find(keys), np.arange(len(keys))[::-1])
     assert (found.find(keys + np.uint64(1)) == -1).all()
-    both = found.plus(Found.of(keys + np.uint64(1), np.arange(len(keys)) + len(keys)))
+    both = found.plus(FoundApplications.of(keys + np.uint64(1), np.arange(len(keys)) + len(keys)))
     assert np.array_equal(both.find(keys + np.uint64(1)), np.arange(len(keys)) + len(keys))
-    assert (Found.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
+    assert (FoundApplications.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
 
 
 def test_a_search_from_both_sides_needs_fewer_steps_and_uses_only_rules_that_are_kept() -> None:
-    known = Known(taso(), Classes(taso(), (A, B, C)))
+    known = KnownRules(taso(), Classes(taso(), (A, B, C)))
     turned = general(op("transpose", op("transpose", A)), A)
     apart = general(op("transpose", add(A, B)), add(op("transpose", A), op("transpose", B)))
     for rule in (turned, apart, general(add(A, B), add(B, A)), general(add(add(A, B), C), add(A, add(B, C)))):
@@ -123,7 +123,7 @@ def test_sizes_that_only_attributes_say_are_bound_and_are_the_same_everywhere() 
     def joined(left: Term, right: Term) -> Term:
         return op("concat", left, right, axis=1)
 
-    known = Known(taso(), Classes(taso(), (X, Y)))
+    known = KnownRules(taso(), Classes(taso(), (X, Y)))
     known.keep(general(largest(joined(X, Y)), joined(largest(X), largest(Y))))
     assert known.derivable(largest(largest(joined(X, X))), joined(largest(largest(X)), largest(largest(X)))) is not None
     assert known.derivable(largest(joined(X, Y), 1), joined(largest(X, 1), largest(Y, 1))) is not None
@@ -133,7 +133,7 @@ def test_sizes_that_only_attributes_say_are_bound_and_are_the_same_everywhere() 
 def test_no_identity_is_found_in_a_tensor() -> None:
     factor = input_term(7, TermType(DType.F32, ()))
     unit = op("I_matmul", dtype=DType.F32, size=4)
-    known = Known(taso(), Classes(taso(), (A, B, C, factor)))
+    known = KnownRules(taso(), Classes(taso(), (A, B, C, factor)))
     whole, moved = op("smul", matmul(A, B), factor), matmul(A, op("smul", B, factor))
     for left, right in (
         (matmul(unit, A), A),
@@ -150,7 +150,7 @@ def test_no_identity_is_found_in_a_tensor() -> None:
 def test_connected_terms_are_joined_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = taso()
     names = ("ewadd", "matmul", "transpose")
-    (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], Sizes(count=2))
+    (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], InputSizes(count=2))
     whole = enumerate_family(rules, ("taso",), family, 3)
     monkeypatch.setattr(settle, "TUNING", replace(settle.TUNING, pairs=20))
     parts = enumerate_family(rules, ("taso",), family, 3)

@@ -13,7 +13,7 @@ from dslc.lsp.completion import complete
 from dslc.lsp.edits import NotRenamed, actions, formatted, renamed
 from dslc.lsp.hover import hover
 from dslc.lsp.outline import lenses, symbols, tokens
-from dslc.lsp.session import Session
+from dslc.lsp.session import EditorSession
 from dslc.lsp.view import word_at, words
 from tests.checking.test_incremental import edits
 
@@ -23,7 +23,7 @@ FILES = sorted(STD.glob("*.rules"))
 ODD = ["", "\x00", "\ufeff", "é🙂\u2028", "\r\r\n", '"""', "}" * 40, "import .", "operator", "dslc 1\noperator f(", "# dslc: ignore"]
 
 
-def ask(session: Session, uri: str, drawn: random.Random) -> None:
+def ask(session: EditorSession, uri: str, drawn: random.Random) -> None:
     """Everything that an editor asks, at a few places."""
     view = session.view(uri)
     assert view is not None
@@ -52,7 +52,7 @@ def ask(session: Session, uri: str, drawn: random.Random) -> None:
 
 @pytest.mark.parametrize("path", FILES[::4], ids=lambda path: path.stem)
 def test_files_that_are_cut_off_and_edited(path: Path) -> None:
-    session, drawn = Session(), random.Random(path.stem)
+    session, drawn = EditorSession(), random.Random(path.stem)
     text = path.read_text("utf-8")
     session.open(path.as_uri(), text, 1)
     ask(session, path.as_uri(), drawn)
@@ -65,7 +65,7 @@ def test_files_that_are_cut_off_and_edited(path: Path) -> None:
 def test_a_name_inside_an_item_is_renamed_alone(tmp_path: Path) -> None:
     body = 'operator {}(X: T[N]) -> Y: T[N] {{\n  """Of X."""\n  attr k: int = 0\n  Y[i] = X[i] * k  # X\n}}\n'
     text = "dslc 1\n" + body.format("f") + body.format("g")
-    session, uri = Session(), (tmp_path / "own.rules").as_uri()
+    session, uri = EditorSession(), (tmp_path / "own.rules").as_uri()
     view = session.open(uri, text, 1) and session.view(uri)
     assert view is not None
     word = word_at(words(session, view), text.index("X: T[N]"))

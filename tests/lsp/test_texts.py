@@ -8,7 +8,7 @@ from lsprotocol import types as lsp
 
 from dslc.errors import SourceText
 from dslc.lsp.session import path_of
-from dslc.lsp.texts import Places, Text, normal, prefix, width
+from dslc.lsp.texts import EditorPlaces, Text, normal, prefix, width
 
 
 def change(text: str, start: tuple[int, int], end: tuple[int, int], typed: str, encoding: str = "utf-16") -> str:
@@ -48,7 +48,7 @@ def test_positions_and_offsets_are_inverse() -> None:
     for _ in range(50):
         text = "".join(random_.choice("ab🙂é\n ") for _ in range(40))
         for encoding in ("utf-8", "utf-16", "utf-32"):
-            places = Places(SourceText("x", text), encoding)
+            places = EditorPlaces(SourceText("x", text), encoding)
             assert all(places.offset(places.position(k)) == k for k in range(len(text) + 1))
 
 

@@ -15,7 +15,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.ir.holes import hole, program
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, wrong_at
-from dslc.mutate.partial import Applied, PartialRule, applied, compiled, sites
+from dslc.mutate.partial import PartialMutant, PartialRule, applied, compiled, sites
 from dslc.mutate.problem import shape_of
 from dslc.search.finders.validate import validate
 from dslc.semantics.apply import apply
@@ -66,7 +66,7 @@ def minus_product(rules: Rules) -> Graph:
     return program(holes, (call(rules, "neg", call(rules, "matmul", *holes)),))
 
 
-def one(rules: Rules, every: tuple[PartialRule, ...], name: str) -> tuple[Graph, Applied]:
+def one(rules: Rules, every: tuple[PartialRule, ...], name: str) -> tuple[Graph, PartialMutant]:
     over = minus_product(rules)
     return over, next(each for each in applied(rules, every, over) if each.rule == f"own.{name}")
 

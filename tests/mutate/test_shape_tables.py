@@ -13,7 +13,7 @@ from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.holes import hole, program
 from dslc.mutate.cores import Numbers, choices, instance
-from dslc.mutate.problem import Problem, problem_of, shape_of
+from dslc.mutate.problem import MutationProblem, problem_of, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
@@ -24,7 +24,7 @@ def rules() -> Rules:
     return standard()
 
 
-def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> Problem:
+def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> MutationProblem:
     holes = tuple(hole(k, TensorType(DType.F32, shape)) for k, shape in enumerate(shapes))
     return problem_of(rules, program(holes, apply(rules, "std.conv", holes, attrs)))
 

@@ -13,7 +13,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import dimension
 from dslc.prove.axioms.prover import AxiomProver, LawTheory, axioms_verdict, law_theory
-from dslc.prove.axioms.smt_process import Axiom, Found, Query, SmtProcess, Sort, Symbols, Term, Theory
+from dslc.prove.axioms.smt_process import Axiom, Query, QueryResult, SmtProcess, Sort, Symbols, Term, Theory
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.apply import apply
@@ -173,7 +173,7 @@ def test_a_law_that_follows_is_found(tmp_path: Path) -> None:
     assert found == [("more.three", "by taso.transpose_is_its_own_inverse")]
 
 
-def _split_of_concats(theory: Theory, sizes: bool) -> Found:
+def _split_of_concats(theory: Theory, sizes: bool) -> QueryResult:
     """Whether A = concat(A, B) follows, with the first part of concat(concat(A, B), C) at hand."""
     a, b, c = ("A",), ("B",), ("C",)
     axis, anything = ("=0",), ("anything",)

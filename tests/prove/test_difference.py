@@ -17,7 +17,7 @@ from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, Value, input_value, scope_value
 from dslc.ir.scalar import Scalar, apply, bound, num, read, reduce, traversal
-from dslc.prove.partial.difference import Box, Difference, NotCompared, Why, difference, expanded, parametric
+from dslc.prove.partial.difference import Box, Difference, NotCompared, WhyUncompared, difference, expanded, parametric
 from dslc.prove.partial.rules import instances
 from dslc.prove.partial.split_points import NoBoxes, failing, joined, split_points
 from dslc.prove.strided import TooManyPieces, mask_of, strided_boxes
@@ -138,19 +138,19 @@ def test_the_set_for_all_sizes(rules: Rules) -> None:
 
 
 def test_what_is_not_compared_says_why(rules: Rules) -> None:
-    def why(old: str, new: str) -> Why:
+    def why(old: str, new: str) -> WhyUncompared:
         with pytest.raises(NotCompared) as refused:
             of_calls(rules, old, new)
         return refused.value.why
 
-    assert why("relu(X: f32[3, 4])", "transpose(X, perm=[1, 0])") is Why.TYPES
-    assert why("relu(X: f32[N, 4])", "neg(X)") is Why.SIZES
+    assert why("relu(X: f32[3, 4])", "transpose(X, perm=[1, 0])") is WhyUncompared.TYPES
+    assert why("relu(X: f32[N, 4])", "neg(X)") is WhyUncompared.SIZES
     # which rows are read depends on the elements: that is a set only where draws show all of it, as they do here
     last = "concat(slice(X, start=[0, 0], size=[4, 3]), slice(X, start=[0, 0], size=[1, 3]), axis=0)"
     (found,) = of_calls(rules, "gather(X: f32[5, 3], I: int64[16])", f"gather({last}, I)")
     assert found.share == 1.0
     padded = "gather(pad(X: f32[5, 3], before=[0, 1], after=[0, 1]), I: int64[4])"
-    assert why(padded, "pad(gather(X, I), before=[0, 1], after=[0, 1])") is Why.DATA
+    assert why(padded, "pad(gather(X, I), before=[0, 1], after=[0, 1])") is WhyUncompared.DATA
     # whatever the elements are, these are equal
     (found,) = of_calls(rules, "relu(gather(X: f32[5, 3], I: int64[4]))", "gather(relu(X), I)")
     assert found.share == 0.0 and found.proved
@@ -166,7 +166,7 @@ def test_a_set_of_a_thousand_pieces_is_refused(rules: Rules) -> None:
     assert len(found.boxes) == size - 1 and found.proved and found.agree
     with pytest.raises(NotCompared) as refused:
         difference(rules, [a], [lower], pieces=20)
-    assert refused.value.why is Why.PIECES and "more than 20" in str(refused.value)
+    assert refused.value.why is WhyUncompared.PIECES and "more than 20" in str(refused.value)
 
 
 def test_boxes_are_the_set_and_disjoint() -> None:
@@ -398,7 +398,7 @@ def test_ways_that_disagree_stop_the_run(rules: Rules, monkeypatch: pytest.Monke
     one = instance(rules, "own.tiles", N=1, C=1, F=1, R=3, S=3, H=16, W=16)
     with pytest.raises(NotCompared) as refused:
         difference(rules, [one.left["Y"]], [one.right["Y"]])
-    assert refused.value.why is Why.DISAGREE
+    assert refused.value.why is WhyUncompared.DISAGREE
 
 
 def test_the_library_of_this_test_is_well_formed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.cost.clock import Clock
-from dslc.cost.rounds import Pair, Rounds
+from dslc.cost.rounds import Rounds, TimedPair
 from dslc.prove.verdict import RuleVerdict, Verdict
 from dslc.reporting.plots import bars, by_layer, times
 from dslc.semantics.library import Rules
@@ -88,8 +88,8 @@ def test_rounds_give_every_pair() -> None:
     rounds.add({1: [1.5], 0: [3.0], 2: [9.0]})
     rounds.begin()
     rounds.add({2: [1.0], 0: [4.0]})
-    assert rounds.pairs(1) == (Pair(2.0, 1.0, 0, True), Pair(3.0, 1.5, 0, False))
-    assert rounds.pairs(2) == (Pair(3.0, 9.0, 0, True), Pair(4.0, 1.0, 1, False))
+    assert rounds.pairs(1) == (TimedPair(2.0, 1.0, 0, True), TimedPair(3.0, 1.5, 0, False))
+    assert rounds.pairs(2) == (TimedPair(3.0, 9.0, 0, True), TimedPair(4.0, 1.0, 1, False))
     assert rounds.timing(1).pairs == rounds.pairs(1)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.report import Details, Generator, PairMs, Report, Sizes, Span, Step, Turn, read
-from dslc.reporting.data import Code, Drawn, Picture, Timed
+from dslc.reporting.data import Code, DrawnNode, Picture, Timed
 from dslc.reporting.others import page_of_bench, page_of_difference
 from tests.browser import Browser, browser, chromium
 
@@ -26,7 +26,7 @@ def picture(count: int, hostile: str = "", rule: str = "std.a") -> Picture:
     for k in range(count):
         reads = [f"v{k - 1}" if k else "x", *([f"v{k - 4}"] if k % 4 == 3 and k > 4 else [])]
         changed = k % 10 == 3
-        nodes.append(Drawn(
+        nodes.append(DrawnNode(
             f"/layer{k // 20}/block{k // 4}/{hostile}{k}", ("Conv", "Relu", "MatMul", "Add")[k % 4], tuple(reads), (f"v{k}",),
             (rule,) if changed else (), 0.1 * (k % 7), {"pads": f"[1, 1]{hostile}"}, changed,
         ))  # fmt: skip

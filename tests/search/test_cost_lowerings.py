@@ -16,7 +16,7 @@ from dslc.cost.layout import Reorder
 from dslc.cost.lowered import Lowered
 from dslc.cost.measure import Measured, Sample
 from dslc.cost.model import CostModel
-from dslc.cost.table import Table
+from dslc.cost.table import PriceTable
 from dslc.cost.targets import DEFAULT, target_named
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
@@ -76,7 +76,7 @@ def grouped(*outputs: Value) -> list[list[str]]:
 
 
 def lowered(*outputs: Value) -> list[str]:
-    found = Table(costs()).lowered(outputs)
+    found = PriceTable(costs()).lowered(outputs)
     return [piece.lowering.removeprefix("targets.") for piece in found if piece.lowering]
 
 
@@ -173,7 +173,7 @@ def test_equal_places_with_other_neighbours_are_looked_at_each() -> None:
 def test_the_sum_of_prices_is_that_of_everything_that_runs() -> None:
     a = x(2, 4, 8)
     model = CostModel(RULES, ByNode(), lambda inputs, outputs: b"", 17)
-    table = Table(model)
+    table = PriceTable(model)
     priced = table.priced(Graph((a,), (op("tanh", op("exp", rms(a))),)))
     what = [price.what.lowering for price in priced.prices if isinstance(price.what, Lowered)]
     assert what == ["targets.ort_rms_norm", "", ""]
@@ -195,7 +195,7 @@ def test_a_change_of_layout_is_priced_by_itself() -> None:
     a = x(1, 4, 9, 9)
     twice = op("conv", op("conv", a, w(4, 4, 3, 3)), w(4, 4, 3, 3))
     model = CostModel(RULES, Blocks(), lambda inputs, outputs: b"", 17)
-    prices = Table(model).priced(Graph((a,), (op("softmax", twice),))).prices
+    prices = PriceTable(model).priced(Graph((a,), (op("softmax", twice),))).prices
     changes = [price.what for price in prices if isinstance(price.what, Reorder)]
     # into blocks before the first convolution and out of them after the second one, not in between
     assert [(change.value, change.into) for change in changes] == [(a, True), (twice, False)]
@@ -247,10 +247,10 @@ def test_a_library_of_yours_may_bring_lowerings(tmp_path: Path) -> None:
     a = x(2, 3)
     both, other = op("tanh", op("exp", a)), op("exp", op("exp", a))
     rules = load_many(["std", tmp_path / "own.rules"])
-    table = Table(CostModel(rules, Invented(), lambda inputs, outputs: b"", 17))
+    table = PriceTable(CostModel(rules, Invented(), lambda inputs, outputs: b"", 17))
     assert [piece.lowering for piece in table.lowered([both])] == ["own.both"]
     assert [piece.lowering for piece in table.lowered([other])] == ["", ""]
-    assert [piece.lowering for piece in Table(costs()).lowered([both])] == ["", ""]
+    assert [piece.lowering for piece in PriceTable(costs()).lowered([both])] == ["", ""]
     # what was found with others is not repeated with these
     assert target_named().lowerings(rules).digest != target_named().lowerings(RULES).digest
 
@@ -268,5 +268,5 @@ def test_a_kernel_is_priced_by_what_it_computes() -> None:
 def test_nodes_of_weights_are_no_part_of_a_piece() -> None:
     a = x(2, 4, 8)
     scaled = op("mul", op("div", a, deviation(a)), op("mul", w(8), w(8)))
-    (piece,) = Table(costs()).lowered([scaled])
+    (piece,) = PriceTable(costs()).lowered([scaled])
     assert piece.lowering == "targets.ort_rms_norm" and set(piece.nodes) == {n for n in working_nodes([scaled]) if n.args}

@@ -18,7 +18,7 @@ from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.egraph.explain import fact, used
-from dslc.egraph.extract import EXTRACTORS, Problem
+from dslc.egraph.extract import EXTRACTORS, ExtractionProblem
 from dslc.egraph.extract.file import read, written
 from dslc.egraph.extract.program import extract
 from dslc.egraph.story import kept
@@ -35,7 +35,7 @@ from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.strategies.automatic import Auto
 from dslc.search.strategies.backtracking import Backtrack
 from dslc.search.strategies.dumping import dumped
-from dslc.search.strategies.moves import Derived, Kernels
+from dslc.search.strategies.moves import DerivationMoves, KernelMoves
 from dslc.search.strategies.saturation import Saturate
 from dslc.search.strategies.sources import Source, Substitutions
 from dslc.search.strategies.strategy import Grown, Space, Strategy
@@ -258,9 +258,9 @@ def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
     behind it; kernels alone take one product each. Joined first, all that is behind them is one kernel."""
     x, weights = tensor("x", 64, 32), [array_value(np.full((32, 32), k + 1, np.float32)) for k in range(3)]
     graph = Graph((x,), tuple(op("sigmoid", op("neg", op("matmul", x, weight))) for weight in weights))
-    rules, groups = named("merge_matmuls", "merge_three_matmuls"), Kernels(RULES)
+    rules, groups = named("merge_matmuls", "merge_three_matmuls"), KernelMoves(RULES)
 
-    def best(rules: list[CompiledRule], *moves: Kernels) -> Candidate:
+    def best(rules: list[CompiledRule], *moves: KernelMoves) -> Candidate:
         return searched(Mcts(mixed=True), graph, rules, Limits(30), moves=moves, price=groups.price).best
 
     alone, without, mixed = best(rules), best([], groups), best(rules, groups)
@@ -277,8 +277,8 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
     tuned(monkeypatch, "search.finders.derivations", depth=3, seconds=120.0)
     x, kernel = tensor("x", 1, 4, 2, 2), array_value(np.ones((4, 3, 4, 4), np.float32))
     turned = op("conv_transpose", op("neg", op("neg", x)), kernel, stride=(2, 2))
-    costs, groups = prices(Dear()), Kernels(RULES)
-    derived = Derived(Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0))
+    costs, groups = prices(Dear()), KernelMoves(RULES)
+    derived = DerivationMoves(Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0))
     strategy = Mcts(simulations=8, rollout=3, mixed=True)
     found = searched(
         strategy, Graph((x,), (turned,)), named("double_neg"), Limits(16), moves=(derived,), costs=costs, price=groups.price
@@ -404,7 +404,7 @@ def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_sea
     assert best.cost < sums
 
 
-def read_again(problem: Problem, folder: Path) -> Problem:
+def read_again(problem: ExtractionProblem, folder: Path) -> ExtractionProblem:
     """What is read of what was written."""
     path = folder / "again.json"
     path.write_text(json.dumps(written(problem)), "utf-8")

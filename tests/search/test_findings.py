@@ -17,7 +17,7 @@ from dslc.ir.facts import fact_of
 from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value
 from dslc.ir.holes import abstracted
 from dslc.ir.places import places_of
-from dslc.search.finders.findings import Finding, Findings, Found, derived, fused, gathered
+from dslc.search.finders.findings import Finding, Findings, FindingStore, derived, fused, gathered
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import Rival
 from dslc.search.finders.validate import claims_of, validate
@@ -136,7 +136,7 @@ def test_weights_stand_for_weights() -> None:
 
 
 def test_of_one_program_the_fastest_few_are_kept() -> None:
-    found = Found(most=2)
+    found = FindingStore(most=2)
     old, leaves = op("relu", op("exp", X)), (X,)
     for k, seconds in enumerate((3e-4, 1e-4, 2e-4, 2e-3)):
         fact, _ = fact_of(f"rule{k}", (old,), (op("relu", op("exp", op("leaky_relu", X, alpha=1.0 + k))),), leaves)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dslc.fuse.estimate import EVERYDAY, seconds_of
 from dslc.fuse.formed import form_estimates, formed
-from dslc.fuse.groups import Group, GroupLimits, Neighbours
+from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.profile import Profiles
 from dslc.interpret import Floats, run
@@ -24,7 +24,7 @@ def chains(graph: Graph, strict: bool = False) -> list[list[str]]:
     return [[words(each) for each in chain] for chain in found]
 
 
-def words(found: Group) -> str:
+def words(found: NodeGroup) -> str:
     return " ".join(node.op.rpartition(".")[2] for node in found.nodes if isinstance(node, Call))
 
 

@@ -25,11 +25,11 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.fuse import trials
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
-from dslc.fuse.groups import Group, Neighbours, proposals
+from dslc.fuse.groups import Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
-from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, Why
+from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, WhyUnused
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
@@ -130,7 +130,7 @@ def test_a_price_counts_what_runs_by_itself_afterwards(std: Rules) -> None:
     whole = graph(value)
     at = prices(std, whole)
     nodes = Neighbours(whole).nodes
-    middle = Group((nodes[1],), nodes[1].values)
+    middle = NodeGroup((nodes[1],), nodes[1].values)
     # one group of three becomes two of one
     assert at.measured(at.offer(middle)).price == pytest.approx(-1e-3)
 
@@ -140,7 +140,7 @@ def test_a_view_costs_next_to_nothing(std: Rules) -> None:
     whole = graph(flat)
     at = prices(std, whole)
     nodes = Neighbours(whole).nodes
-    view, function = (at.offer(Group((node,), node.values)) for node in (nodes[1], nodes[0]))
+    view, function = (at.offer(NodeGroup((node,), node.values)) for node in (nodes[1], nodes[0]))
     assert view.price < 1e-6 < function.price
 
 
@@ -213,7 +213,7 @@ def test_groups_that_wait_for_each_other_are_not_chosen_together(std: Rules) -> 
     (minus_b,), (minus_a,) = apply(std, "std.neg", [b]), apply(std, "std.neg", [a])
     (left,), (right,) = apply(std, "std.add", [a, minus_b]), apply(std, "std.add", [b, minus_a])
     whole = graph(left, right)
-    crossed = [Group((a.node, minus_b.node), (a, minus_b)), Group((b.node, minus_a.node), (b, minus_a))]
+    crossed = [NodeGroup((a.node, minus_b.node), (a, minus_b)), NodeGroup((b.node, minus_a.node), (b, minus_a))]
     offers = [Offer(group, fold_of(group), worth, 0.0) for group, worth in zip(crossed, (2.0, 1.0), strict=True)]
     assert chosen(whole, offers, kernels=10) == offers[:1]
 
@@ -269,7 +269,7 @@ def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monke
                 nodes, seconds = told.get(words(subject.program), (1.0, 2.0))
                 text = KernelText("k", (), (), (), "")
                 found = Tried(subject.program, words(subject.program), "", text, nodes / 1e3, seconds / 1e3, 1)
-                slower = Dropped(subject.program, Why.SLOWER, "", nodes / 1e3)
+                slower = Dropped(subject.program, WhyUnused.SLOWER, "", nodes / 1e3)
                 out[subject.program] = found if seconds < nodes else slower
             return out
 
@@ -292,7 +292,7 @@ def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeyp
                 name = words(subject.program)
                 late = not late_already and name != "exp softmax"
                 tried.extend([name] * (not late))
-                out[subject.program] = Dropped(subject.program, Why.LATE if late else Why.SLOWER, "", 1e-3)
+                out[subject.program] = Dropped(subject.program, WhyUnused.LATE if late else WhyUnused.SLOWER, "", 1e-3)
             return out
 
     late_already = False
@@ -360,7 +360,7 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules
     assert [name for own in built for name in own] == [f"k{k}" for k in range(10)] and len(built) > 2
     assert [one.name for one in found.values()] == [*built[0], *(name for own in built[2:] for name in own)]
     late = [one for one in out.values() if isinstance(one, Dropped)]
-    assert len(late) == len(built[1]) and all(one.why is Why.LATE for one in late)
+    assert len(late) == len(built[1]) and all(one.why is WhyUnused.LATE for one in late)
     # where it is known what the compiler takes, it is not asked for more than fits, and no kernel loses its first variant for others
     tried._pace = 2.0
     three = {one: [Generated(None, KernelText(f"v{k}{n}", (), (), (), "")) for n in range(3)] for k, one in enumerate(subjects[:3])}

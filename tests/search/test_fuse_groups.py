@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslc.fuse.groups import Group, GroupLimits, proposals
+from dslc.fuse.groups import GroupLimits, NodeGroup, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded, kernels, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.interpret import Field, run
@@ -40,7 +40,7 @@ def chained(rules: Rules, value: Value, text: str) -> Value:
     return value
 
 
-def names(group: Group) -> str:
+def names(group: NodeGroup) -> str:
     return " ".join(node.op.removeprefix("std.") for node in group.nodes if isinstance(node, Call))
 
 
@@ -63,7 +63,7 @@ def below(node: Node) -> Iterator[Node]:
             stack.extend(arg.node for arg in each.args)
 
 
-def is_convex(group: Group) -> bool:
+def is_convex(group: NodeGroup) -> bool:
     """By the definition: nothing outside lies both above and below the group."""
     own = set(group.nodes)
     under = {each for node in own for each in below(node)} - own
@@ -105,7 +105,7 @@ def test_graphs_with_kernels_compute_the_same(
     std: Rules, base: int, steps: list[tuple[int, int, int, int]], seed: int
 ) -> None:
     whole = build(std, base, steps)
-    chosen: list[Group] = []
+    chosen: list[NodeGroup] = []
     for group in proposals(whole, std):
         if not any(set(group.nodes) & set(other.nodes) for other in chosen):
             try:
@@ -126,11 +126,11 @@ def test_groups_that_need_each_other_are_no_nodes(std: Rules) -> None:
     (left,) = apply(std, "std.add", [a, chained(std, b, "neg")])
     (right,) = apply(std, "std.add", [c, chained(std, a, "neg")])
     whole = graph(left, right, d)
-    one = Group((a.node, left.node), (a, left))
-    other = Group((b.node, right.node), (b, right))
+    one = NodeGroup((a.node, left.node), (a, left))
+    other = NodeGroup((b.node, right.node), (b, right))
     folded(whole, [one])
     minus_a, minus_b = right.node.args[1].node, left.node.args[1].node
-    crossed = [Group((a.node, minus_b), (a, *minus_b.values)), Group((b.node, minus_a), (b, *minus_a.values))]
+    crossed = [NodeGroup((a.node, minus_b), (a, *minus_b.values)), NodeGroup((b.node, minus_a), (b, *minus_a.values))]
     with pytest.raises(Cyclic):
         folded(whole, crossed)
     assert other.outputs

@@ -26,11 +26,11 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile, Worker
 from dslc.deadline import Deadline
-from dslc.fuse.fused import Fused, Story
+from dslc.fuse.fused import Fused, FusingStory
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
-from dslc.fuse.profile import Sizes
-from dslc.fuse.trials import Dropped, Why
+from dslc.fuse.profile import WorkSizes
+from dslc.fuse.trials import Dropped, WhyUnused
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
@@ -62,7 +62,7 @@ class Made:
 
     before: onnx.ModelProto
     after: onnx.ModelProto
-    story: Story
+    story: FusingStory
     feeds: Mapping[str, Any]
 
     def error(self) -> float:
@@ -174,7 +174,7 @@ def test_where_nothing_pays_the_model_stays_as_it_is() -> None:
 SMALL = Case("bent", bent, (40_000,), ("n",), 4.0)
 
 
-def dropped(case: Case = SMALL, seconds: float = 60.0) -> list[tuple[str, Why]]:
+def dropped(case: Case = SMALL, seconds: float = 60.0) -> list[tuple[str, WhyUnused]]:
     found = made(case, seconds=seconds)
     return [(words(one.program), one.why) for one in found.story.dropped]
 
@@ -188,8 +188,8 @@ def test_what_has_no_kernel_is_tried_in_halves(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trials, "generate", choosy)
     found = made(SMALL)
     dropped = [(words(one.program), one.why) for one in found.story.dropped]
-    assert ("mul add softplus tanh mul", Why.NOT_GENERATED) in dropped
-    assert all(len(program.split()) > 3 for program, why in dropped if why is Why.NOT_GENERATED)
+    assert ("mul add softplus tanh mul", WhyUnused.NOT_GENERATED) in dropped
+    assert all(len(program.split()) > 3 for program, why in dropped if why is WhyUnused.NOT_GENERATED)
     assert found.story.kept
     assert found.error() < 1e-5
 
@@ -199,7 +199,7 @@ def test_a_generator_that_fails_costs_its_kernel_only(monkeypatch: pytest.Monkey
         raise IndexError("a bug")
 
     monkeypatch.setattr(trials, "generate", broken)
-    assert ("mul add softplus tanh mul", Why.FAULT) in dropped()
+    assert ("mul add softplus tanh mul", WhyUnused.FAULT) in dropped()
 
 
 def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch)
     # all variants, and the one that is tried again without contraction
     monkeypatch.setattr(trials, "generate", wrong)
     monkeypatch.setattr(trials, "generated", wrong)
-    assert ("mul add softplus tanh mul", Why.DIFFERS) in dropped()
+    assert ("mul add softplus tanh mul", WhyUnused.DIFFERS) in dropped()
 
 
 def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.Dropped:
@@ -228,7 +228,7 @@ def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.D
         measurer = Measurer(this_machine(1), costs)
         try:
             subject = trials.Subject(whole, (False,) * len(holes))
-            (found,) = trials.Trials(rules, measurer, Sizes(), 17).tried([subject]).values()
+            (found,) = trials.Trials(rules, measurer, WorkSizes(), 17).tried([subject]).values()
         finally:
             measurer.close()
     return found
@@ -254,7 +254,7 @@ def test_numbers_that_are_none_are_as_the_runtime_has_them(size: int, monkeypatc
         }}""",
         monkeypatch,
     )
-    assert isinstance(found, trials.Dropped) and found.why is Why.DIFFERS, found
+    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS, found
 
 
 def test_without_a_compiler_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_without_a_compiler_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         raise NotBuilt(BuildReason.NO_COMPILER)
 
     monkeypatch.setattr(trials, "build", none)
-    assert ("mul add softplus tanh mul", Why.NOT_BUILT) in dropped()
+    assert ("mul add softplus tanh mul", WhyUnused.NOT_BUILT) in dropped()
 
 
 def test_time_that_is_up_ends_it() -> None:
@@ -349,6 +349,7 @@ def test_kernels_of_random_graphs_give_what_the_interpreter_gives(
 def test_a_compiler_that_makes_nothing_is_told() -> None:
     """Where it made something that was not faster, there is nothing to tell."""
     nothing = Graph((), ())
-    broken, slow = Dropped(nothing, Why.NOT_BUILT, "the compiler crashed"), Dropped(nothing, Why.SLOWER, "2 ms, its nodes 1 ms")
-    assert unbuilt(Fused((), None, Story(1, 1, (), (broken,)))) == "no kernels: the compiler crashed"
-    assert unbuilt(Fused((), None, Story(2, 2, (), (broken, slow)))) == unbuilt(Fused((), None, Story(0, 0))) == ""
+    broken = Dropped(nothing, WhyUnused.NOT_BUILT, "the compiler crashed")
+    slow = Dropped(nothing, WhyUnused.SLOWER, "2 ms, its nodes 1 ms")
+    assert unbuilt(Fused((), None, FusingStory(1, 1, (), (broken,)))) == "no kernels: the compiler crashed"
+    assert unbuilt(Fused((), None, FusingStory(2, 2, (), (broken, slow)))) == unbuilt(Fused((), None, FusingStory(0, 0))) == ""

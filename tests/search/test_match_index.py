@@ -16,8 +16,8 @@ from dslc.ir.graph import Call, Node, Value, input_value
 from dslc.ir.scalar import Number
 from dslc.match import GraphIndex, Index, find_matches, replacements
 from dslc.match.cases import cases_of
-from dslc.match.index import Memory
-from dslc.match.ways import Near, Way
+from dslc.match.index import IndexMemory
+from dslc.match.ways import Near, PartWay
 
 
 class Classes:
@@ -25,7 +25,7 @@ class Classes:
 
     def __init__(self) -> None:
         self.made: dict[Value, list[Call]] = {}
-        self.memory = Memory()
+        self.memory = IndexMemory()
 
     def leaf(self, name: str, *shape: int) -> Value:
         """A class that only an input of the model is in."""
@@ -211,13 +211,13 @@ def test_numbers_that_constants_hold_belong_to_the_guard_key(tmp_path: Path) -> 
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Value, ...]]:
     """What a way of one part replaces that is looked at beside others, while a test runs."""
     out: list[tuple[Value, ...]] = []
-    plain = Way.near
+    plain = PartWay.near
 
-    def noted(self: Way) -> Near:
+    def noted(self: PartWay) -> Near:
         out.append(self.roots)
         return plain(self)
 
-    monkeypatch.setattr(Way, "near", noted)
+    monkeypatch.setattr(PartWay, "near", noted)
     return out
 
 

@@ -29,7 +29,7 @@ from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.rules import Rules
 from dslc.search.pipeline import optimize
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.naming import NamesStory
 from dslc.search.rewrites.rewriting import rewritten
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.runs.context import SearchContext
@@ -250,7 +250,7 @@ def test_a_kernel_is_named_after_what_it_replaced() -> None:
     group, args = abstracted((root,), imported.graph.inputs)
     start = Candidate(imported.graph, 2.0)
     fused = Candidate(rewritten(imported.graph, {root: kernel_value(group, args)[0]}), 1.0, start, "fused", 1)
-    told = Story(imported.context).of(fused)
+    told = NamesStory(imported.context).of(fused)
     (kernel,) = (node for node in fused.graph.nodes() if isinstance(node, Kernel))
     assert told.naming.nodes[kernel].text("k_1") == "y/fused" and told.places == (("fused", "y"),)
     assert told.naming.values[kernel.values[0]] == "y"

@@ -14,7 +14,7 @@ from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, compile_directions, find_matches
 from dslc.search.rewrites.candidate import Candidate, Front, Limits
 from dslc.search.rewrites.sweep import TUNING as SWEEP_TUNING
-from dslc.search.rewrites.sweep import State, most_saved, sweep
+from dslc.search.rewrites.sweep import SweepState, most_saved, sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
@@ -54,7 +54,7 @@ def test_a_rule_saves_no_more_than_the_costliest_nodes_of_its_pattern(std: Rules
     times = ByOperators(matmul=50, softmax=5, transpose=10)
     costs = CostModel(std, times, lambda inputs, outputs: b"", 17, lowerings=Lowerings(()))
     graph = chain(std, layers)
-    state = State(Candidate(graph, costs.graph_cost(graph)), costs)
+    state = SweepState(Candidate(graph, costs.graph_cost(graph)), costs)
     twice, merge = rule(std, "transpose_of_transpose"), rule(std, "merge_convs")
     bound = most_saved(state, twice)
     assert bound == pytest.approx(20e-6) and most_saved(state, merge) == 0

@@ -82,23 +82,77 @@ ENGINE = (
     "Fact", "Source", "Strategy", "Space", "Index", "Kernel", "Candidate", "Contender", "Target", "Machine", "Run", "Mutant", "Facts",
     "Deadline", "Limits",
 )  # fmt: skip
+#: names that several exported classes still have, and how many; to be lowered only
+HOMONYMS = """
+    Again:2 Bar:2 Binary:2 Box:2 Builder:2 Built:2 Call:2 Called:2 Choice:2 Chunk:2 Closure:2 Code:2 Compared:3 Counts:2
+    Declared:2 Defined:3 Degree:2 Difference:2 Draft:3 Draws:2 Entries:2 Entry:3 Env:2 Equal:2 Equation:2 EvaluateTuning:2
+    Field:2 Finding:2 Fixed:2 Frame:2 Function:2 Functions:2 Fused:2 Generator:2 Group:2 Import:2 Imported:2 Inexpressible:2
+    Instance:2 Kept:2 Kernels:2 Let:2 Level:3 Library:2 Look:2 Loop:2 Map:2 Match:2 Named:2 Node:2 Number:3 Numbers:2
+    Occurrence:2 Operand:2 Operator:2 Options:2 Pack:2 Part:2 Piece:2 Place:2 Placed:3 Pointer:2 Poly:2 Pool:2 Prices:2
+    Product:2 Quotient:2 Reading:3 Reason:2 Rest:2 Rules:2 Scope:2 Server:2 Settings:2 Shared:2 Shown:2 Sides:2 Signature:2
+    Size:3 Span:2 Store:2 Task:2 Tensor:5 Term:3 Text:2 Tuning:2 Types:3 Unbound:2 Undecided:3 Unfit:2 Unknown:4 Unusable:2
+    Value:2 Values:3 Variable:2 Variant:2 Verdict:2 Ways:2 Work:2 Wrong:2
+"""
 
 
 def test_the_glossary_names_modules_that_exist() -> None:
     page = (DOCS / "glossary.md").read_text("utf-8")
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$", page, re.M)
-    assert 35 <= len(rows) <= 65
-    assert [module for _, _, module in rows if not (ROOT / module).is_file()] == []
+    assert 70 <= len(rows) <= 110
+    assert [module for _, _, module in rows if not any((base / module).is_file() for base in (ROOT, ROOT.parent))] == []
     words = [word for row, _, _ in rows for word in row.split(", ")]
     assert len(words) == len(set(words))
     assert "glossary.md" in (DOCS / "architecture.md").read_text("utf-8")
 
 
-def test_a_word_of_the_engine_is_one_class() -> None:
+def exported() -> dict[str, list[str]]:
+    """The modules that define an exported class, by its name."""
     found: dict[str, list[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name in ENGINE:
-                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+    for base in (ROOT, ROOT.parent / "codegen"):
+        for path in sorted(base.rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(f"{base.name}/{path.relative_to(base)}")
+    return found
+
+
+def test_a_word_is_one_class() -> None:
+    found = exported()
+    left = {name: int(count) for name, _, count in (each.partition(":") for each in HOMONYMS.split())}
+    assert {name: places for name, places in found.items() if len(places) > left.get(name, 1)} == {}
+    assert set(ENGINE).isdisjoint(left)
     assert {"Fact", "Source", "Strategy", "Index", "Kernel"} <= set(found)
+
+
+def listed() -> Iterator[tuple[list[str], str]]:
+    """The folders that each list of modules is about, and the names that its items begin with."""
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## Stages")[2].partition("\n## ")[0]
+    folders: list[str] = []
+    for line in page.splitlines():
+        if line.startswith("**"):
+            folders = [one for one in re.findall(r"`([a-z_/]+)/`", line.split("**")[1]) if (ROOT / one).is_dir()]
+            folders += [one for one in ("codegen", "codegen/host", "codegen/cuda") if f"`{one}/`" in line.split("**")[1]]
+        item = re.match(r"\s*- ((?:`[a-z_/]+`(?:, )?)+):", line)
+        for name in re.findall(r"`([a-z_/]+)`", item[1]) if item else []:
+            yield folders, name
+
+
+def test_lists_of_modules_name_modules_that_exist() -> None:
+    found = list(listed())
+    assert len(found) > 150
+    wrong = []
+    for folders, name in found:
+        bases = [base / folder for folder in folders or [""] for base in (ROOT, ROOT.parent)]
+        bases += [*(base / "extract" for base in bases), ROOT, ROOT.parent]
+        if not any((base / name).is_dir() or (base / f"{name}.py").is_file() for base in bases):
+            wrong.append(f"{folders}: {name}")
+    assert wrong == []
+
+
+def test_where_to_change_what_names_files_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8").partition("## Where to change what")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (a|an|the|another) [^|]+ \|", page, re.M)
+    assert len(rows) >= 12
+    names = [name for name in re.findall(r"`([\w/.*]+)`", page) if "/" in name and "*" not in name]
+    bases = (ROOT, ROOT / "search", ROOT.parent)
+    assert [name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)] == []

@@ -15,13 +15,13 @@ from dslc.analysis.numeric import Unknown, value
 from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
-from dslc.inspection.bounds import Report, check_operator
+from dslc.inspection.bounds import BoundsReport, check_operator
 from dslc.inspection.lowerings import lowering_bounds
 from dslc.ir.scalar import Scalar, apply, iterator, num, sym
 from dslc.semantics.library import load, standard
 
 
-def check(tmp_path: Path, text: str) -> Report:
+def check(tmp_path: Path, text: str) -> BoundsReport:
     path = tmp_path / "probe.rules"
     path.write_text("dslc 1\n" + text, encoding="utf-8")
     rules = load(path)

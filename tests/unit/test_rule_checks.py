@@ -8,7 +8,7 @@ import pytest
 
 from dslc.inspection.vacuity import vacuous_operator, vacuous_rule
 from dslc.semantics.checks.duplicates import check_duplicates
-from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.overlap import check_covered, overlaps
 from dslc.semantics.checks.termination import check_termination
 from dslc.semantics.checks.terms import directions
@@ -37,7 +37,7 @@ def rule(name: str, params: str, left: str, right: str, where: str = "", arrow: 
 def codes(rules: Rules) -> list[tuple[str, str]]:
     """The code and the rule's name, in the order of the checks."""
     modules = frozenset(module for module in rules.modules if module.library == "mine")
-    report = Report()
+    report = CheckReport()
     check_covered(rules, modules, report)
     check_termination(rules, modules, report)
     return [(found.code, found.span.text.split("(")[0].split()[-1]) for found in report.found if found.span is not None]
@@ -47,7 +47,7 @@ def codes(rules: Rules) -> list[tuple[str, str]]:
 def test_the_libraries_have_no_such_finding(library: str) -> None:
     rules = load(library)
     modules = frozenset(module for module in rules.modules if module.library == library)
-    report = Report()
+    report = CheckReport()
     check_covered(rules, modules, report)
     check_termination(rules, modules, report)
     assert report.found == []
@@ -112,7 +112,7 @@ def test_words_of_the_language_are_no_names_that_may_differ(tmp_path: Path) -> N
     """`true` and `false`, and element types, are written like names; two rules that differ in them are two rules."""
 
     def same(*texts: str) -> list[str]:
-        rules, report = rules_of(tmp_path, "".join(texts)), Report()
+        rules, report = rules_of(tmp_path, "".join(texts)), CheckReport()
         check_duplicates(rules, frozenset(module for module in rules.modules if module.library == "mine"), report)
         return [found.message for found in report.found]
 

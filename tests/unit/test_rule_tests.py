@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dslc.cli.rule_tests import newest_opset, run_tests
 from dslc.cli.test import command
-from dslc.interpret.check_rule import Outcome
+from dslc.interpret.check_rule import CaseOutcome
 from dslc.semantics.library import load, modules_of, standard
 
 HEADER = """dslc 1
@@ -20,7 +20,7 @@ import std.join (concat, split)
 """
 
 
-def outcomes(tmp_path: Path, text: str, trials: int = 2) -> list[Outcome]:
+def outcomes(tmp_path: Path, text: str, trials: int = 2) -> list[CaseOutcome]:
     path = tmp_path / "mine.rules"
     path.write_text(HEADER + text)
     rules = load(path)

@@ -10,16 +10,16 @@ from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.ilp import ilp_of
 from dslc.egraph.extract.joint import joint_of
 from dslc.egraph.extract.shared import shared_of
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Table
+from dslc.egraph.extract.table import Choice, ChoiceTable, EGraphTable, Extraction, ExtractionProblem, Price
 
 
 class Extractor(Protocol):
     """Finds a program of a problem until a moment; at least as good as `start` where it begins with one."""
 
-    def __call__(self, problem: Problem, until: Deadline = ..., start: Extraction | None = ...) -> Extraction | None: ...
+    def __call__(self, problem: ExtractionProblem, until: Deadline = ..., start: Extraction | None = ...) -> Extraction | None: ...
 
 
 #: from the quickest to the best
 EXTRACTORS: Mapping[str, Extractor] = {"greedy": greedy_of, "shared": shared_of, "joint": joint_of, "ilp": ilp_of}
 
-__all__ = ["EXTRACTORS", "Choice", "EGraphTable", "Extraction", "Extractor", "Price", "Problem", "Table"]
+__all__ = ["EXTRACTORS", "Choice", "ChoiceTable", "EGraphTable", "Extraction", "ExtractionProblem", "Extractor", "Price"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class IntegerProgram:
     """Choose columns at the lowest cost: one of every class in `roots`, and of every class that a chosen one reads, in no circle.
 
     Classes are 0 to `classes` - 1, columns by place: `owner` is the class of each, `kids` what it reads. `first` are the columns of

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from dslc.analysis.linear_programs import quiet_solver
-from dslc.egraph.extract.columns import Program, Solved
+from dslc.egraph.extract.columns import IntegerProgram, Solved
 from dslc.egraph.view import components
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ _TUNING = _Tuning()
 _INF = 1e30
 
 
-def solve(program: Program, seconds: float, relaxed: bool) -> Solved:
+def solve(program: IntegerProgram, seconds: float, relaxed: bool) -> Solved:
     """The best program in about so many seconds; `relaxed`: with cuts on the relaxation first."""
     return _Solving(program, seconds, relaxed).run()
 
 
 class _Solving:
-    def __init__(self, program: Program, seconds: float, relaxed: bool) -> None:
+    def __init__(self, program: IntegerProgram, seconds: float, relaxed: bool) -> None:
         self.program = program
         self.rounds = _TUNING.rounds if relaxed else 0
         self.end = time.monotonic() + seconds
@@ -498,7 +498,7 @@ def _circle(edges: dict[int, list[tuple[int, float]]], start: int, below: float)
 
 
 def _narrowest(
-    program: Program, values: Sequence[float], some: Sequence[int], stand: dict[int, int], target: int, below: float
+    program: IntegerProgram, values: Sequence[float], some: Sequence[int], stand: dict[int, int], target: int, below: float
 ) -> set[int] | None:
     """The classes behind the narrowest place of all ways to one; None where as much as `below` comes through."""
     # backwards from the target: residual graph, edge kid -> owner

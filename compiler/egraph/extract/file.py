@@ -14,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dslc.egraph.extract.table import Choice, Problem
+from dslc.egraph.extract.table import Choice, ExtractionProblem
 from dslc.errors import Diagnostic, DslcError
 from dslc.ir.graph import Call, Input, Kernel, Node
 
@@ -58,13 +58,13 @@ class EGraphFile:
     def choices(self, number: int) -> tuple[Choice, ...]:
         return self.rows[number]
 
-    def problem(self) -> Problem:
+    def problem(self) -> ExtractionProblem:
         """What extractors take.
 
         Raises:
             DslcError: E1103 for a root that no program has.
         """
-        found = Problem(self, self.roots)
+        found = ExtractionProblem(self, self.roots)
         if found.roots is None:
             had = set(found.names)
             name = self.names[next(root for root in self.roots if root not in had)]
@@ -150,7 +150,7 @@ def _error(code: str, text: str, path: Path, hint: str = "") -> DslcError:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def written(*problems: Problem) -> dict[str, Any]:
+def written(*problems: ExtractionProblem) -> dict[str, Any]:
     """Problems in the format of files, side by side. Classes are called by their numbers (and their problem's where there are several),
     nodes by class and place."""
     nodes: dict[str, Any] = {}

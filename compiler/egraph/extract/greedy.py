@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.table import Extraction, Problem, walk
+from dslc.egraph.extract.table import Extraction, ExtractionProblem, walk
 
 
 def greedy_of(
-    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program of the cheapest trees; `estimate` is what they cost as trees."""
     del until, start

@@ -9,7 +9,7 @@ from dslc.deadline import Deadline
 from dslc.egraph.extract.joint import joint_of, switched
 from dslc.egraph.extract.program import extract
 from dslc.egraph.extract.shared import Shared, shared_of
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Walked, walk
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Walked, walk
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
@@ -30,7 +30,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Growing:
+class GrowingExtraction:
     """The program of an e-graph's roots by shared costs, and by joint switches where `joint`. One for each e-graph."""
 
     __slots__ = ("_begun", "_joint", "_last", "_over", "_plain", "_shared", "_table")
@@ -70,9 +70,9 @@ class Growing:
             self._over[out] = Choice(node, 0.0, (unit,))
         return values
 
-    def clone(self, egraph: EGraph) -> Growing:
+    def clone(self, egraph: EGraph) -> GrowingExtraction:
         """The same for a clone of the e-graph."""
-        new = Growing.__new__(Growing)
+        new = GrowingExtraction.__new__(GrowingExtraction)
         new._table = self._table.over(egraph)
         new._shared = self._shared.clone(new._table)
         new._over = self._over.copy()
@@ -134,7 +134,7 @@ class Growing:
 
     def _anew(self, roots: list[int]) -> Extraction | None:
         """By everything: choices that were made at different times may read each other in a circle."""
-        problem = Problem(self._table, roots)
+        problem = ExtractionProblem(self._table, roots)
         found = (joint_of if self._joint else shared_of)(problem)
         if found is None:
             return None
@@ -159,4 +159,4 @@ class Anew:
         return extract(self._egraph, self._price, self._how, until=Deadline.after(self._seconds))
 
 
-__all__ = ["Anew", "Growing"]
+__all__ = ["Anew", "GrowingExtraction"]

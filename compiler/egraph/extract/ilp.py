@@ -9,11 +9,11 @@ from itertools import islice
 from math import gcd
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.columns import Program
+from dslc.egraph.extract.columns import IntegerProgram
 from dslc.egraph.extract.joint import joint_of
 from dslc.egraph.extract.reduced import Reduced
 from dslc.egraph.extract.solver import solved
-from dslc.egraph.extract.table import Extraction, Problem, Walked, walk
+from dslc.egraph.extract.table import Extraction, ExtractionProblem, Walked, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ _TUNING = _Tuning()
 
 
 def ilp_of(
-    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The cheapest program that is found in time, never dearer than `start`, or than the one by joint switches."""
     first = joint_of(problem, until) if start is None else start
@@ -81,7 +81,7 @@ def ilp_of(
     return Extraction(best.cost, best.choice, best.cost, min(bound, best.cost))
 
 
-def _polished(problem: Problem, found: Extraction, until: Deadline) -> Extraction:
+def _polished(problem: ExtractionProblem, found: Extraction, until: Deadline) -> Extraction:
     """A program after what is too small for a solver that sees large costs beside it: classes that are cheaper by another choice."""
     assert problem.roots is not None
     spare = [row[0] for row in problem.tree]
@@ -114,7 +114,7 @@ def _step(costs: Sequence[float]) -> float:
     return 0.0
 
 
-def _program(left: Reduced, first: Extraction, scale: float, step: float) -> Program:
+def _program(left: Reduced, first: Extraction, scale: float, step: float) -> IntegerProgram:
     place = {number: k for k, number in enumerate(left.rows)}
     owner: list[int] = []
     costs: list[float] = []
@@ -129,7 +129,7 @@ def _program(left: Reduced, first: Extraction, scale: float, step: float) -> Pro
             owner.append(place[number])
             costs.append(column.cost * scale)
             kids.append(tuple(sorted(place[kid] for kid in column.kids)))
-    return Program(len(place), [place[root] for root in left.roots], owner, costs, kids, begin, step * scale)
+    return IntegerProgram(len(place), [place[root] for root in left.roots], owner, costs, kids, begin, step * scale)
 
 
 __all__ = ["ilp_of"]

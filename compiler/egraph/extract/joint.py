@@ -12,7 +12,7 @@ from math import inf
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.shared import shared_of
-from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
+from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ _TUNING = _Tuning()
 
 
 def switched(
-    table: Table,
+    table: ChoiceTable,
     roots: Sequence[int],
     chosen: Callable[[int], Choice | None],
     now_is: Walked,
@@ -119,7 +119,7 @@ def _saves(
     return gained > 0
 
 
-def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
+def _readers(table: ChoiceTable, number: int, program: Walked) -> dict[int, Choice]:
     """The classes of a program that have another choice, which reads `number`: none where they are too many."""
     out: dict[int, Choice] = {}
     for above, choice in table.uses(number):
@@ -134,7 +134,7 @@ def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
 
 
 def joint_of(
-    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by shared costs, or another one to begin with, after all joint switches that make it cheaper."""
     found = shared_of(problem, until) if start is None else start

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract import EXTRACTORS
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Weigh
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Weigh
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, with_args
 
@@ -24,7 +24,7 @@ def extract(
     `weigh` prices weights that are computed from those of the graph; without it they are free.
     """
     wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
-    problem = Problem(EGraphTable(egraph, price, weigh), wanted)
+    problem = ExtractionProblem(EGraphTable(egraph, price, weigh), wanted)
     found = EXTRACTORS[how](problem, until)
     return None if found is None else problem.named(found)
 
@@ -100,7 +100,7 @@ class _Weights:
 def weights_of(egraph: EGraph) -> dict[int, Choice]:
     """How what depends on weights only is had by the fewest nodes."""
     constant = [number for number in egraph.members if egraph.constant(number)]
-    problem = Problem(_Weights(egraph), constant)
+    problem = ExtractionProblem(_Weights(egraph), constant)
     out: dict[int, Choice] = {}
     for number, (choice, _) in zip(problem.names, problem.tree, strict=True):
         out[number] = choice

@@ -19,7 +19,7 @@ from math import inf
 from typing import NamedTuple
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.table import Choice, Extraction, Problem
+from dslc.egraph.extract.table import Choice, Extraction, ExtractionProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Reduced:
     """Classes by number, and their columns; `base` is what any program pays for its necessary classes, and no column does."""
 
     def __init__(
-        self, problem: Problem, known: Extraction, until: Deadline = FOREVER
+        self, problem: ExtractionProblem, known: Extraction, until: Deadline = FOREVER
     ) -> None:
         assert problem.roots is not None
         self.roots: tuple[int, ...] = tuple(dict.fromkeys(problem.roots))

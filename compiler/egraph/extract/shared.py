@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.greedy import greedy_of
-from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
+from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Shared:
 
     __slots__ = ("_best", "_dead", "_own", "moved", "table")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ChoiceTable) -> None:
         self.table = table
         self._best: dict[int, Best] = {}
         self._own: dict[int, float] = {}
@@ -65,7 +65,7 @@ class Shared:
         #: the classes whose choices the last update changed, and the numbers that it found to be of other classes
         self.moved: set[int] = set()
 
-    def clone(self, table: Table) -> Shared:
+    def clone(self, table: ChoiceTable) -> Shared:
         new = Shared(table)
         new._best, new._own, new._dead = self._best.copy(), self._own.copy(), self._dead
         return new
@@ -191,7 +191,7 @@ def _sum(bits: int, own: dict[int, float]) -> float:
 
 
 def shared_of(
-    problem: Problem, until: Deadline = FOREVER, start: Extraction | None = None
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
 ) -> Extraction | None:
     """The program by costs that count shared parts once; the one to begin with, or the greedy one, where that is cheaper."""
     plain = greedy_of(problem, until) if start is None else start

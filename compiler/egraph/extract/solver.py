@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from dslc.deadline import Deadline
-from dslc.egraph.extract.columns import Program, Solved
+from dslc.egraph.extract.columns import IntegerProgram, Solved
 from dslc.egraph.extract.cuts import solve
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed
@@ -40,7 +40,7 @@ _TUNING = _Tuning()
 _COMMAND = module("dslc.egraph.extract.solving")
 
 
-def solved(program: Program, seconds: float) -> Solved | None:
+def solved(program: IntegerProgram, seconds: float) -> Solved | None:
     """The best in so many seconds; None where the solver had to be ended.
 
     What is not solved at once is solved twice, in two processes: as it is, since a solver finds symmetries of its own, and with cuts
@@ -66,7 +66,7 @@ def solved(program: Program, seconds: float) -> Solved | None:
     return Solved(best.chosen, min(bound, cost[id(best)]), any(one.optimal for one in found))
 
 
-def _elsewhere(program: Program, end: float) -> list[Solved]:
+def _elsewhere(program: IntegerProgram, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
     late = Deadline(end + _TUNING.grace)
@@ -85,4 +85,4 @@ def _elsewhere(program: Program, end: float) -> list[Solved]:
     return [found[child] for child in children if child in found]
 
 
-__all__ = ["Program", "Solved", "solved"]
+__all__ = ["IntegerProgram", "Solved", "solved"]

@@ -51,7 +51,7 @@ class Choices(Protocol):
         """The choices of a class, in a fixed order."""
 
 
-class Table(Choices, Protocol):
+class ChoiceTable(Choices, Protocol):
     """Classes that change, and who reads them."""
 
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
@@ -195,7 +195,7 @@ class EGraphTable:
         return found
 
 
-class Problem:
+class ExtractionProblem:
     """A table as it is from some roots: what they reach and can be had, numbered so that the greedy program reads lower numbers only.
 
     Attributes:
@@ -305,4 +305,4 @@ def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[i
     return order, best
 
 
-__all__ = ["Choice", "Choices", "EGraphTable", "Extraction", "Price", "Problem", "Table", "Walked", "walk"]
+__all__ = ["Choice", "ChoiceTable", "Choices", "EGraphTable", "Extraction", "ExtractionProblem", "Price", "Walked", "walk"]

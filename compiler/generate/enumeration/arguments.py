@@ -9,10 +9,10 @@ from math import prod
 import numpy as np
 
 from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
-from dslc.generate.enumeration.evaluate import Chunk, Step
+from dslc.generate.enumeration.evaluate import Chunk, ItemStep
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
-from dslc.generate.enumeration.plan import Plan, Planner, combined
-from dslc.generate.enumeration.space import INPUT, Table
+from dslc.generate.enumeration.plan import MenuPlan, Planner, combined
+from dslc.generate.enumeration.space import INPUT, TermTable
 from dslc.interpret.domain import Array
 
 
@@ -34,7 +34,7 @@ _TUNING = _Tuning()
 class Batch:
     """What a chunk applies: `args`, the terms of every argument; `kinds`, which combination of types each tuple has."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ItemStep, ...]
     results: tuple[int, ...]
     shapes: tuple[int, ...]
     args: tuple[Array, ...]
@@ -67,7 +67,7 @@ class Arguments:
     """The batches of a level over the terms found so far."""
 
     def __init__(
-        self, planner: Planner, table: Table, level: int, varied: int, constants: int, mirrors: bool = False
+        self, planner: Planner, table: TermTable, level: int, varied: int, constants: int, mirrors: bool = False
     ) -> None:
         """`varied`: up to this level items with an attribute off its default are used, and terms that have one; `constants`: up to
         this level terms that have a constant. `mirrors`: both orders of the arguments of items for which one is enough."""
@@ -116,7 +116,7 @@ class Arguments:
                 steps = self._planner.cuts(int(type))
                 if steps:
                     mine = terms[self._table.type[terms] == type]
-                    plan = Plan(tuple(step for step, _ in steps), frozenset(), tuple(n for _, n in steps))
+                    plan = MenuPlan(tuple(step for step, _ in steps), frozenset(), tuple(n for _, n in steps))
                     rows = _Rows((shape,), (mine,), self._table.ops[mine], self._level - 1)
                     yield from self._emit(self._with(rows, constant), plan)
 
@@ -167,7 +167,7 @@ class Arguments:
 
     # ---- batches -----------------------------------------------------------------------------------------------
 
-    def _emit(self, rows: _Rows, plan: Plan) -> Iterator[Batch]:
+    def _emit(self, rows: _Rows, plan: MenuPlan) -> Iterator[Batch]:
         if not plan.steps or not len(rows.args[0]):
             return
         mirrored = frozenset(
@@ -177,12 +177,12 @@ class Arguments:
             ordered = rows.args[0] <= rows.args[1]
             yield from self._cut_up(_taken(rows, ordered), plan)
             kept = [(s, n) for s, n in zip(plan.steps, plan.results, strict=True) if s not in mirrored]
-            rest = Plan(tuple(s for s, _ in kept), frozenset(), tuple(n for _, n in kept))
+            rest = MenuPlan(tuple(s for s, _ in kept), frozenset(), tuple(n for _, n in kept))
             yield from self._cut_up(_taken(rows, ~ordered), rest)
         else:
             yield from self._cut_up(rows, plan)
 
-    def _cut_up(self, rows: _Rows, plan: Plan) -> Iterator[Batch]:
+    def _cut_up(self, rows: _Rows, plan: MenuPlan) -> Iterator[Batch]:
         if not plan.steps:
             return
         shapes = self._planner.types.shapes

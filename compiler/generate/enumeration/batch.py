@@ -53,7 +53,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ItemProgram:
     """An item at given argument types: parameters, and its results as scopes and constants only."""
 
     params: tuple[Value, ...]
@@ -76,14 +76,14 @@ class Program:
 
 def program(
     rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: Mapping[str, Any], stand_in: bool = True
-) -> Program:
+) -> ItemProgram:
     """The meaning of an application. With `stand_in`, operators that another one stands in for are replaced by it.
 
     Raises:
         Mismatch, EvalError: as `apply`.
     """
     params = tuple(input_value(f"p{k}", type) for k, type in enumerate(types))
-    return Program(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _TUNING.depth))
+    return ItemProgram(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _TUNING.depth))
 
 
 def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.generate.enumeration.space import Table, Types
+from dslc.generate.enumeration.space import TermTable, Types
 from dslc.generate.enumeration.values import Values
 from dslc.generate.terms.inputs import Family
 from dslc.interpret.domain import Array
@@ -40,7 +40,7 @@ class FloatTest:
         self._values = Values(rules, family, types, Floats(), real=True)
         self._seed, self._threshold = seed, threshold
 
-    def holds(self, table: Table, left: Array, right: Table) -> Array:
+    def holds(self, table: TermTable, left: Array, right: TermTable) -> Array:
         """Whether row k of `right` has the value of row `left[k]` of the table, for each k."""
         self._know(table, np.unique(np.concatenate([left, right.args[right.args >= 0]])))
         out = np.ones(len(left), dtype=bool)
@@ -61,7 +61,7 @@ class FloatTest:
             same = (np.abs(a - b) <= self._threshold * scale) | (a == b) | (np.isnan(a) & np.isnan(b))
         return np.asarray(same.reshape(len(a), -1).all(axis=1))
 
-    def _know(self, table: Table, rows: Array) -> None:
+    def _know(self, table: TermTable, rows: Array) -> None:
         """Values of these terms and of all below them."""
         wanted = np.zeros(len(table), dtype=bool)
         wanted[rows] = True

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.generate.enumeration.batch import Program, heaviest, program
+from dslc.generate.enumeration.batch import ItemProgram, heaviest, program
 from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.space import item_of
 from dslc.generate.terms.inputs import Family
@@ -39,7 +39,7 @@ TUNING = EvaluateTuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ItemStep:
     """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts."""
 
     item: int
@@ -50,7 +50,7 @@ class Step:
 class Chunk:
     """`shapes`: the number of each argument's shape; `rows` [arguments, tuples]: which value of that shape."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ItemStep, ...]
     shapes: tuple[int, ...]
     rows: Array
 
@@ -61,7 +61,7 @@ def _loaded(libraries: tuple[str, ...]) -> Rules:
 
 
 @dataclass
-class State:
+class EnumerationState:
     """`values`: for each shape's number the values of its representatives, [representatives, *shape]."""
 
     libraries: tuple[str, ...]
@@ -92,12 +92,12 @@ def _attributes(item: Item, parts: tuple[int, int] | None) -> dict[str, Any]:
     return out
 
 
-_PROGRAMS: dict[tuple[Any, ...], tuple[Program, int]] = {}
+_PROGRAMS: dict[tuple[Any, ...], tuple[ItemProgram, int]] = {}
 
 
 def meaning(
     rules: Rules, item: Item, types: tuple[TensorType, ...], parts: tuple[int, int] | None, real: bool = False
-) -> tuple[Program, int]:
+) -> tuple[ItemProgram, int]:
     """The program of an application and the elements that one evaluation needs. `real`: nothing stands in for anything."""
     key = (rules.digest, item, types, parts, real)
     found = _PROGRAMS.get(key)
@@ -122,7 +122,7 @@ def applied_values(
     return [np.concatenate(results) for results in zip(*pieces, strict=True)]
 
 
-def evaluate_steps(state: State, chunk: Chunk) -> list[list[Array]]:
+def evaluate_steps(state: EnumerationState, chunk: Chunk) -> list[list[Array]]:
     """For every step its results on the chunk's argument tuples."""
     types = tuple(state.shapes[number] for number in chunk.shapes)
     args = []
@@ -135,7 +135,7 @@ def evaluate_steps(state: State, chunk: Chunk) -> list[list[Array]]:
     ]
 
 
-def evaluate_chunk(state: State, chunk: Chunk) -> Array:
+def evaluate_chunk(state: EnumerationState, chunk: Chunk) -> Array:
     """Fingerprints uint64 [results of all steps, argument tuples]."""
     out = []
     types = tuple(state.shapes[number] for number in chunk.shapes)

@@ -18,14 +18,24 @@ import numpy as np
 
 from dslc.generate.enumeration.arguments import Arguments, Batch
 from dslc.generate.enumeration.equations import FloatTest
-from dslc.generate.enumeration.evaluate import State
+from dslc.generate.enumeration.evaluate import EnumerationState
 from dslc.generate.enumeration.fingerprint import first_hash, mix
 from dslc.generate.enumeration.plan import Planner
 from dslc.generate.enumeration.resume import Blocks
-from dslc.generate.enumeration.rewriting import Applications, Found
+from dslc.generate.enumeration.rewriting import Applications, FoundApplications
 from dslc.generate.enumeration.settle import TUNING as SETTLE_TUNING
-from dslc.generate.enumeration.settle import Below, Known, Open, Part, further, grouped, part_of, settled, together
-from dslc.generate.enumeration.space import Reader, Table, Types, in_first_order, joined_orders, leaves
+from dslc.generate.enumeration.settle import (
+    Below,
+    KnownFingerprints,
+    LevelPart,
+    OpenTerms,
+    further,
+    grouped,
+    part_of,
+    settled,
+    together,
+)
+from dslc.generate.enumeration.space import Reader, TermTable, Types, in_first_order, joined_orders, leaves
 from dslc.generate.enumeration.values import Values
 from dslc.generate.enumeration.workers import Mapper, serial
 from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
@@ -57,9 +67,9 @@ class Enumeration:
 
     family: Family
     types: Types
-    table: Table
+    table: TermTable
     left: Array
-    right: Table
+    right: TermTable
     levels: tuple[Level, ...] = ()
     #: what held over the field and did not on floats
     fallen: tuple[Equation, ...] = ()
@@ -112,7 +122,7 @@ def enumerate_family(
 
 def all_terms(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
-) -> tuple[Table, Array, Types]:
+) -> tuple[TermTable, Array, Types]:
     """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
     run = _Run(rules, libraries, family, operators, seed, operators, operators, serial, None, None)
     run.mirrors = True
@@ -135,21 +145,21 @@ class _Run:
         self.mirrors = False
         self.types = Types()
         self.planner = Planner(rules, family, self.types, seed)
-        self.state = State(libraries, family, seed, self.types.shapes, _rules=rules)
+        self.state = EnumerationState(libraries, family, seed, self.types.shapes, _rules=rules)
         self.table = leaves(family, self.types, self.planner.widest, operators)
         self.values = Values(rules, family, self.types, self.state.domain)
         self.state.values = self.values.arrays
         self.left: list[Array] = []
-        self.right: list[Table] = []
+        self.right: list[TermTable] = []
         self.levels: list[Level] = []
         self.fallen: list[Equation] = []
-        self.known = Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        self.known = KnownFingerprints(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
         self.cut_known = self.known
         self.nodes = 0
         #: the first row of each row's value class
         self.classes = np.zeros(0, dtype=np.int64)
         #: every term of the levels below
-        self.lower = Found.of(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        self.lower = FoundApplications.of(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
     def run(self) -> Enumeration:
         self.leaves()
@@ -254,7 +264,7 @@ class _Run:
             self.classes = np.concatenate([self.classes, self.known.find(hashes[wanted])])
             mine = self._applications(batches)
             self.lower = self.lower.plus(
-                Found.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types)))
+                FoundApplications.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types)))
             )
         return size, len(hashes), open_.classes, open_.equations, len(kept)
 
@@ -268,20 +278,20 @@ class _Run:
         rules = tuple(tuple(smaller.get(k, ())) for k in range(1, size))
         return Below(self.table, self.lower, self.known, self.classes, rules, numbers, self.planner.commutative)
 
-    def _open(self, size: int, hashes: Array, batches: list[Batch]) -> Open:
+    def _open(self, size: int, hashes: Array, batches: list[Batch]) -> OpenTerms:
         """What does not follow at one step from smaller equations: in parts where a level is large."""
         below, parts = self._below(size), 1 + len(hashes) // SETTLE_TUNING.part
         if parts == 1:
-            found = settled(below, Part(hashes, self._applications(batches)))
+            found = settled(below, LevelPart(hashes, self._applications(batches)))
         else:
             numbers = part_of(hashes, parts)
             order = np.argsort(numbers, kind="stable")
             positions = np.split(order, np.cumsum(np.bincount(numbers, minlength=parts))[:-1])
-            tasks = (Part(hashes[mine], self._applications(batches, mine)) for mine in positions)
+            tasks = (LevelPart(hashes[mine], self._applications(batches, mine)) for mine in positions)
             found = together(list(zip(positions, self.mapper(below, tasks, settled), strict=True)))
         return further(below, self._applications(batches, found.at), hashes[found.at], found)
 
-    def _independent(self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Open) -> Array:
+    def _independent(self, size: int, hashes: Array, types: Array, batches: list[Batch], left: OpenTerms) -> Array:
         """Which of what is open is kept: of the renamings of an equation one, and none that is an instance of a more general one."""
         open_ = np.flatnonzero((left.groups >= 0) & ~left.heads)
         good = self._in_order(open_, left, size, types, batches)
@@ -305,7 +315,7 @@ class _Run:
         _, one = np.unique(groups[open_], return_index=True)
         return np.asarray(open_[np.sort(one)])
 
-    def _among(self, at: Array, left: Open, types: Array, batches: list[Batch], size: int) -> Enumeration:
+    def _among(self, at: Array, left: OpenTerms, types: Array, batches: list[Batch], size: int) -> Enumeration:
         """The equations of some of what is open."""
         sides = left.left[at]
         heads = np.unique(-1 - sides[sides < 0])
@@ -313,7 +323,7 @@ class _Run:
         sides[sides < 0] = len(self.table) + np.searchsorted(heads, -1 - sides[sides < 0])
         return Enumeration(self.family, self.types, table, sides, self._rows(left.at[at], types, batches, size))
 
-    def _on_floats(self, at: Array, left: Open, types: Array, batches: list[Batch], size: int) -> Array:
+    def _on_floats(self, at: Array, left: OpenTerms, types: Array, batches: list[Batch], size: int) -> Array:
         """Which equations hold on floats too; the others are listed."""
         found = self._among(at, left, types, batches, size)
         holds = FloatTest(self.state.rules, self.family, self.types, self.state.seed).holds(
@@ -322,7 +332,7 @@ class _Run:
         self.fallen += [found.equation(int(k)) for k in np.flatnonzero(~holds)]
         return holds
 
-    def _in_order(self, at: Array, left: Open, size: int, types: Array, batches: list[Batch]) -> Array:
+    def _in_order(self, at: Array, left: OpenTerms, size: int, types: Array, batches: list[Batch]) -> Array:
         """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large
         and its inputs do (the right side's renaming may be a left side then), else 0."""
         out = 2 * in_first_order(self._rows(left.at[at], types, batches, size).order, self.family).astype(np.int64)
@@ -362,7 +372,7 @@ class _Run:
                 args[low:high, j] = arg[row]
         return Applications(item, output, args)
 
-    def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> Table:
+    def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> TermTable:
         """The terms at some positions (in order) of a level as rows of a table."""
         starts = np.cumsum([0, *(batch.terms for batch in batches)])
         widest = self.table.args.shape[1]
@@ -386,7 +396,7 @@ class _Run:
             varied |= (args[:, j] >= 0) & self.table.varied[args[:, j]]
             constant |= (args[:, j] >= 0) & self.table.constant[args[:, j]]
         sizes = np.full(len(positions), size, dtype=np.int32)
-        return Table(item, output, args, types[positions], sizes, ops, order, varied, constant)
+        return TermTable(item, output, args, types[positions], sizes, ops, order, varied, constant)
 
     def _operators(self, args: Array, node: Array) -> Array:
         """The operators of new terms: those of their arguments and one of their own, equal for the results of one application."""
@@ -411,12 +421,12 @@ def _generality(equation: Equation) -> int:
     return sum(term.is_constant for term in subterms(roots)) - len(inputs(roots))
 
 
-def _first(keys: Array, rows: Array, known: Known) -> tuple[Array, Array]:
+def _first(keys: Array, rows: Array, known: KnownFingerprints) -> tuple[Array, Array]:
     """The first of each new key."""
     new = np.flatnonzero(known.find(keys) < 0)
     unique, first = np.unique(keys[new], return_index=True)
     return unique, rows[new][first]
 
 
-def _selected(table: Table, rows: Array) -> Table:
-    return Table(**{name: value[rows] for name, value in table.arrays().items()})
+def _selected(table: TermTable, rows: Array) -> TermTable:
+    return TermTable(**{name: value[rows] for name, value in table.arrays().items()})

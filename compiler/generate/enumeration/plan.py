@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import Step, applied_values, random_values
+from dslc.generate.enumeration.evaluate import ItemStep, applied_values, random_values
 from dslc.generate.enumeration.space import Types
 from dslc.generate.terms.inputs import Family, arity
 from dslc.generate.terms.term import TermType, parts
@@ -19,12 +19,12 @@ Shapes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MenuPlan:
     """The steps for arguments of some shapes. `mirrored`: the steps for which the reversed arguments give the same, so that of
     both orders one is enough."""
 
-    steps: tuple[Step, ...]
-    mirrored: frozenset[Step]
+    steps: tuple[ItemStep, ...]
+    mirrored: frozenset[ItemStep]
     results: tuple[int, ...]
 
 
@@ -37,9 +37,9 @@ class Planner:
     #: only inputs may be arguments of these
     of_inputs: frozenset[int] = field(init=False)
     arities: tuple[int, ...] = field(init=False)
-    _plans: dict[Shapes, Plan] = field(default_factory=dict)
+    _plans: dict[Shapes, MenuPlan] = field(default_factory=dict)
     _commutative: set[int] = field(default_factory=set)
-    _cuts: dict[int, tuple[tuple[Step, int], ...]] = field(default_factory=dict)
+    _cuts: dict[int, tuple[tuple[ItemStep, int], ...]] = field(default_factory=dict)
     _results: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Planner:
     def widest(self) -> int:
         return max((count for count in self.arities if count > 0), default=1)
 
-    def plan(self, wanted: Shapes, inputs_only: bool, varied: bool) -> Plan:
+    def plan(self, wanted: Shapes, inputs_only: bool, varied: bool) -> MenuPlan:
         """The steps on arguments of the given shapes but for cutting ones; those of `of_inputs` if `inputs_only`, else the others.
 
         `varied`: items with an attribute off its default too.
@@ -69,9 +69,9 @@ class Planner:
             for step, count in zip(found.steps, found.results, strict=True)
             if (step.item in self.of_inputs) == inputs_only and (varied or step.item not in self.family.varied)
         )
-        return Plan(tuple(s for s, _ in steps), found.mirrored, tuple(n for _, n in steps))
+        return MenuPlan(tuple(s for s, _ in steps), found.mirrored, tuple(n for _, n in steps))
 
-    def _plan(self, wanted: Shapes) -> Plan:
+    def _plan(self, wanted: Shapes) -> MenuPlan:
         args = [
             TermType(self.types.shapes[n].dtype, tuple(int(str(s)) for s in self.types.shapes[n].shape)) for n in wanted
         ]
@@ -85,12 +85,12 @@ class Planner:
             found = shapes(self.rules, item, args)
             if found is None:
                 continue
-            steps.append(Step(k))
+            steps.append(ItemStep(k))
             results.append(len(found))
             if len(wanted) == 2 and self._commutes(k, args):
                 mirrored.add(steps[-1])
                 self._commutative.add(k)
-        return Plan(tuple(steps), frozenset(mirrored), tuple(results))
+        return MenuPlan(tuple(steps), frozenset(mirrored), tuple(results))
 
     def _commutes(self, number: int, args: list[TermType]) -> bool:
         """Whether the item gives the same for both orders of its arguments: declared, or found on random values."""
@@ -111,7 +111,7 @@ class Planner:
     def declared_commutative(self, number: int) -> bool:
         return self.rules.traits_of(self.family.items[number].op).commutative
 
-    def cuts(self, type: int) -> tuple[tuple[Step, int], ...]:
+    def cuts(self, type: int) -> tuple[tuple[ItemStep, int], ...]:
         """The cutting steps on a tensor of the given type, each with its number of results."""
         found = self._cuts.get(type)
         if found is None:
@@ -122,7 +122,7 @@ class Planner:
                     continue
                 found_parts, results = parts(item, own), shapes(self.rules, item, (own,))
                 if found_parts is not None and results is not None:
-                    steps.append((Step(k, found_parts), len(results)))
+                    steps.append((ItemStep(k, found_parts), len(results)))
             found = self._cuts[type] = tuple(steps)
         return found
 

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.space import Table
+from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
 
@@ -35,11 +35,11 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class TermPattern:
     """A term, its arguments in one of the orders that commutative items allow."""
 
     term: Term
-    args: tuple[Pattern, ...] = ()
+    args: tuple[TermPattern, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _keys(item: Array, output: Array, args: Array, commutative: frozenset[int]) 
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundApplications:
     """Applications in the order of their keys, and what each is: a row of the table, or a position of a level.
 
     `starts`: where the keys begin whose upper bits are 0, 1, ...; keys are spread evenly, so that there are few of each.
@@ -80,12 +80,12 @@ class Found:
     starts: Array
 
     @staticmethod
-    def of(keys: Array, what: Array) -> Found:
+    def of(keys: Array, what: Array) -> FoundApplications:
         order = np.argsort(keys, kind="stable")
         bits = max(1, len(keys).bit_length())
         firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
         ordered = keys[order]
-        return Found(ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32))
+        return FoundApplications(ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32))
 
     def find(self, keys: Array) -> Array:
         out = np.full(len(keys), -1, dtype=np.int64)
@@ -102,8 +102,8 @@ class Found:
             left, at, end, wanted = left[more], at[more], end[more], wanted[more]
         return out
 
-    def plus(self, other: Found) -> Found:
-        return Found.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.what, other.what]))
+    def plus(self, other: FoundApplications) -> FoundApplications:
+        return FoundApplications.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.what, other.what]))
 
 
 class _Narrowed:
@@ -144,7 +144,7 @@ class Rewriting:
     """Rewrites the terms of a level."""
 
     def __init__(
-        self, table: Table, numbers: dict[Item, int], lower: Found, level: Applications, commutative: frozenset[int]
+        self, table: TermTable, numbers: dict[Item, int], lower: FoundApplications, level: Applications, commutative: frozenset[int]
     ) -> None:
         """`numbers`: of the items and constants; `lower`: all terms of the levels below; `level`: all terms of this one."""
         self._table, self._numbers, self._lower, self._level, self._commutative = (
@@ -154,7 +154,7 @@ class Rewriting:
             level,
             commutative,
         )
-        self._here = Found.of(level.keys(commutative), np.arange(len(level.item)))
+        self._here = FoundApplications.of(level.keys(commutative), np.arange(len(level.item)))
         self._rows_of = {int(table.item[row]): int(row) for row in np.flatnonzero((table.args < 0).all(axis=1))}
         self._widest = table.args.shape[1]
 
@@ -175,21 +175,21 @@ class Rewriting:
                     if len(positions):
                         yield (number, positions, *self._built(target, bound, len(positions)))
 
-    def _orders(self, term: Term) -> Iterator[Pattern]:
+    def _orders(self, term: Term) -> Iterator[TermPattern]:
         if not term.args:
-            yield Pattern(term)
+            yield TermPattern(term)
             return
         assert term.item is not None
         for args in product(*(list(self._orders(arg)) for arg in term.args)):
-            yield Pattern(term, args)
+            yield TermPattern(term, args)
             if len(args) == 2 and self._numbers[term.item] in self._commutative and args[0] != args[1]:
-                yield Pattern(term, args[::-1])
+                yield TermPattern(term, args[::-1])
 
     def _code(self, term: Term) -> int | None:
         """A number for the item and output of a term; None for an input, which stands for anything."""
         return None if term.item is None else self._numbers[term.item] * _OUTPUTS + term.output
 
-    def _matches(self, pattern: Pattern, positions: Array) -> tuple[Array, dict[Term, Array]]:
+    def _matches(self, pattern: TermPattern, positions: Array) -> tuple[Array, dict[Term, Array]]:
         """The positions that match, of those where the root and what is just below it do; and what inputs stand for."""
         bound: dict[Term, Array] = {}
         todo = [(arg, self._level.args[positions, k], True) for k, arg in enumerate(pattern.args)]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.rewriting import Applications, Found, Rewriting, components
-from dslc.generate.enumeration.space import Table
+from dslc.generate.enumeration.rewriting import Applications, FoundApplications, Rewriting, components
+from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item
 from dslc.interpret.domain import Array
 
@@ -36,7 +36,7 @@ TUNING = SettleTuning()
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFingerprints:
     """Fingerprints found so far in order, and the representative of each."""
 
     hashes: Array
@@ -49,10 +49,10 @@ class Known:
         at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return np.where(self.hashes[at] == hashes, self.rows[at], -1)
 
-    def plus(self, hashes: Array, rows: Array) -> Known:
+    def plus(self, hashes: Array, rows: Array) -> KnownFingerprints:
         both = np.concatenate([self.hashes, hashes])
         order = np.argsort(both, kind="stable")
-        return Known(both[order], np.concatenate([self.rows, rows])[order])
+        return KnownFingerprints(both[order], np.concatenate([self.rows, rows])[order])
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Below:
     row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
     constants; `commutative` those of them that are."""
 
-    table: Table
-    lower: Found
-    known: Known
+    table: TermTable
+    lower: FoundApplications
+    known: KnownFingerprints
     classes: Array
     rules: tuple[tuple[Equation, ...], ...]
     numbers: dict[Item, int]
@@ -79,7 +79,7 @@ class Below:
 
 
 @dataclass(frozen=True)
-class Part:
+class LevelPart:
     """Some terms of a level: all that have certain fingerprints, in order."""
 
     hashes: Array
@@ -87,7 +87,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenTerms:
     """What is left of a part, or of all parts: `at`, the terms' places; `left`, what each is compared with: a row of the table, or -1 -
     k for the k-th of these; `groups`: for terms that rewriting connects the number of one of them, -1 for what is settled."""
 
@@ -109,7 +109,7 @@ def part_of(hashes: Array, parts: int) -> Array:
     return (mix(hashes) % np.uint64(parts)).astype(np.int16)
 
 
-def settled(below: Below, part: Part) -> Open:
+def settled(below: Below, part: LevelPart) -> OpenTerms:
     """What does not follow at one step from the smallest equations."""
     left = below.known.find(part.hashes)
     new = np.flatnonzero(left < 0)
@@ -128,19 +128,19 @@ def settled(below: Below, part: Part) -> Open:
     kept[-1 - own[kept & (own < 0)]] = True
     at = np.flatnonzero(kept)
     places = np.where(groups[at] < 0, -1, _first_of(groups[at]))
-    return Open(len(first), len(equations), members[at], _within(own[at], at), places)
+    return OpenTerms(len(first), len(equations), members[at], _within(own[at], at), places)
 
 
-def further(below: Below, level: Applications, hashes: Array, left: Open) -> Open:
+def further(below: Below, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
     """What does not follow from the equations of the level just below either, as far as that is seen among what is left."""
     if not below.rules:
         return left
     equations = np.flatnonzero((left.groups >= 0) & ~left.heads)
     groups = grouped(below, below.rewriting(level), below.rules[-1], equations, hashes, left.left, None, left.groups)
-    return Open(left.classes, left.equations, left.at, left.left, groups)
+    return OpenTerms(left.classes, left.equations, left.at, left.left, groups)
 
 
-def together(parts: Sequence[tuple[Array, Open]]) -> Open:
+def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:
     """What is left of all parts; with each the positions of its terms in the level."""
     places = np.concatenate([positions[part.at] for positions, part in parts])
     order = np.argsort(places, kind="stable")
@@ -154,7 +154,7 @@ def together(parts: Sequence[tuple[Array, Open]]) -> Open:
         groups.append(np.where(part.groups < 0, -1, rank[start + part.groups]))
         start += len(part.at)
     classes, equations = sum(part.classes for _, part in parts), sum(part.equations for _, part in parts)
-    return Open(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
+    return OpenTerms(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
 
 
 def _first_of(groups: Array) -> Array:

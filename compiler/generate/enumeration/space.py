@@ -49,7 +49,7 @@ class Types:
 
 
 @dataclass
-class Table:
+class TermTable:
     """Terms: `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`,
     `size` (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded),
     `varied` (whether an operator has an attribute off its default), `constant` (whether a constant is among its leaves)."""
@@ -67,14 +67,14 @@ class Table:
     def __len__(self) -> int:
         return len(self.item)
 
-    def plus(self, other: Table) -> Table:
-        return Table(**{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()})
+    def plus(self, other: TermTable) -> TermTable:
+        return TermTable(**{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()})
 
     def arrays(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def leaves(family: Family, types: Types, arity: int, operators: int) -> Table:
+def leaves(family: Family, types: Types, arity: int, operators: int) -> TermTable:
     """The inputs, then the constants."""
     count = len(family.inputs) + len(family.constants)
     own = [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))]
@@ -82,7 +82,7 @@ def leaves(family: Family, types: Types, arity: int, operators: int) -> Table:
     kinds = [types.number(type, role) for type, role in zip(own_types, family.roles, strict=True)]
     order = [k + 1 if item == INPUT else 0 for k, item in enumerate(own)]
     none = np.full((count, arity), -1, dtype=np.int32)
-    return Table(
+    return TermTable(
         np.array(own, dtype=np.int32),
         np.array([k if item == INPUT else 0 for k, item in enumerate(own)], dtype=np.int32),
         none,
@@ -102,7 +102,7 @@ def item_of(family: Family, number: int) -> Item:
 class Reader:
     """Rows of a table as terms; made once each."""
 
-    def __init__(self, family: Family, types: Types, table: Table) -> None:
+    def __init__(self, family: Family, types: Types, table: TermTable) -> None:
         self._family, self._types, self._table = family, types, table
         self._made: dict[int, Term] = {}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
 from dslc.generate.enumeration.evaluate import applied_values, random_values
-from dslc.generate.enumeration.space import INPUT, Table, Types, item_of
+from dslc.generate.enumeration.space import INPUT, TermTable, Types, item_of
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import parts
 from dslc.interpret.domain import Array, Domain
@@ -26,7 +26,7 @@ class Values:
         self.arrays: dict[int, Array] = {}
         self.places = np.zeros(0, dtype=np.int64)
 
-    def leaf(self, table: Table, row: int, rng: np.random.Generator) -> Array:
+    def leaf(self, table: TermTable, row: int, rng: np.random.Generator) -> Array:
         """A random value for an input, a constant's own value: [1, *shape]."""
         type = self._types.types[int(table.type[row])].tensor
         if table.item[row] == INPUT:
@@ -34,7 +34,7 @@ class Values:
         item = item_of(self._family, int(table.item[row]))
         return self._stored(applied_values(self._rules, item, None, (), (), self._domain, self._real)[0][None], type)
 
-    def put(self, table: Table, rows: Array, values: Array) -> None:
+    def put(self, table: TermTable, rows: Array, values: Array) -> None:
         """Values of terms of one shape."""
         shape = self._types.shape_of[int(table.type[rows[0]])]
         old = self.arrays.get(shape)
@@ -43,17 +43,17 @@ class Values:
         self.places[rows] = np.arange(len(rows)) + (0 if old is None else len(old))
         self.arrays[shape] = values if old is None else np.concatenate([old, values])
 
-    def get(self, table: Table, rows: Array) -> Array:
+    def get(self, table: TermTable, rows: Array) -> Array:
         """The values of terms of one shape."""
         found: Array = self.arrays[self._types.shape_of[int(table.type[rows[0]])]][self.places[rows]]
         return found
 
-    def add(self, table: Table, rows: Array) -> None:
+    def add(self, table: TermTable, rows: Array) -> None:
         """Computes and keeps the values of terms whose arguments are known."""
         for mine, values in self.computed(table, table, rows):
             self.put(table, mine, values)
 
-    def computed(self, terms: Table, table: Table, rows: Array) -> Iterator[tuple[Array, Array]]:
+    def computed(self, terms: TermTable, table: TermTable, rows: Array) -> Iterator[tuple[Array, Array]]:
         """The values of rows of `terms`, whose arguments are rows of `table`, in groups of one shape."""
         if not len(rows):
             return

@@ -26,7 +26,7 @@ from dslc.generate.general.dimensions import (
     single_axes,
 )
 from dslc.generate.general.groups import GROUPS, grouped_places
-from dslc.generate.general.text import TENSORS, Choice, Form, axis_of, body, choice, choices, declared
+from dslc.generate.general.text import TENSORS, Choice, RuleForm, axis_of, body, choice, choices, declared
 from dslc.generate.terms.term import Conjecture, Item, Term, inputs, subterms
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
@@ -70,7 +70,7 @@ class GeneralRule:
 
     candidate: Conjecture
     typed: Typed
-    form: Form
+    form: RuleForm
     arrow: str
 
     @property
@@ -188,7 +188,7 @@ def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[General
     for one, other in ((candidate, turned), (turned, candidate)):
         if _binds(one, typed):
             both = _binds(other, typed) and not any(term.is_leaf for term in one.targets)
-            found.append(GeneralRule(one, typed, Form(), "<=>" if both else "=>"))
+            found.append(GeneralRule(one, typed, RuleForm(), "<=>" if both else "=>"))
     return found[:1]
 
 
@@ -290,15 +290,15 @@ def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule
     kept: dict[Choice, str] = {}
     for options in (open_choices, *([option] for option in open_choices)):
         trial = {**kept, **{option: named[option] for option in options}}
-        words = [replace(rule, form=Form(values)) for values in _word_values(rules, rule, trial)]
+        words = [replace(rule, form=RuleForm(values)) for values in _word_values(rules, rule, trial)]
         # with every choice of words there are instances enough
-        if all(holds(rules, one, trials) for one in (replace(rule, form=Form(trial)), *words)):
+        if all(holds(rules, one, trials) for one in (replace(rule, form=RuleForm(trial)), *words)):
             kept = trial
             if options is open_choices:
                 break
     if rule.arrow == "<=>" and not set(kept) <= set(choices(rules, Conjecture(rule.candidate.targets, ()))):
-        return replace(rule, form=Form(kept), arrow="=>")
-    return replace(rule, form=Form(kept))
+        return replace(rule, form=RuleForm(kept), arrow="=>")
+    return replace(rule, form=RuleForm(kept))
 
 
 def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
@@ -312,7 +312,7 @@ def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
         return replace(rule, form=replace(rule.form, grouped=frozenset()))
     if holes:
         return replace(rule, form=replace(rule.form, holes={}))
-    return replace(rule, form=Form()) if rule.form.pack else None
+    return replace(rule, form=RuleForm()) if rule.form.pack else None
 
 
 def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:

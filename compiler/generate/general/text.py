@@ -24,7 +24,7 @@ Choice = tuple[str, Any, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RuleForm:
     """How a rule is generalised beyond its sizes.
 
     `holes` gives the attributes that are variables; `pack` says which sizes are a list of any length: "" none, "all" the whole shape
@@ -167,7 +167,7 @@ def dtype_variable(candidate: Conjecture) -> DType | None:
 
 
 def body(
-    rules: Rules, candidate: Conjecture, typed: Typed, form: Form, operators: Mapping[str, str]
+    rules: Rules, candidate: Conjecture, typed: Typed, form: RuleForm, operators: Mapping[str, str]
 ) -> tuple[str, str, str]:
     """The parameters, the left and the right side of a substitution, as text.
 

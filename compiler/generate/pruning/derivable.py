@@ -54,7 +54,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pattern:
+class RulePattern:
     """One direction of a kept rule."""
 
     rule: GeneralRule
@@ -72,14 +72,14 @@ class _Side:
         self.value, self.parts = classes.value(start), set(subterms((start,)))
 
 
-class Known:
+class KnownRules:
     """The classes of an enumeration's terms, and the rules that were kept."""
 
     def __init__(self, rules: Rules, classes: Classes) -> None:
         self._rules = rules
         self.classes = classes
-        self._patterns: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
-        self._joint: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
+        self._patterns: dict[tuple[str, int], list[RulePattern]] = defaultdict(list)
+        self._joint: dict[tuple[str, int], list[RulePattern]] = defaultdict(list)
         #: the steps of terms that are parts of others, of so many patterns; as long as the classes have the same number
         self._parts: dict[Term, tuple[list[tuple[Term, GeneralRule]], int]] = {}
         self._entered = 0
@@ -97,7 +97,7 @@ class Known:
                 continue
             assert sources[0].item is not None
             table = self._patterns if len(sources) == 1 else self._joint
-            table[(sources[0].item.op, sources[0].output)].append(Pattern(rule, sources, targets))
+            table[(sources[0].item.op, sources[0].output)].append(RulePattern(rule, sources, targets))
 
     @property
     def rules(self) -> list[GeneralRule]:
@@ -215,7 +215,7 @@ class Known:
             self._ways.clear()
             self._entered = self.classes.entered
 
-    def _steps_by(self, term: Term, patterns: Sequence[Pattern]) -> Iterator[tuple[Term, GeneralRule]]:
+    def _steps_by(self, term: Term, patterns: Sequence[RulePattern]) -> Iterator[tuple[Term, GeneralRule]]:
         for pattern in patterns:
             for binding in self._node(pattern.rule, pattern.sources[0], term, {}):
                 made = self._made(pattern, pattern.targets, binding)
@@ -261,7 +261,7 @@ class Known:
         return rests
 
     def _all(
-        self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None
+        self, pattern: RulePattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None
     ) -> Iterator[Binding]:
         if at == len(terms):
             yield binding or {}
@@ -351,7 +351,7 @@ class Known:
 
     # ---- building -------------------------------------------------------------------------------------------------
 
-    def _made(self, pattern: Pattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
+    def _made(self, pattern: RulePattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
         """The roots with a binding's inputs and attributes; None where they have no type, or the sizes don't fit the rule."""
         given = {size.text: value for size, value in binding.items() if isinstance(size, Size)}
         sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)}, given)

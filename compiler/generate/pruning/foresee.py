@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dslc.generate.general.rules import GeneralRule
-from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.terms.term import Term
 from dslc.processes.forked import mapped
 
@@ -32,10 +32,10 @@ _TUNING = _Tuning()
 
 Pair = tuple[Term, Term]
 #: what is known, the pairs, and the rules' numbers
-_Shared: TypeAlias = "tuple[Known, Sequence[Pair], dict[GeneralRule, int]]"
+_Shared: TypeAlias = "tuple[KnownRules, Sequence[Pair], dict[GeneralRule, int]]"
 
 
-def derivable_pairs(known: Known, pairs: Sequence[Pair], workers: int) -> dict[Pair, frozenset[GeneralRule]]:
+def derivable_pairs(known: KnownRules, pairs: Sequence[Pair], workers: int) -> dict[Pair, frozenset[GeneralRule]]:
     """Those of the pairs (term, target) that follow from the rules kept so far, and from which; nothing where it is not worth it."""
     if workers <= 1 or len(pairs) < _TUNING.few:
         return {}

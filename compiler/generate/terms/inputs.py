@@ -55,7 +55,7 @@ TUNING = InputsTuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class InputSizes:
     """How large the inputs are and how many there are; see the module."""
 
     count: int = 3
@@ -82,7 +82,7 @@ class Family:
     varied: frozenset[int]
 
 
-def families(rules: Rules, operators: Sequence[OperatorDef], sizes: Sizes) -> tuple[Family, ...]:
+def families(rules: Rules, operators: Sequence[OperatorDef], sizes: InputSizes) -> tuple[Family, ...]:
     """The families of some operators, one for each number of axes that an operator of several tensors asks for.
 
     Operators that take tensors of any rank are in each; where no operator asks for a rank, there is one family of matrices.
@@ -112,7 +112,7 @@ def family_over(
     rules: Rules,
     operators: Sequence[OperatorDef],
     shapes: Sequence[Shape],
-    sizes: Sizes,
+    sizes: InputSizes,
     shaping: Mapping[str, Sequence[Shape]],
 ) -> Family:
     """The family over inputs of some shapes: what fits them of the menu, and of each constant the first that fits.
@@ -264,7 +264,7 @@ def _of_any_rank(op: OperatorDef) -> bool:
     return True
 
 
-def _shaping(rules: Rules, op: OperatorDef, sizes: Sizes) -> list[Shape] | None:
+def _shaping(rules: Rules, op: OperatorDef, sizes: InputSizes) -> list[Shape] | None:
     """The shapes of the tensors of an operator that takes two or more of a rank of its own; None for others."""
     trial = _trial(op, 3)
     if trial is None or sum(len(shape) > 0 for shape in trial) < 2 or _of_any_rank(op):
@@ -272,19 +272,19 @@ def _shaping(rules: Rules, op: OperatorDef, sizes: Sizes) -> list[Shape] | None:
     return _shapes(rules, op, trial, sizes)
 
 
-def _alone(rules: Rules, op: OperatorDef, sizes: Sizes) -> tuple[int, ...] | None:
+def _alone(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[int, ...] | None:
     trial = _trial(op, 3)
     found = None if trial is None else _shapes(rules, op, trial, sizes)
     return None if not found else max(found, key=len)
 
 
-def _flows(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: Sizes) -> list[Flow]:
+def _flows(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: InputSizes) -> list[Flow]:
     types = [TermType(sizes.dtype, shape) for shape in trial]
     play = InPlay(tuple(trial), (3,), (sizes.dtype,))
     return [flow(rules, item, types) for item in items(rules, op, play) if output_types(rules, item, types) is not None]
 
 
-def _sliding(rules: Rules, op: OperatorDef, sizes: Sizes) -> tuple[tuple[int, int], ...]:
+def _sliding(rules: Rules, op: OperatorDef, sizes: InputSizes) -> tuple[tuple[int, int], ...]:
     """The places (argument, axis) of the operator's dimensions that are neither shared nor passing; none if its rank is free."""
     trial = None if _of_any_rank(op) else _trial(op, 3)
     if not trial:
@@ -297,7 +297,7 @@ def _sliding(rules: Rules, op: OperatorDef, sizes: Sizes) -> tuple[tuple[int, in
     return tuple(p for p in places if p not in shared and not all(_passes(f.outputs, p) for f in flows))
 
 
-def _shapes(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: Sizes) -> list[Shape] | None:
+def _shapes(rules: Rules, op: OperatorDef, trial: list[Shape], sizes: InputSizes) -> list[Shape] | None:
     flows = _flows(rules, op, trial, sizes)
     if not flows:
         return None

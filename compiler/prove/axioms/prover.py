@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
 from dslc.prove.axioms.laws import Inexpressible, Law, Symbols, axioms_of, encoded_law
-from dslc.prove.axioms.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
-from dslc.prove.axioms.terms import NO_PROGRAM, Known, Program, involutions
+from dslc.prove.axioms.smt_process import Axiom, Query, QueryResult, SmtProcess, Term, Theory
+from dslc.prove.axioms.terms import NO_PROGRAM, KnownConditions, PairOfPrograms, involutions
 from dslc.prove.cover.instances import Uncovered, cover
 from dslc.prove.in_bounds import leaves_bounds
 from dslc.prove.known.resting import CARRYING, basis
@@ -234,7 +234,7 @@ class AxiomProver:
         if any(a.type != b.type for a, b in zip(left, right, strict=True)):
             return "the types of the sides are not known to be the same"
         theory, process = self._opened(rules)
-        program = Program(self._assuming(rules, conditions, terms), theory.laws, theory.axioms)
+        program = PairOfPrograms(self._assuming(rules, conditions, terms), theory.laws, theory.axioms)
         goals = tuple(zip(program.terms(left), program.terms(right), strict=True))
         goals = tuple((a, b) for a, b in goals if a != b)
         if not goals:
@@ -260,7 +260,7 @@ class AxiomProver:
             found = self._count(process.without(wrong, self.milliseconds))
         return _REASONS.get(found.reason, found.reason)
 
-    def _count(self, found: Found) -> Found:
+    def _count(self, found: QueryResult) -> QueryResult:
         self.counters.rounds += 1
         self.counters.solver_seconds += found.seconds
         self.counters.instances += found.instances
@@ -292,7 +292,7 @@ class AxiomProver:
             if len(self._known) >= _TUNING.kept:
                 self._known.clear()
             operators = {**theory.rules.operators, **{op.name: op for op in terms}} if terms else theory.rules.operators
-            found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=Known(conditions)))
+            found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=KnownConditions(conditions)))
         return found[1]
 
     def close(self) -> None:
@@ -309,7 +309,7 @@ class AxiomProver:
         self.close()
 
 
-def _seeds(program: Program, theory: LawTheory) -> Iterator[Term]:
+def _seeds(program: PairOfPrograms, theory: LawTheory) -> Iterator[Term]:
     """`f(f(t))` for every subterm and every operator that is its own inverse: no pattern would make it."""
     subterms = program.subterms()
     for symbol, attrs in theory.involutions(program.symbols):

@@ -64,7 +64,7 @@ Instance = tuple[int, tuple[Term, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryResult:
     """What came of a query. `used`: the instances from which the goals follow without any quantifier. `asked`: parameters of
     terms, as sizes, that premises speak of. `seconds` of the query, `overrun` where it was killed."""
 
@@ -88,15 +88,15 @@ class SmtProcess:
         #: processes that were started
         self.starts = 0
 
-    def ask(self, query: Query, milliseconds: int) -> Found:
+    def ask(self, query: Query, milliseconds: int) -> QueryResult:
         """A new query. Overruns give `unknown`."""
         return self._exchange(("query", query, milliseconds), milliseconds)
 
-    def more(self, facts: Sequence[tuple[Term, Term]], symbols: Symbols, milliseconds: int) -> Found:
+    def more(self, facts: Sequence[tuple[Term, Term]], symbols: Symbols, milliseconds: int) -> QueryResult:
         """The last query with further facts, and symbols that they use."""
         return self._exchange(("facts", tuple(facts), milliseconds, dict(symbols)), milliseconds)
 
-    def without(self, instances: Sequence[Instance], milliseconds: int) -> Found:
+    def without(self, instances: Sequence[Instance], milliseconds: int) -> QueryResult:
         """Whether the goals of the last query also follow from the instances found, without these."""
         return self._exchange(("without", tuple(instances), milliseconds), milliseconds)
 
@@ -104,16 +104,16 @@ class SmtProcess:
         """Ends the process."""
         self._service.close()
 
-    def _exchange(self, message: tuple[Any, ...], milliseconds: int) -> Found:
+    def _exchange(self, message: tuple[Any, ...], milliseconds: int) -> QueryResult:
         began = time.monotonic()
         try:
             # starting one takes nothing of a query's time
             self._service.running()
-            found: Found = self._service.ask(message, Deadline.after(milliseconds / 1000 + self._GRACE))
+            found: QueryResult = self._service.ask(message, Deadline.after(milliseconds / 1000 + self._GRACE))
         except ProcessFailed as problem:
             late = problem.failure is ProcessFailure.LATE
             reason = f"killed after {milliseconds} ms" if late else "the process of the solver ended"
-            return Found("unknown", seconds=time.monotonic() - began, reason=reason)
+            return QueryResult("unknown", seconds=time.monotonic() - began, reason=reason)
         return found
 
     def _started(self) -> Child:

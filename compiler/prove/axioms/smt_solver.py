@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslc.processes.child import Asker
-from dslc.prove.axioms.smt_process import Axiom, Found, Instance, Query, Symbols, Term, Theory
+from dslc.prove.axioms.smt_process import Axiom, Instance, Query, QueryResult, Symbols, Term, Theory
 
 # z3's Python interface is only partly typed
 z3: Any = importlib.import_module("z3")
@@ -88,7 +88,7 @@ class _Terms:
         return found
 
 
-class Session:
+class SolverSession:
     """Answers queries about one theory."""
 
     def __init__(self, theory: Theory) -> None:
@@ -104,7 +104,7 @@ class Session:
 
     # ---- queries ------------------------------------------------------------------------------------------------
 
-    def query(self, query: Query, milliseconds: int) -> Found:
+    def query(self, query: Query, milliseconds: int) -> QueryResult:
         """A new question."""
         began = time.process_time()
         self._query = query
@@ -135,7 +135,7 @@ class Session:
         milliseconds: int,
         symbols: Symbols | None = None,
         began: float | None = None,
-    ) -> Found:
+    ) -> QueryResult:
         """The last question with further facts."""
         began = time.process_time() if began is None else began
         self._terms.declare(symbols or {})
@@ -145,10 +145,10 @@ class Session:
         result = self._solver.check()
         if result != z3.unsat:
             reason = self._solver.reason_unknown() if result == z3.unknown else "a model"
-            return Found("unknown", (), self._asked(), len(self._instances), time.process_time() - began, reason)
+            return QueryResult("unknown", (), self._asked(), len(self._instances), time.process_time() - began, reason)
         return self.without((), milliseconds, began)
 
-    def without(self, dropped: Sequence[Instance], milliseconds: int, began: float | None = None) -> Found:
+    def without(self, dropped: Sequence[Instance], milliseconds: int, began: float | None = None) -> QueryResult:
         """The second proof: from the instances alone, without those that were dropped."""
         began = time.process_time() if began is None else began
         for each in dropped:
@@ -165,10 +165,10 @@ class Session:
         result = solver.check()
         if result != z3.unsat:
             spent = time.process_time() - began
-            return Found("unknown", (), self._asked(), len(tracked), spent, "the proof does not follow from well-typed instances")
+            return QueryResult("unknown", (), self._asked(), len(tracked), spent, "the proof does not follow from well-typed instances")
         used = tuple(tracked[str(name)] for name in solver.unsat_core())
         spent = time.process_time() - began
-        return Found("proved" if self._query.goals else "contradiction", used, (), len(tracked), spent)
+        return QueryResult("proved" if self._query.goals else "contradiction", used, (), len(tracked), spent)
 
     # ---- formulas -----------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ def main() -> None:
     """Reads a theory, then answers query after query, until the other end closes the stream."""
     asker = Asker()
     messages = iter(asker)
-    session = Session(next(messages, Theory({}, ())))
+    session = SolverSession(next(messages, Theory({}, ())))
     asker.answer("ready")
     for kind, *arguments in messages:
         asker.answer(getattr(session, kind)(*arguments))

@@ -46,7 +46,7 @@ from dslc.syntax import tree as t
 NO_PROGRAM = (Mismatch, Unbound, DslcError, TypeError, ValueError, ArithmeticError, IndexError, KeyError, AssertionError)
 
 
-class Known:
+class KnownConditions:
     """Answers from conditions that hold, and from nothing else. Implements `dslc.semantics.assuming.Assuming`."""
 
     def __init__(self, conditions: Sequence[Scalar]) -> None:
@@ -106,7 +106,7 @@ class Known:
         return all(nonnegative(total, (), case & Case(least)) for case in self._cases)
 
 
-class Program:
+class PairOfPrograms:
     """The terms of a pair of programs, and what terms stand for.
 
     `rules` decide conditions on unknown sizes from what is known of them (`Rules.assuming`).

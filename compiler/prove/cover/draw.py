@@ -11,11 +11,11 @@ from typing import Any
 
 from dslc.interpret.draft import Draft as Names
 from dslc.interpret.draft import entry_count, partly_bound
-from dslc.interpret.rule_text import Place, operator_hints
+from dslc.interpret.rule_text import NamePlace, operator_hints
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.cover.path import Assumed, Path, Restart
+from dslc.prove.cover.path import AssumedCase, Path, Restart
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
@@ -110,7 +110,7 @@ class Draft(Names):
     """Names along a path of choices: unknown where that is enough."""
 
     path: Path
-    assumed: Assumed
+    assumed: AssumedCase
     choice: Choice
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
@@ -300,7 +300,7 @@ class Draft(Names):
 
     # ---- attributes ------------------------------------------------------------------------------------------
 
-    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
         hints = operator_hints(op).get(attr.name, ())
@@ -319,14 +319,14 @@ class Draft(Names):
         self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
         return self.lengths[name]
 
-    def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
+    def _axes_entries(self, name: str, place: NamePlace, rank: int) -> Any:
         self.listed = self.mixing = True
         if not place.starred:
             return self.path.pick(("axis", name), tuple(range(rank)))
         lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
         return self.path.pick(("axes", name), lists)
 
-    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+    def operand(self, name: str, op: OperatorDef, place: NamePlace) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
         at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
         types = [param.type.name for param in op.syntax.params if param.type is not None]
@@ -337,7 +337,7 @@ class Draft(Names):
             return self.integer(name)
         return self.real(name)
 
-    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}

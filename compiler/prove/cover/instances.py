@@ -21,7 +21,7 @@ from dslc.ir.scalar import Num, Scalar, Sym, walk
 from dslc.prove.cover.draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.cover.early import apply_early, early_calls
 from dslc.prove.cover.numbers import check_numbers
-from dslc.prove.cover.path import Again, Assumed, Path, Restart, TooMany
+from dslc.prove.cover.path import Again, AssumedCase, Path, Restart, TooMany
 from dslc.prove.cover.ranks import by_maps, naturally
 from dslc.prove.cover.replay import replaying
 from dslc.prove.cover.scope import scope_text
@@ -444,7 +444,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         Again: an unknown was solved for.
         Mismatch: the case does not occur.
     """
-    assumed = Assumed(path)
+    assumed = AssumedCase(path)
     terms = unknown_operators(sub) or {}
     known = dataclasses.replace(rules, operators={**rules.operators, **term_operators(sub)}, assuming=assumed)
     known = replaying(known, rules, assumed)
@@ -558,7 +558,7 @@ def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStateme
     return out
 
 
-def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], assumed: Assumed) -> list[Scalar]:
+def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], assumed: AssumedCase) -> list[Scalar]:
     """Equalities of sizes of both sides that are not proved."""
     from dslc.ir.scalar import apply, as_scalar, num
 

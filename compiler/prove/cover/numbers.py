@@ -5,10 +5,10 @@ from __future__ import annotations
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, walk
 from dslc.prove.cover.draw import Choice
-from dslc.prove.cover.path import Assumed, Restart
+from dslc.prove.cover.path import AssumedCase, Restart
 
 
-def check_numbers(outputs: tuple[Value, ...], facts: Assumed, choice: Choice) -> None:
+def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice) -> None:
     """Raises Restart where something computed depends on an unknown real number, a guard does, or an attribute multiplies positions.
 
     Where all integers stay unknown, such attributes, and numbers of which guards alone speak, are noted only: what holds for all
@@ -46,7 +46,7 @@ def check_numbers(outputs: tuple[Value, ...], facts: Assumed, choice: Choice) ->
 _DECIDING = frozenset({"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"})
 
 
-def _check_part(part: Apply, facts: Assumed, steps: set[str], reals: set[str]) -> None:
+def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str]) -> None:
     if part.name == "+" and part.free and not _reads(part):
         factors: dict[frozenset[Iter], set[str]] = {}
         for term in part.args:
@@ -59,7 +59,7 @@ def _check_part(part: Apply, facts: Assumed, steps: set[str], reals: set[str]) -
         reals |= {facts.reals[node] for node in walk(part) if isinstance(node, Sym) and node in facts.reals}
 
 
-def _step(iters: frozenset[Iter], names: set[str], facts: Assumed, steps: set[str]) -> None:
+def _step(iters: frozenset[Iter], names: set[str], facts: AssumedCase, steps: set[str]) -> None:
     """Positions times attributes alone; what is multiplied with sizes is a place in a merged dimension."""
     if names and iters and all(name in facts.integers for name in names):
         steps |= {facts.integers[name] for name in names}

@@ -137,7 +137,7 @@ class Path:
         return found
 
 
-class Assumed:
+class AssumedCase:
     """What is assumed of one case. Implements `dslc.semantics.assuming.Assuming`.
 
     On the left side of a rule every condition is assumed: the rule is only used where its left side has a meaning. On the right

@@ -39,7 +39,7 @@ class _Frame:
     failed: bool = False
 
 
-class Asked:
+class AskedFacts:
     """Facts that note what they are asked. Implements `dslc.semantics.assuming.Assuming`."""
 
     def __init__(self, facts: Assuming) -> None:
@@ -79,7 +79,7 @@ class Asked:
 class _Replayed(dict[Any, Any]):
     """One of the caches of a rules object, for one case; results of other cases are found in `shared`."""
 
-    def __init__(self, name: str, asked: Asked, shared: dict[Any, _Node]) -> None:
+    def __init__(self, name: str, asked: AskedFacts, shared: dict[Any, _Node]) -> None:
         super().__init__()
         self._name, self._asked, self._shared = name, asked, shared
 
@@ -130,7 +130,7 @@ def replaying(rules: Rules, base: Rules, facts: Assuming) -> Rules:
     """`rules` deciding by `facts`, with the results that other cases of `base` have found."""
     from dataclasses import replace
 
-    asked = Asked(facts)
+    asked = AskedFacts(facts)
     shared = rules_cache(base, "replayed")
     found = replace(rules, assuming=asked)
     found.__dict__["_caches"] = {name: _Replayed(name, asked, shared) for name in _KEPT}

@@ -2,7 +2,7 @@
 
 from dslc.prove.exact.answers import Differs, Equal, Undecided
 from dslc.prove.exact.compare import Habit, compare, difference
-from dslc.prove.exact.regions import Region
+from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Effort
 
-__all__ = ["Differs", "Effort", "Equal", "Habit", "Region", "Undecided", "compare", "difference"]
+__all__ = ["DifferenceRegion", "Differs", "Effort", "Equal", "Habit", "Undecided", "compare", "difference"]

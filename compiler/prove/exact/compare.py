@@ -21,9 +21,9 @@ from dslc.prove.exact.counterexamples import counterexample
 from dslc.prove.exact.inline import CannotInline
 from dslc.prove.exact.pointwise import vanishes
 from dslc.prove.exact.presumed import presumed
-from dslc.prove.exact.problem import Problem, Quotient, posed, symbols
+from dslc.prove.exact.problem import ComparisonProblem, Quotient, posed, symbols
 from dslc.prove.exact.question import Question
-from dslc.prove.exact.regions import Region, region
+from dslc.prove.exact.regions import DifferenceRegion, region
 from dslc.prove.exact.terms import Effort, Unsolved
 from dslc.prove.exact.windows import cases_of_sizes, generalized
 
@@ -103,7 +103,7 @@ def _equal_opaquely(
     """Whether the programs are equal whatever is read at places that are quotients by sizes (see opaque)."""
     try:
         part = effort.part(seconds)
-        problem = Problem(left, right, conditions, part, opaque=True)
+        problem = ComparisonProblem(left, right, conditions, part, opaque=True)
         comparison = _Comparison(problem, part, reflexive)
         with limited(_operations(seconds)):
             return isinstance(comparison.verdict(part), Equal)
@@ -113,7 +113,7 @@ def _equal_opaquely(
 
 def difference(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
-) -> Region:
+) -> DifferenceRegion:
     """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     effort = Effort(seconds)
     try:
@@ -132,7 +132,7 @@ def _operations(seconds: float) -> int:
 class _Comparison:
     """The ways in which the programs of a problem are compared. `reflexive`: each side is to be shown to equal itself."""
 
-    def __init__(self, problem: Problem, effort: Effort, reflexive: bool) -> None:
+    def __init__(self, problem: ComparisonProblem, effort: Effort, reflexive: bool) -> None:
         self._problem = problem
         self._effort = effort
         self._reflexive = reflexive

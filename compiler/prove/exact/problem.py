@@ -26,18 +26,18 @@ class Quotient(Unsolved):
         self.extents = extents
 
 
-def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort) -> Problem:
+def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort) -> ComparisonProblem:
     """The problem of two lists of outputs. Raises Unsolved, CannotInline and GivenUp where they are no such expressions."""
     try:
-        return Problem(left, right, conditions, effort)
+        return ComparisonProblem(left, right, conditions, effort)
     except Quotient as problem:
         names, more = named(problem.extents)
         if not names:
             raise
-        return Problem(left, right, conditions, effort, names, more)
+        return ComparisonProblem(left, right, conditions, effort, names, more)
 
 
-class Problem:
+class ComparisonProblem:
     """What is to be compared; it is never changed.
 
     `names`: sizes in terms of names for compound extents, with what is known of those (`more`). `opaque`: places that are quotients

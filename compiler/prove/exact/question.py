@@ -23,7 +23,7 @@ from dslc.prove.exact.affine import (
 from dslc.prove.exact.defined import Defined
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
-from dslc.prove.exact.problem import Problem, symbols
+from dslc.prove.exact.problem import ComparisonProblem, symbols
 from dslc.prove.exact.terms import Algebra, Effort, Sum, Unsolved, negated
 
 
@@ -51,7 +51,7 @@ class Question:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ComparisonProblem,
         roots: Sequence[Scalar],
         extents: Mapping[Iter, Scalar],
         conditions: Sequence[Scalar],

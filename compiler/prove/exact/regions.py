@@ -15,7 +15,7 @@ from dslc.prove.strided import Box
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class DifferenceRegion:
     """Where two programs differ: per output an isl set of its positions, parametric in the sizes.
 
     `exact`: they differ at every point of the set, for some tensors; else they are equal outside it, and it may be too large.
@@ -73,7 +73,7 @@ class Region:
         return "\n".join(str(each) for each in self.sets)
 
 
-def region(question: Question) -> Region:
+def region(question: Question) -> DifferenceRegion:
     """Where the pairs of a question differ; it is asked for while the question is."""
     exact = all(len(m) == 1 and isinstance(m[0], Sym) for m in question.monomials)
     sets: list[Any] = []
@@ -85,7 +85,7 @@ def region(question: Question) -> Region:
             total = total.union(term.map.domain())
         sets.append(coalesced(total))
     parts: dict[Scalar, Scalar] = dict(question.problem.parts.items())
-    return Region(
+    return DifferenceRegion(
         tuple(sets),
         exact,
         tuple(scalar_of(monomial_of(monomial)) for monomial in question.monomials),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.interpret.check_rule import Wrong, difference, draw, own_corrections, roomy, wrong_correction
+from dslc.interpret.check_rule import WrongCorrection, difference, draw, own_corrections, roomy, wrong_correction
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.field import Field, P
@@ -136,7 +136,7 @@ def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators:
     for instance, _ in _drawn(rules, sub, rng, TUNING.corrected, operators, types, roomy(sub)):
         # types were compared before
         wrong = instance is not None and wrong_correction(rules, instance, rng)
-        if instance is not None and isinstance(wrong, Wrong):
+        if instance is not None and isinstance(wrong, WrongCorrection):
             return Counterexample(dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction")
     return None
 

@@ -23,10 +23,10 @@ from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
-from dslc.prove.exact.regions import Region
+from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
 from dslc.prove.partial.basis import equal_on_a_basis
-from dslc.prove.partial.draws import Draws, NotCompared, Why, few
+from dslc.prove.partial.draws import Draws, NotCompared, WhyUncompared, few
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -112,7 +112,7 @@ def difference(
         if drawn.real is not None and evident and not (proved and np.array_equal(mask, drawn.real)):
             mask, boxes, proved = drawn.real, _boxes(drawn.real, pieces), False
         if not proved and _depends_on_elements((left[number], right[number])):
-            raise NotCompared(Why.DATA)
+            raise NotCompared(WhyUncompared.DATA)
         # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
         agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None and drawn.real is None else None)
         share = float(mask.sum()) / mask.size if mask.size else 0.0
@@ -139,7 +139,7 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
     try:
         return strided_boxes(mask, pieces)
     except TooManyPieces as problem:
-        raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+        raise NotCompared(WhyUncompared.PIECES, f"more than {problem.limit}") from None
 
 
 def _depends_on_elements(values: Sequence[Value]) -> bool:
@@ -164,7 +164,8 @@ def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | N
     failed, looked = failing(mask, points)
     if (mask & ~failed).any():
         position = tuple(int(k) for k in np.argwhere(mask & ~failed)[0])
-        raise NotCompared(Why.DISAGREE, f"boxes accept {list(position)}, which differs: this is a bug of dslc, please report it")
+        said = f"boxes accept {list(position)}, which differs: this is a bug of dslc, please report it"
+        raise NotCompared(WhyUncompared.DISAGREE, said)
     return True, float(failed.sum()) / failed.size, looked
 
 
@@ -179,7 +180,7 @@ class _Outside:
         self._rules = rules
         self._sides = list(zip(left, right, strict=True))
         self._seconds = seconds / 2
-        self._region: Region | None = None
+        self._region: DifferenceRegion | None = None
         with suppress(Unsolved):
             self._region = exact_difference(rules, left, right, seconds=self._seconds)
 
@@ -199,7 +200,7 @@ class _Outside:
         return equal_on_a_basis(one, other, boxes, self._seconds / 2)
 
 
-def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
+def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> DifferenceRegion | None:
     """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
     try:
@@ -234,11 +235,11 @@ def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple
     """Both programs without calls. Raises NotCompared where their types differ."""
     if [value.type for value in old] != [value.type for value in new]:
         shown = [", ".join(str(value.type) for value in side) for side in (old, new)]
-        raise NotCompared(Why.TYPES, f"{shown[0]} and {shown[1]}")
+        raise NotCompared(WhyUncompared.TYPES, f"{shown[0]} and {shown[1]}")
     try:
         both = expand(rules, (*old, *new))
     except Mismatch as problem:
-        raise NotCompared(Why.TYPES, problem.reason) from None
+        raise NotCompared(WhyUncompared.TYPES, problem.reason) from None
     return both[: len(old)], both[len(old) :]
 
 
@@ -247,10 +248,10 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     left, right = _expanded(rules, old, new)
     nodes = list(topological(value.node for value in (*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
-        raise NotCompared(Why.SIZES)
+        raise NotCompared(WhyUncompared.SIZES)
     if sum(int(value.type.elements) for node in nodes for value in node.values) > _TUNING.most_elements:
-        raise NotCompared(Why.LARGE, f"more than {_TUNING.most_elements} elements")
+        raise NotCompared(WhyUncompared.LARGE, f"more than {_TUNING.most_elements} elements")
     return left, right
 
 
-__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "equal_everywhere", "parametric", "restricted"]
+__all__ = ["Box", "Difference", "NotCompared", "WhyUncompared", "difference", "equal_everywhere", "parametric", "restricted"]

@@ -58,7 +58,7 @@ _CHOOSING = frozenset({
 })  # fmt: skip
 
 
-class Why(Enum):
+class WhyUncompared(Enum):
     """Why two programs are not compared; what is decided depends on this, never on the words of a message."""
 
     TYPES = "their outputs have different types"
@@ -73,13 +73,13 @@ class Why(Enum):
 class NotCompared(Exception):
     """Two programs whose difference is not found."""
 
-    def __init__(self, why: Why, detail: str = "") -> None:
+    def __init__(self, why: WhyUncompared, detail: str = "") -> None:
         super().__init__(f"{why.value}{': ' if detail else ''}{detail}")
         self.why = why
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnOutput:
     """What draws show of one output.
 
     `found`: where both sides differed on some draw; `unknown`: where they do if nothing is known of functions, which laws of functions
@@ -113,13 +113,13 @@ class Draws:
         self._rng = np.random.default_rng(seed)
         self._made = 0
         self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
-        self._found: list[Drawn] | None = None
+        self._found: list[DrawnOutput] | None = None
 
-    def found(self, draws: int) -> list[Drawn]:
+    def found(self, draws: int) -> list[DrawnOutput]:
         """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
         left, right = self._sides
         if left == right:
-            return [Drawn(mask, None, 0.0) for mask in self._masks]
+            return [DrawnOutput(mask, None, 0.0) for mask in self._masks]
         if self._degree is None:
             self._found = self._found or self._of_functions()
             return self._found
@@ -127,9 +127,9 @@ class Draws:
             more = _differing(left, right, self._rng, Field, draws - self._made)
             self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
             self._made = draws
-        return [Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
+        return [DrawnOutput(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
 
-    def more(self) -> list[Drawn]:
+    def more(self) -> list[DrawnOutput]:
         """As `found`, with as many draws as are worth it where nothing is proved."""
         if self._degree is not None:
             return self.found(_TUNING.draws)
@@ -137,7 +137,7 @@ class Draws:
         self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
         return self._found
 
-    def _of_functions(self) -> list[Drawn]:
+    def _of_functions(self) -> list[DrawnOutput]:
         left, right = self._sides
         found = _differing(left, right, self._rng, Field, _TUNING.draws)
         unknown = _differing(left, right, self._rng, UnknownFunctions, _TUNING.draws)
@@ -150,7 +150,7 @@ class Draws:
             unknown = [one | other for one, other in zip(found, unknown, strict=True)]
         real = _of_numbers(left, right, unknown, self._rng)
         return [
-            Drawn(one, None if np.array_equal(one, other) else other, None, less)
+            DrawnOutput(one, None if np.array_equal(one, other) else other, None, less)
             for one, other, less in zip(found, unknown, real, strict=True)
         ]
 
@@ -265,7 +265,7 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
             return tuple(run_scopes(outputs, feeds, field))
         except (Redraw, InterpretError) as problem:
             reason = str(problem)
-    raise NotCompared(Why.UNDEFINED, reason)
+    raise NotCompared(WhyUncompared.UNDEFINED, reason)
 
 
-__all__ = ["Drawn", "Draws", "NotCompared", "Why", "few", "inputs_of"]
+__all__ = ["DrawnOutput", "Draws", "NotCompared", "WhyUncompared", "few", "inputs_of"]

@@ -1,1 +1,1 @@
-"""What may stand in the place of dear operators: kernels, derived programs, mutants, joined calls; and what of it is known."""
+"""What may stand in the place of hot operators: kernels, derived programs, mutants, joined calls; and what of it is known."""

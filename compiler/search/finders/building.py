@@ -12,10 +12,10 @@ from dslc.cost.model import CostModel
 from dslc.deadline import Deadline, TimeUp
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.formed import form_estimates
-from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.fuse.kernels import Cyclic, fold_of, folded
 from dslc.fuse.profile import Profiles, Reach
-from dslc.fuse.trials import Dropped, Form, Subject, Trials, Tried, Why
+from dslc.fuse.trials import Dropped, Subject, Trials, Tried, TriedForm, WhyUnused
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted
@@ -94,13 +94,13 @@ class Builder:
         least = sum(map(self._operating, own))
         if least > most:
             # another form has fewer operations
-            least = sum(min([self._operating(node), *self.forms_of(Group((node,), node.values))]) for node in own)
+            least = sum(min([self._operating(node), *self.forms_of(NodeGroup((node,), node.values))]) for node in own)
         return least if least > most else sum(min(self.form(node), self.costs.cost(node)) for node in own)
 
     def in_other_forms(self, nodes: Sequence[Node]) -> float:
         """Estimated seconds of those nodes that are operators and no weights, each in another form; infinite where one has none."""
         own = [node for node in nodes if isinstance(node, Call) and not node.constant]
-        return sum(min(self.forms_of(Group((node,), node.values)), default=inf) for node in own) if own else inf
+        return sum(min(self.forms_of(NodeGroup((node,), node.values)), default=inf) for node in own) if own else inf
 
     def generated(self, results: Sequence[Value]) -> float:
         """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
@@ -134,24 +134,24 @@ class Builder:
 
         By estimate, until one was measured.
         """
-        kernel = fold_of(Group((node,), node.values)).kernel
+        kernel = fold_of(NodeGroup((node,), node.values)).kernel
         if kernel.group not in self._forms:
-            least = min(self.forms_of(Group((node,), node.values)), default=inf)
+            least = min(self.forms_of(NodeGroup((node,), node.values)), default=inf)
             self._forms[kernel.group] = least if least + TUNING.saved < self.costs.cost(node) else inf
         return self._forms[kernel.group]
 
-    def forms_of(self, group: Group) -> list[float]:
+    def forms_of(self, group: NodeGroup) -> list[float]:
         """Estimated seconds of each other form that a kernel of some nodes has."""
         kernel = fold_of(group).kernel
         if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
             return []
         return [TUNING.formed * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]
 
-    def form_of(self, fact: Fact) -> Form:
+    def form_of(self, fact: Fact) -> TriedForm:
         """A program as the form of one kernel, in the first form that its operators have: `std.winograd(tile=4) of ...`."""
         for name, program in forms(self.rules, fact.new, self.strict):
-            return Form(f"{name} of {fact.rule}", program)
-        return Form(fact.rule, fact.new)
+            return TriedForm(f"{name} of {fact.rule}", program)
+        return TriedForm(fact.rule, fact.new)
 
     def _learnt(self, group: Graph, seconds: float) -> bool:
         """Keeps what the kernel of an operator takes that was estimated; False where it is no such kernel, or known to be slower."""
@@ -181,11 +181,11 @@ class Builder:
             if isinstance(one, Tried):
                 kernels.append(one)
                 self._learnt(one.program, one.kernel)
-            elif one.why is Why.LATE:
+            elif one.why is WhyUnused.LATE:
                 raise TimeUp
             elif self._learnt(one.program, inf):
                 again = True
-            elif one.why is not Why.SLOWER:
+            elif one.why is not WhyUnused.SLOWER:
                 # its nodes will do where they are faster
                 return None
         if again:
@@ -196,7 +196,7 @@ class Builder:
         before, after = self.seconds(fact.old, None), self.seconds(with_kernels, library)
         return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
 
-    def one_kernel(self, fact: Fact, form: Form) -> Rival | None:
+    def one_kernel(self, fact: Fact, form: TriedForm) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
         if not self.costs.target.measured:
             return None
@@ -204,7 +204,7 @@ class Builder:
         node = whole.outputs[0].node
         subject = Subject(fact.old, tuple(value.constant for value in whole.inputs), form)
         found = self.trials.tried([subject]).get(fact.old)
-        if isinstance(found, Dropped) and found.why is Why.LATE:
+        if isinstance(found, Dropped) and found.why is WhyUnused.LATE:
             raise TimeUp
         if not isinstance(found, Tried) or not isinstance(node, Kernel):
             return None

@@ -1,6 +1,6 @@
 """Derivations for what a search found: operators that are sums of products as programs that are derived from their expressions.
 
-A dear node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
+A hot node is expanded to its expression, and the search of `dslc.derivation` looks for programs of operators and scopes that compute
 it. The cheapest of these are priced, their scopes become kernels together with what is computed element by element behind them, and
 what is measured to be faster than the nodes is offered as a candidate. Scopes over weights are computed when a model is written.
 """
@@ -18,8 +18,8 @@ from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.derivation.generic import Generic, NotGeneric, unknown_sizes
-from dslc.derivation.programs import Program, estimated, unlike
-from dslc.derivation.search import DerivationLimits, Search
+from dslc.derivation.programs import PricedProgram, estimated, unlike
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import unfold
 from dslc.fuse.trials import TUNING as TRIALS_TUNING
@@ -35,14 +35,14 @@ from dslc.search.finders.expressions import as_one, expanded, factors, is_sized,
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import (
     Dearer,
+    HotSite,
     LeftOut,
     Looking,
-    Open,
-    Place,
+    NodePlace,
     Rival,
-    Site,
     Tale,
     Visit,
+    WhyOpen,
     distinct,
     groups,
 )
@@ -105,7 +105,7 @@ def derivations_of(rules: Rules) -> list[DerivationDef]:
     return list({**load_many(["einnet"]).derivations, **rules.derivations}.values())
 
 
-def rule_of(program: Program) -> str:
+def rule_of(program: PricedProgram) -> str:
     """What the step that takes a program is called: its derivations."""
     return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
 
@@ -133,7 +133,7 @@ class Derivations:
     #: whether infinities, NaN and overflows must stay what they are
     strict: bool = False
     #: what was derived so far of each operator
-    found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
+    found: dict[Graph, tuple[PricedProgram, ...]] = field(default_factory=dict)
     #: of symbolic dimensions, at which is measured
     sizes: Mapping[str, int] = field(default_factory=dict)
     builder: Builder = field(init=False)
@@ -157,7 +157,7 @@ class Derivations:
         """What each unit of work finds, with the story so far: a candidate with everything that is faster by then, and one with those
         programs alone that are one kernel each. After a story that is late it may be asked again when there is more time."""
         looking = Looking()
-        sites: list[Site] | None = None
+        sites: list[HotSite] | None = None
         while sites is None:
             try:
                 self.builder.begin()
@@ -168,15 +168,15 @@ class Derivations:
         for site in sites:
             yield from self._at(base, site, looking)
 
-    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
+    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[HotSite]]]:
         """Who finds places, what takes no time first."""
         return (self._sites, self._subprograms)
 
-    def _turn(self, site: Site) -> float:
+    def _turn(self, site: HotSite) -> float:
         """Whose turn it is: the dearest first, and operators by themselves before what is hardly dearer with what lies below."""
         return -site.price * len(site.nodes) / (TUNING.dearer if site.inner else 1.0)
 
-    def _at(self, base: Candidate, site: Site, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
+    def _at(self, base: Candidate, site: HotSite, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
         visit: Visit | None = None
         late = True
@@ -190,7 +190,7 @@ class Derivations:
             new = [one for one, before in zip((looking.chosen, looking.alone), known, strict=True) if one != before]
             yield [self._candidates(base, taken, looking.places)[0] for taken in distinct(new)], looking.tale(late)
 
-    def _visit(self, base: Candidate, site: Site, looking: Looking) -> Visit:
+    def _visit(self, base: Candidate, site: HotSite, looking: Looking) -> Visit:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
         programs = self.programs(site)
         # a node may have another form itself
@@ -198,7 +198,7 @@ class Derivations:
         promising = self._promising(programs, price)
         dearer = [] if promising else self._cheapest(programs, site.price)
         around = looking.around or Neighbours(base.graph)
-        regions: dict[Graph, list[Place]] = {}
+        regions: dict[Graph, list[NodePlace]] = {}
         for node in site.nodes:
             place = self._place(node, around, looking.owned, site.inner.get(node, ()))
             old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
@@ -210,7 +210,7 @@ class Derivations:
         looking.places.update(regions)
         return Visit([(old, each) for old in regions for each in promising])
 
-    def _try_next(self, visit: Visit, site: Site, looking: Looking) -> None:
+    def _try_next(self, visit: Visit, site: HotSite, looking: Looking) -> None:
         """Builds and measures one more program of a visit. Raises TimeUp."""
         if visit.waiting:
             old, derived = visit.waiting[0]
@@ -222,7 +222,7 @@ class Derivations:
             looking.taken(old, found, max(self.spent.get(place.node, inf) for place in places), self.margin)
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
-        """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
+        """What hot nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for site in self._sites(base, Neighbours(graph)):
             for derived in self._promising(self.programs(site), site.price):
@@ -241,7 +241,7 @@ class Derivations:
                             yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
     def to_gain(self, base: Candidate) -> float:
-        """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
+        """The share of a candidate's time that hot sums of products take beyond what their operations must take."""
         found: list[tuple[float, frozenset[Node]]] = []
         with suppress(TimeUp):
             self.builder.begin()
@@ -260,8 +260,8 @@ class Derivations:
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
-        """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
+    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[HotSite]:
+        """Hot sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node):
@@ -281,10 +281,10 @@ class Derivations:
                 prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
             if worth[program] >= (self.share if share is None else share) * base.cost:
-                yield Site(program, tuple(nodes[program]), prices[program])
+                yield HotSite(program, tuple(nodes[program]), prices[program])
 
-    def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
+    def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
+        """Hot sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
             if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
@@ -300,7 +300,7 @@ class Derivations:
             if isfinite(price) and len(own) * price >= self.share * base.cost and (self.every or not self._at_its_best(node, price)):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
-            yield Site(program, tuple(found[program]), worth[program][1], found[program])
+            yield HotSite(program, tuple(found[program]), worth[program][1], found[program])
 
     def _is_looked_at(self, node: Node) -> bool:
         return is_sized(node)
@@ -320,7 +320,7 @@ class Derivations:
         """Whether a program is one sum over elements of two tensors or three."""
         return 2 <= factors(self.rules, program) <= TUNING.factors
 
-    def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> Place:
+    def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> NodePlace:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
         while len(behind) < TUNING.behind and end not in around.final:
@@ -330,15 +330,15 @@ class Derivations:
             behind.append(users[0])
             owned.add(users[0])
             end = users[0].values[0]
-        return Place(node, (*inner, *behind), end, inner)
+        return NodePlace(node, (*inner, *behind), end, inner)
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def programs(self, site: Site) -> tuple[Program, ...]:
+    def programs(self, site: HotSite) -> tuple[PricedProgram, ...]:
         """What is found for one kind of place, the cheapest by estimate first. Raises TimeUp."""
         return self._derived(site.program)
 
-    def _derived(self, program: Graph) -> tuple[Program, ...]:
+    def _derived(self, program: Graph) -> tuple[PricedProgram, ...]:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
         found = self.found.get(program)
         if found is None:
@@ -348,14 +348,14 @@ class Derivations:
             found = self.found[program] = tuple(self._searched(program, limits))
         return found
 
-    def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[Program]:
+    def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[PricedProgram]:
         """What a search finds for one operator, at unknown sizes what is one program at all of them."""
         value = expanded(self.rules, program)
         generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
             return
         at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
-        search = Search(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
+        search = DerivationSearch(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
         with rare_collections():
             every = search.run(at.outputs[0]).programs
         given = at.outputs[1]
@@ -364,28 +364,28 @@ class Derivations:
                 yield replace_fields(each, value=generic.back(each.value))
             except NotGeneric:
                 names = tuple(size.name for size in generic.numbers)
-                self._left_out.setdefault(program, LeftOut(rule_of(each), Open.SOME, names))
+                self._left_out.setdefault(program, LeftOut(rule_of(each), WhyOpen.SOME, names))
 
-    def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
+    def _promising(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
         TimeUp."""
-        worth: dict[Program, float] = {}
+        worth: dict[PricedProgram, float] = {}
         for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
             calls = self.builder.calls(each.calls, price)
             if calls * self.margin < price:
                 worth[each] = calls + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
 
-    def _with_forms(self, programs: Sequence[Program], price: float) -> list[Program]:
+    def _with_forms(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Of programs that a search holds to be dear the cheapest ones whose operators have other forms, of which it knows nothing."""
-        worth: dict[Program, float] = {}
+        worth: dict[PricedProgram, float] = {}
         for each in programs:
             forms = self.builder.in_other_forms(each.calls)
             if forms * self.margin < price:
                 worth[each] = forms + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
 
-    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+    def _cheapest(self, programs: Sequence[PricedProgram], price: float) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         own = programs[: TUNING.priced]
         worth = [self.builder.calls(each.calls, price) + self.builder.generated([each.value]) for each in own]
@@ -398,12 +398,12 @@ class Derivations:
 
     # ---- trials ------------------------------------------------------------------------------------------------
 
-    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+    def _tried(self, derived: PricedProgram, program: Graph, place: NodePlace) -> list[Rival]:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
         fact = self.fact(derived, program, place)
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
-            self._left_out[program] = LeftOut(fact.rule, Open.UNPROVED, names)
+            self._left_out[program] = LeftOut(fact.rule, WhyOpen.UNPROVED, names)
         if fact is None or one is None:
             return []
         formed = has_form(self.rules, fact.new, self.strict)
@@ -414,7 +414,7 @@ class Derivations:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""
         return self.builder.one_kernel(fact, self.builder.form_of(fact))
 
-    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+    def fact(self, derived: PricedProgram, program: Graph, place: NodePlace) -> Fact | None:
         """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
         _, args = abstracted(node.values, leaves_of((node, *place.inner)))
@@ -448,7 +448,7 @@ class Derivations:
 
     # ---- candidates --------------------------------------------------------------------------------------------
 
-    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]) -> list[Candidate]:
+    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]) -> list[Candidate]:
         """Everything that is faster, one step for each of the rules."""
         at = base
         made: list[Candidate] = []

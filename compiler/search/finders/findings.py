@@ -75,7 +75,7 @@ def fused(tried: Tried, graph: Graph) -> Iterator[Finding]:
 
 
 @dataclass(slots=True)
-class Found:
+class FindingStore:
     """All findings of a run: of each program the fastest few."""
 
     #: programs that are kept in the place of one
@@ -214,4 +214,4 @@ def taken(base: Candidate, one: Finding, places: Sequence[Mapping[Value, Value]]
     return Candidate(graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts})
 
 
-__all__ = ["Finding", "Findings", "Found", "derived", "fused", "gathered", "taken"]
+__all__ = ["Finding", "FindingStore", "Findings", "derived", "fused", "gathered", "taken"]

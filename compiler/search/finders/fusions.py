@@ -12,7 +12,7 @@ from dslc.fuse.fused import TUNING as FUSED_TUNING
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
-from dslc.fuse.trials import Tried, Why
+from dslc.fuse.trials import Tried, WhyUnused
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.match.forms import stated_error
@@ -35,7 +35,7 @@ _TUNING = _Tuning()
 
 
 #: what became of kernels that a compiler made
-_BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
+_BUILT = (WhyUnused.DIFFERS, WhyUnused.SLOWER, WhyUnused.NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def said(rules: Rules, tried: Tried, places: int) -> str:
 def unbuilt(found: Fused) -> str:
     """Why there are no kernels although a compiler was found: it made none of them; empty where it made one, or was not asked."""
     dropped = found.story.dropped
-    failed = [one for one in dropped if one.why is Why.NOT_BUILT]
+    failed = [one for one in dropped if one.why is WhyUnused.NOT_BUILT]
     if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):
         return ""
     return f"no kernels: {failed[0].detail}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dslc.derivation.programs import Program
+from dslc.derivation.programs import PricedProgram
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.trials import Tried
 from dslc.ir.facts import Fact
@@ -56,7 +56,7 @@ class Dearer:
     price: float
 
 
-class Open(Enum):
+class WhyOpen(Enum):
     """Why a program at unknown sizes is left out."""
 
     SOME = "it holds at some sizes only"
@@ -68,7 +68,7 @@ class LeftOut:
     """A program at unknown sizes that nobody may take: its derivations, and the names of these sizes."""
 
     rule: str
-    why: Open
+    why: WhyOpen
     names: tuple[str, ...]
 
 
@@ -127,7 +127,7 @@ def _words(program: Graph) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """A node, and what is computed element by element behind it: `end` is what they give."""
 
     node: Call
@@ -138,7 +138,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class HotSite:
     """A kind of place: a program, the nodes that give it, and the seconds of one of them. `inner` are the nodes below each in its
     region, where that has several."""
 
@@ -159,7 +159,7 @@ class Looking:
     best: dict[Graph, Rival] = field(default_factory=dict)
     wholes: dict[Graph, Rival] = field(default_factory=dict)
     dearer: list[Dearer] = field(default_factory=list)
-    places: dict[Graph, list[Place]] = field(default_factory=dict)
+    places: dict[Graph, list[NodePlace]] = field(default_factory=dict)
     owned: set[Node] = field(default_factory=set)
     around: Neighbours | None = None
     left_out: dict[Graph, LeftOut] = field(default_factory=dict)
@@ -194,7 +194,7 @@ class Looking:
 class Visit:
     """Programs that are still to be tried in one kind of place, each with the region that it would stand for."""
 
-    waiting: list[tuple[Graph, Program]]
+    waiting: list[tuple[Graph, PricedProgram]]
 
 
 def at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
@@ -219,6 +219,18 @@ def distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
 
 
 __all__ = [
-    "TUNING", "Dearer", "LeftOut", "Looking", "Open", "Place", "Rival", "Site", "Tale", "Visit", "at_work", "distinct", "groups",
+    "TUNING",
+    "Dearer",
+    "HotSite",
+    "LeftOut",
+    "Looking",
+    "NodePlace",
+    "Rival",
+    "Tale",
+    "Visit",
+    "WhyOpen",
+    "at_work",
+    "distinct",
+    "groups",
     "said",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mutants for what a search found: dear linear operators as programs that are almost equal, corrected, built and measured.
+"""Mutants for what a search found: hot linear operators as programs that are almost equal, corrected, built and measured.
 
 Regions are single operators, and connected ones between those that are not linear; what a partial substitution matched is one too. A
 mutant is priced before anybody asks where it is wrong, and equal regions are looked at once. What is right everywhere needs no
@@ -14,8 +14,8 @@ from math import inf, isfinite
 
 from dslc.analysis.counts import known_flops
 from dslc.deadline import TimeUp
-from dslc.derivation.programs import Program, estimated
-from dslc.fuse.groups import Group, Neighbours
+from dslc.derivation.programs import PricedProgram, estimated
+from dslc.fuse.groups import Neighbours, NodeGroup
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
@@ -24,8 +24,8 @@ from dslc.match.forms import has_form
 from dslc.mutate.correct import TUNING as CORRECT_TUNING
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
-from dslc.mutate.partial import Applied, PartialRule, applied, sites
-from dslc.mutate.partial import Site as Asked
+from dslc.mutate.partial import PartialMutant, PartialRule, applied, sites
+from dslc.mutate.partial import PartialSite as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, shape_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
@@ -34,7 +34,7 @@ from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.finders.derivations import Derivations
 from dslc.search.finders.expressions import expanded, is_static
-from dslc.search.finders.looking import Dearer, Place, Rival, Site
+from dslc.search.finders.looking import Dearer, HotSite, NodePlace, Rival
 from dslc.search.finders.validate import validate
 from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.apply import apply
@@ -89,7 +89,7 @@ class Mutants(Derivations):
     tilings: int = TUNING.tilings
     #: why what would pay by its price is not offered, for a report
     notes: dict[str, None] = field(init=False, default_factory=dict)
-    _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
+    _rules: dict[Value, PartialMutant] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
     _linear: dict[Graph, bool] = field(init=False, default_factory=dict)
@@ -100,20 +100,20 @@ class Mutants(Derivations):
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[Site]]]:
-        """Dear operators, then dear regions of several."""
+    def _finders(self) -> Sequence[Callable[[Candidate, Neighbours], Iterator[HotSite]]]:
+        """Hot operators, then hot regions of several."""
         return (self._sites, self._regions_of)
 
-    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[Site]:
-        """Dear operators; each once in all rounds."""
+    def _sites(self, base: Candidate, around: Neighbours, share: float | None = None) -> Iterator[HotSite]:
+        """Hot operators; each once in all rounds."""
         seen, asked = self._seen_before(base), {one.program for one in self._asked(base, around)}
         for site in Derivations._sites(self, base, around, share):
             if site.program not in seen and (site.program in asked or not self._plain_products(site.program, site.price)):
                 self._seen.setdefault(base, set()).add(site.program)
                 yield site
 
-    def dear(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear operators, whether they were looked at or not."""
+    def hot(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
+        """Hot operators, whether they were looked at or not."""
         self.builder.begin()
         yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
 
@@ -121,8 +121,8 @@ class Mutants(Derivations):
         """Whether all sizes are known: mutants are compared where they are."""
         return is_static(node)
 
-    def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[Site]:
-        """Dear regions of several operators, those that rules match among them; each once in all rounds."""
+    def _regions_of(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
+        """Hot regions of several operators, those that rules match among them; each once in all rounds."""
         every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for one in self._asked(base, around):
             every.setdefault(one.program, {})[one.node] = one.inner
@@ -145,7 +145,7 @@ class Mutants(Derivations):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.regions]:
             self._seen.setdefault(base, set()).add(program)
-            yield Site(program, tuple(every[program]), worth[program][1], every[program])
+            yield HotSite(program, tuple(every[program]), worth[program][1], every[program])
 
     def _asked(self, base: Candidate, around: Neighbours) -> list[Asked]:
         """Where partial substitutions match."""
@@ -177,7 +177,7 @@ class Mutants(Derivations):
             plain = apply(self.rules, node.op, node.args, {})
         except (Mismatch, EvalError):
             return inf
-        return min(self.builder.forms_of(Group((plain[0].node,), plain)), default=inf)
+        return min(self.builder.forms_of(NodeGroup((plain[0].node,), plain)), default=inf)
 
     def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
@@ -215,7 +215,7 @@ class Mutants(Derivations):
         below = [] if value is None else topological([value.node])
         return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
 
-    def programs(self, site: Site) -> tuple[Program, ...]:
+    def programs(self, site: HotSite) -> tuple[PricedProgram, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
         program = site.program
         found = self.found.get(program)
@@ -228,7 +228,7 @@ class Mutants(Derivations):
             for one in applied(self.rules, self.partial, program):
                 self._rules.setdefault(one.value, one)
                 self._regions[one.value] = region
-                programs.append(Program(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
+                programs.append(PricedProgram(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
             if not self._is_wanted(program):
                 # what a rule matched need not be linear
                 found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
@@ -240,7 +240,7 @@ class Mutants(Derivations):
             for mutant in every.mutants:
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
-                    programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
+                    programs.append(PricedProgram(value, (), (mutant.core.op,), _estimate(self.rules, value)))
             # what touches at seams is wrong there, what overlaps or has room between is not
             tiled = [self._cut(value, region) for value in overlapping(self.rules, region)] if self.tilings else []
             laid = [self._cut(value, region) for value in sheets(self.rules, region)] if self.tilings else []
@@ -248,13 +248,13 @@ class Mutants(Derivations):
             found = self.found[program] = tuple(sorted((one for own in kept for one in own), key=lambda each: each.seconds))
         return found
 
-    def _cut(self, value: Value, region: Value) -> Program:
+    def _cut(self, value: Value, region: Value) -> PricedProgram:
         """A region's result by its own operator, in tiles or as a sheet."""
         self._regions[value] = region
         ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
-        return Program(value, (), ops[-1:], _estimate(self.rules, value))
+        return PricedProgram(value, (), ops[-1:], _estimate(self.rules, value))
 
-    def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
+    def _promising(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Of those that are cheap enough as they are the corrected ones. Raises TimeUp."""
         if not programs:
             return []
@@ -267,13 +267,13 @@ class Mutants(Derivations):
         self._tell(region, len(programs), cheap, found, price)
         return found
 
-    def corrected(self, programs: Sequence[Program], price: float) -> list[Program]:
+    def corrected(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Programs that are right everywhere and take less than a price by estimate, the cheapest first. Raises TimeUp."""
         return self._corrected_of(self._cheap_enough(programs, price), price)
 
-    def _corrected_of(self, cheap: Sequence[tuple[float, Program]], price: float) -> list[Program]:
+    def _corrected_of(self, cheap: Sequence[tuple[float, PricedProgram]], price: float) -> list[PricedProgram]:
         worth: dict[Value, float] = {}
-        kept: dict[Value, Program] = {}
+        kept: dict[Value, PricedProgram] = {}
         corrected = 0
         # what is cheapest as it is comes first: of what is estimated to be cheap, much is wrong or has no form
         for plain, each in cheap:
@@ -289,7 +289,7 @@ class Mutants(Derivations):
                 else:
                     # a guard computes its branch where it holds
                     worth[value] = plain + self._guard(whole(self.rules, old) if one.own is None else one.own, one)
-                kept[value] = Program(value, (), each.targets, worth[value])
+                kept[value] = PricedProgram(value, (), each.targets, worth[value])
                 self._corrected[value] = one
             corrected += bool(ways)
             if corrected >= TUNING.corrected:
@@ -297,7 +297,7 @@ class Mutants(Derivations):
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price]
 
-    def _cheap_enough(self, programs: Sequence[Program], price: float) -> list[tuple[float, Program]]:
+    def _cheap_enough(self, programs: Sequence[PricedProgram], price: float) -> list[tuple[float, PricedProgram]]:
         """Programs that would pay if nothing had to be corrected, with their prices, the cheapest first. Raises TimeUp."""
         found = []
         for each in programs:
@@ -313,7 +313,9 @@ class Mutants(Derivations):
         slower = TUNING.guarded if one.boxes and one.own is None else 1.0
         return self._calls(instead) + slower * one.share * self.builder.generated([instead])
 
-    def _tell(self, region: Value, count: int, cheap: Sequence[tuple[float, Program]], built: Sequence[Program], price: float) -> None:
+    def _tell(
+        self, region: Value, count: int, cheap: Sequence[tuple[float, PricedProgram]], built: Sequence[PricedProgram], price: float
+    ) -> None:
         """Keeps how many mutants of a region were looked at, and how far they came."""
         names = " + ".join(dict.fromkeys(node.op.rpartition(".")[2] for node in topological([region.node]) if isinstance(node, Call)))
         words = f"{count} priced, {len(cheap)} cheaper if nothing had to be corrected, {len(built)} built"
@@ -321,7 +323,7 @@ class Mutants(Derivations):
             words += f", the cheapest {1e3 * built[0].seconds:.3g} ms predicted instead of {1e3 * price:.3g} ms"
         self.notes[f"mutants of {names} of {list(shape_of(region))}: {words}"] = None
 
-    def _note(self, program: Program, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
+    def _note(self, program: PricedProgram, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
         """Keeps why a program that would pay without its correction is none."""
         found = differing(self.rules, old, program.value)
         (target,) = program.targets
@@ -341,7 +343,7 @@ class Mutants(Derivations):
             said = f"is wrong at {list(at)}: left out" if at is not None else "is not proved: corrected as `correct auto` instead"
             self.notes[f"the correction of {target}'s own {said}"] = None
 
-    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+    def _cheapest(self, programs: Sequence[PricedProgram], price: float) -> list[Dearer]:
         # nobody derived them: there are always some
         return []
 
@@ -352,7 +354,7 @@ class Mutants(Derivations):
         """Seconds of an operator by itself, in the form that takes least."""
         return self.builder.calls([node])
 
-    def _tried(self, derived: Program, program: Graph, place: Place) -> list[Rival]:
+    def _tried(self, derived: PricedProgram, program: Graph, place: NodePlace) -> list[Rival]:
         """A mutant in a place; where its operators have other forms it is one kernel first, which stands without its library, too."""
         fact = self.fact(derived, program, place)
         if fact is not None and has_form(self.rules, fact.new, self.strict):
@@ -371,10 +373,10 @@ class Mutants(Derivations):
         nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
         return sum(map(self.costs.cost, nodes)) + self.builder.generated([value])
 
-    def _by_itself(self, place: Place) -> float:
+    def _by_itself(self, place: NodePlace) -> float:
         return sum(self.costs.cost(node) for node in (place.node, *place.inner))
 
-    def fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+    def fact(self, derived: PricedProgram, program: Graph, place: NodePlace) -> Fact | None:
         one = self._corrected[derived.value]
         node = place.node
         _, args = abstracted(node.values, leaves_of((node, *place.inner)))
@@ -387,7 +389,7 @@ class Mutants(Derivations):
         except ValueError:
             return None
 
-    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]) -> list[Candidate]:
+    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]) -> list[Candidate]:
         """Of regions with common operators those that gain most."""
         own: set[Node] = set()
         kept: list[Rival] = []
@@ -403,14 +405,14 @@ def _is_call(value: Value) -> bool:
     return isinstance(value.node, Call)
 
 
-def _named(program: Program, one: Corrected) -> str:
+def _named(program: PricedProgram, one: Corrected) -> str:
     """What a report calls it: its operator or rule, and how much of the result is computed again."""
     (target,) = program.targets
     again = f"{one.share:.1%} computed again" if one.boxes else "equal everywhere"
     return f"mutant by {target}, {again}"
 
 
-def _cheapest(programs: Sequence[Program], most: int) -> list[Program]:
+def _cheapest(programs: Sequence[PricedProgram], most: int) -> list[PricedProgram]:
     """So many programs, the cheapest by estimate."""
     return sorted(programs, key=lambda each: each.seconds)[:most]
 

@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from dslc.deadline import TimeUp
 from dslc.derivation.merging import merged
-from dslc.derivation.programs import Program
+from dslc.derivation.programs import PricedProgram
 from dslc.derivation.steps import Steps
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
@@ -43,7 +43,7 @@ class Siblings(Together):
     _prices: dict[tuple[Call, ...], float] = field(init=False, default_factory=dict)
 
     def to_gain(self, base: Candidate) -> float:
-        """The share of a candidate's time that dear pairs take beyond what their operations must take."""
+        """The share of a candidate's time that hot pairs take beyond what their operations must take."""
         found = 0.0
         try:
             self.builder.begin()
@@ -54,7 +54,7 @@ class Siblings(Together):
         return found / base.cost
 
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        """Dear nodes that read a common value, neither of them below the other; the dearest first."""
+        """Hot nodes that read a common value, neither of them below the other; the dearest first."""
         sites = {node: site.price for site in self._sites(base, around, share=self.share / 2) for node in site.nodes}
         pairs: dict[tuple[Call, Call], float] = {}
         for a, b in combinations(sites, 2):
@@ -98,7 +98,7 @@ class Siblings(Together):
         order = sorted(worth, key=lambda made: worth[made][0])
         return [(made, worth[made][1]) for made in order if worth[made][0] * self.margin < price][: self.built]
 
-    def _over(self, there: Value, node: Call) -> list[tuple[Program, Value]]:
+    def _over(self, there: Value, node: Call) -> list[tuple[PricedProgram, Value]]:
         """The programs of a node, over what it reads in the program of both."""
         alone, args = abstracted(node.values, leaves_of((node,)))
         holes = dict(zip(node.args, there.node.args, strict=True))

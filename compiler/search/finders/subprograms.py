@@ -20,7 +20,7 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of, program
 from dslc.ir.scalar import num, read, traversal
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
-from dslc.search.finders.looking import Place, Site
+from dslc.search.finders.looking import HotSite, NodePlace
 from dslc.search.finders.mutants import Mutants
 from dslc.search.finders.together import Several, Together
 from dslc.search.rewrites.candidate import Candidate
@@ -60,7 +60,7 @@ class _Subprogram:
     """An operator with what is computed element by element behind it, over these leaves, its seconds, and what may stand for it."""
 
     price: float
-    place: Place
+    place: NodePlace
     leaves: tuple[Value, ...]
     facts: tuple[Fact, ...]
 
@@ -80,7 +80,7 @@ class Subprograms(Together):
     """Where mutants of operators one behind the other are chosen together; `mutants` has those of each."""
 
     mutants: Mutants = field(kw_only=True)
-    _sites_of: dict[Call, Site] = field(init=False, default_factory=dict)
+    _sites_of: dict[Call, HotSite] = field(init=False, default_factory=dict)
     #: rows that were looked at, in whatever candidate
     _done: set[Graph] = field(init=False, default_factory=set)
     #: whether two layouts were proved to cancel
@@ -91,7 +91,7 @@ class Subprograms(Together):
         self.builder = self.mutants.builder
 
     def _sets(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        """Dear operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
+        """Hot operators, each of which reads what the one before gives and nobody else reads: the dearest rows, equal ones once."""
         rows: dict[Graph, tuple[Call, ...]] = {}
         for calls in self._rows(base, around):
             places = [self._place(node, around, set()) for node in calls]
@@ -103,9 +103,9 @@ class Subprograms(Together):
                 yield rows[region]
 
     def _rows(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
-        self._sites_of = {node: site for site in self.mutants.dear(base, around) for node in site.nodes}
+        self._sites_of = {node: site for site in self.mutants.hot(base, around) for node in site.nodes}
         places = [self._place(node, around, set()) for node in around.nodes if isinstance(node, Call) and node in self._sites_of]
-        behind: dict[Call, Place] = {}
+        behind: dict[Call, NodePlace] = {}
         for place in places:
             users = around.used.get(place.end, [])
             if len(users) == 1 and place.end not in around.final and isinstance(users[0], Call) and users[0] in self._sites_of:
@@ -137,7 +137,7 @@ class Subprograms(Together):
         self._done.add(region)
         return Several((places[-1].end,), leaves, nodes, tuple(facts.values())[: self.built])
 
-    def _subprogram(self, place: Place) -> _Subprogram:
+    def _subprogram(self, place: NodePlace) -> _Subprogram:
         """What may stand for an operator, the cheapest by estimate first, dearer ones among them. Raises TimeUp."""
         site = self._sites_of[place.node]
         _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))

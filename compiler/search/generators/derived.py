@@ -1,4 +1,4 @@
-"""Programs that are derived, and mutants that are corrected, in the place of dear operators, as generators."""
+"""Programs that are derived, and mutants that are corrected, in the place of hot operators, as generators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dslc.search.runs.context import SearchContext
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Dear sums of products of a candidate as programs that are derived from them; `every`: also those that take hardly longer than
+    """Hot sums of products of a candidate as programs that are derived from them; `every`: also those that take hardly longer than
     their operations must, of which nobody hopes for anything: a report says what it would take."""
 
     name: str = "derivations"
@@ -78,7 +78,7 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Mutated:
-    """Dear linear operators as programs that are almost equal, and corrected where they are not (PET)."""
+    """Hot linear operators as programs that are almost equal, and corrected where they are not (PET)."""
 
     name: str = "mutants"
     phase: str = "mutating programs"

@@ -1,4 +1,4 @@
-"""Rules of the libraries under a strategy, as a generator: what it finds is checked at once, and rules found guilty are left out."""
+"""Rules of the libraries under a strategy, as a generator: what it finds is checked at once, and culprits are left out."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Rules:
     """What a strategy finds by rules. A turn takes half of the time that is left, or less where nothing was gained for long; the next
     one goes on from its best.
 
-    `brief` is the share of the budget after which a search that has gained may give way to others, `guilty` how many rules may be found
-    guilty before it gives up, `after` what it promises of what others found.
+    `brief` is the share of the budget after which a search that has gained may give way to others, `culprits` how many rules may be
+    blamed before it gives up, `after` what it promises of what others found.
     """
 
     name: str = "rules"
@@ -33,7 +33,7 @@ class Rules:
     gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(gain=0.15, seconds=5.0, share=0.5))
     brief: float = 0.125
-    guilty: int = 5
+    culprits: int = 5
     after: float = 0.2
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
@@ -73,7 +73,7 @@ class Rules:
                 before = context.reached
                 # what is repeated measures nothing new
                 context.measuring = None if journal.repeats else context.turn
-                for turn in range(self.guilty):
+                for turn in range(self.culprits):
                     # as many steps again, so that the number of steps alone decides what is found
                     most = journal.first if turn else settings.steps
                     found = searched(context, self.name, context.reached, most, brief())

@@ -30,8 +30,8 @@ def applied_alone(proven: Proven, cache: CostCache, run: Run) -> Contender | Non
     """
     noted = list(run.notes)
     with suppress(Unusable):
-        found, guilty = _applied(reference(proven, cache, run, once=True), run)
-        if not guilty:
+        found, blamed = _applied(reference(proven, cache, run, once=True), run)
+        if not blamed:
             return found
     run.notes[:] = noted
     return apply(reference(proven, cache, run), run)
@@ -51,10 +51,10 @@ def apply(referenced: Referenced, run: Run) -> Contender | None:
 
 
 def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
-    """As `apply`, and whether some rule was found guilty."""
+    """As `apply`, and whether some rule was blamed."""
     task, chosen = referenced.task, referenced.proven.applied
     start = run.start = Candidate(task.imported.graph, 0.0)
-    for turn in range(TUNING.guilty):
+    for turn in range(TUNING.culprits):
         run.phase("applying rules")
         fixed = applied(start, chosen, task.rules)
         if fixed.candidate is start:

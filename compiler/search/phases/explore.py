@@ -79,11 +79,11 @@ class Exploration:
         if journal.late:
             run.cut("searching")
         # a search that time cut short before it found anything is no example
-        found, guilty = bool(run.checked), len(context.rules) < len(referenced.proven.rules)
+        found, culprits = bool(run.checked), len(context.rules) < len(referenced.proven.rules)
         if settings.steps is None and not journal.repeats and (found or not journal.late) and journal.first >= journal.reached:
             self.cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
-        reason = "no rewritten model gives the same outputs" if guilty else "no rule predicts a gain"
-        if journal.late and not guilty:
+        reason = "no rewritten model gives the same outputs" if culprits else "no rule predicts a gain"
+        if journal.late and not culprits:
             reason = "the search found no gain in its time"
         return self._explored("" if found else reason)
 

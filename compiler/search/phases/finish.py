@@ -1,4 +1,4 @@
-"""The last word: which of the contenders was measured to be faster than the original, if any."""
+"""The acceptance test: which of the contenders was measured to be faster than the original, if any."""
 
 from __future__ import annotations
 

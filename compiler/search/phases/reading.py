@@ -18,7 +18,7 @@ from dslc.onnx.types import complete_bind
 from dslc.prove.known.resting import trust_locks
 from dslc.prove.verdict import RuleVerdict
 from dslc.search.phases.writing import size_of
-from dslc.search.rewrites.rulesets import Applied, applied_rules, chosen_rules, left_out, not_standard
+from dslc.search.rewrites.rulesets import AppliedRule, applied_rules, chosen_rules, left_out, not_standard
 from dslc.search.rewrites.statuses import LATE, statuses, usable
 from dslc.search.runs.compiling import with_kernels
 from dslc.search.runs.progress import Run
@@ -104,7 +104,7 @@ def prove_rules(task: Task, run: Run) -> Proven:
     # of the standard library nobody asked for these rules by name
     asked = list(out) if settings.only or settings.apply else not_standard(out)
     run.notes += [_why_left_out(name, out[name]) for name in asked]
-    return Proven(task, tuple(used), verdicts, tuple([Applied(rule, always[rule.name]) for rule in kept]))
+    return Proven(task, tuple(used), verdicts, tuple([AppliedRule(rule, always[rule.name]) for rule in kept]))
 
 
 def _why_left_out(name: str, verdict: RuleVerdict) -> str:

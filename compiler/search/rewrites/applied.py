@@ -12,8 +12,8 @@ from dslc.match.apply import Refused, replacements
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.rulesets import Applied
-from dslc.search.rewrites.smaller import Sizes, Users
+from dslc.search.rewrites.rulesets import AppliedRule
+from dslc.search.rewrites.smaller import GraphSizes, Users
 from dslc.semantics.library import Rules
 
 
@@ -38,7 +38,7 @@ class Fixed:
     larger: Mapping[str, int]
 
 
-def applied(start: Candidate, chosen: Sequence[Applied], rules: Rules, bounds: Bounds = Bounds()) -> Fixed:
+def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, bounds: Bounds = Bounds()) -> Fixed:
     """Applies rules until none applies any more; each step is one rule at all places that share no node.
 
     A rule that is not `always` applied is applied where it leaves fewer nodes, or as many and fewer operations, bytes or axes. So what
@@ -47,7 +47,7 @@ def applied(start: Candidate, chosen: Sequence[Applied], rules: Rules, bounds: B
     Raises:
         DslcError: E0915 where rules that are `always` applied lead back to an earlier graph, or go on for ever.
     """
-    sizes = Sizes(rules)
+    sizes = GraphSizes(rules)
     most = bounds.growth * len(start.graph.nodes()) + bounds.more
     state, history = _State(start, sizes), [""]
     seen = {hash(start.graph.outputs): 0}
@@ -79,14 +79,14 @@ def _endless(history: Sequence[str], what: str) -> Exception:
 class _State:
     """A graph with what matching asks about it, each built once."""
 
-    def __init__(self, candidate: Candidate, sizes: Sizes) -> None:
+    def __init__(self, candidate: Candidate, sizes: GraphSizes) -> None:
         self.candidate, self.graph = candidate, candidate.graph
         self.index = GraphIndex(self.graph)
         self.users = Users(self.graph, sizes)
         self.larger: dict[str, int] = {}
 
 
-def _everywhere(state: _State, one: Applied, rules: Rules) -> Candidate | None:
+def _everywhere(state: _State, one: AppliedRule, rules: Rules) -> Candidate | None:
     """One rule at all places that share no node; None where there is none."""
     taken: set[Node] = set()
     chosen: list[dict[Value, Value]] = []

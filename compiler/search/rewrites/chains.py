@@ -13,7 +13,7 @@ from dslc.match.apply import Refused, replacements
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten
-from dslc.search.rewrites.sweep import State, everywhere, greedy, least_gain
+from dslc.search.rewrites.sweep import SweepState, everywhere, greedy, least_gain
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _turns(
     for turn in range(_TUNING.most_turns):
         if limits.over:
             return
-        state = State(current, costs)
+        state = SweepState(current, costs)
         if turn >= _TUNING.turns:
             # thirty-two branches below one node can only be joined one after the other
             before, places = places, sum(1 for _ in find_matches(rule, state.index, limit=_TUNING.matches))

@@ -22,8 +22,8 @@ from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.rewrites.candidate import Candidate, Front, Limits, Progress
 from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
-from dslc.search.rewrites.regions import Map, Place, Region
-from dslc.search.rewrites.stitching import Found, put, stitched
+from dslc.search.rewrites.regions import Map, Region, RegionPlace
+from dslc.search.rewrites.stitching import RegionCandidate, put, stitched
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class _Divided:
     def run(self) -> Candidate:
         quiet, alive = 0, False
         for turn in itertools.count():
-            places: dict[tuple[Value, ...], list[Place]] = {}
+            places: dict[tuple[Value, ...], list[RegionPlace]] = {}
             with ended(self._limits):
                 if self._map is None:
                     self._map = Map(self._best.end, self._costs, small=self._small_regions)
@@ -175,7 +175,7 @@ class _Divided:
 
     # ---- exploring --------------------------------------------------------------------------------------------------
 
-    def _explored(self, places: dict[tuple[Value, ...], list[Place]], cycle: int) -> bool:
+    def _explored(self, places: dict[tuple[Value, ...], list[RegionPlace]], cycle: int) -> bool:
         """Explores every region; whether some has more to try."""
         limits = self._limits
         works: list[tuple[float, int, _Work]] = []
@@ -245,15 +245,15 @@ class _Divided:
 
     # ---- putting together -------------------------------------------------------------------------------------------
 
-    def _take(self, places: dict[tuple[Value, ...], list[Place]]) -> None:
+    def _take(self, places: dict[tuple[Value, ...], list[RegionPlace]]) -> None:
         """Puts what was found into its places; where all together gain nothing, what gains most of it."""
-        gains: list[tuple[float, int, _Work, Found]] = []
+        gains: list[tuple[float, int, _Work, RegionCandidate]] = []
         for key, where in places.items():
             work = self._works.get(key)
             best = None if work is None else work.explorer.best
             if work is None or best is None or best is work.start or best is work.refused:
                 continue
-            gains.append((-len(where) * (work.start.cost - best.cost), len(gains), work, Found(best, where)))
+            gains.append((-len(where) * (work.start.cost - best.cost), len(gains), work, RegionCandidate(best, where)))
         gains.sort(key=lambda one: one[:2])
         waiting = [gains] if gains else []
         # where all together gain nothing, some of it may
@@ -274,7 +274,7 @@ class _Divided:
             else:
                 waiting += [some[(len(some) + 1) // 2 :], some[: (len(some) + 1) // 2]]
 
-    def _together(self, found: Sequence[Found]) -> tuple[Candidate | None, Evaluation | None]:
+    def _together(self, found: Sequence[RegionCandidate]) -> tuple[Candidate | None, Evaluation | None]:
         end = put(self._best.end, found)
         if end.outputs == self._best.end.outputs:
             return None, None
@@ -288,9 +288,9 @@ class _Divided:
             cost = self._best.cost - sum(len(one.places) * (one.best.path()[0].cost - one.best.cost) for one in found)
         return stitched(self._best, found, end, cost), evaluation
 
-    def _small(self, base: Candidate, places: dict[tuple[Value, ...], list[Place]]) -> None:
+    def _small(self, base: Candidate, places: dict[tuple[Value, ...], list[RegionPlace]]) -> None:
         """Tells of the graph with the fewest nodes of those that cost little more than the best."""
-        found: list[Found] = []
+        found: list[RegionCandidate] = []
         smaller = False
         for key, where in places.items():
             work = self._works.get(key)
@@ -299,10 +299,10 @@ class _Divided:
             best = work.explorer.best
             small = work.front.smallest(self._alpha * best.cost)
             if small is not None and len(working_nodes(small.graph.outputs)) < len(working_nodes(best.graph.outputs)):
-                found.append(Found(small, where))
+                found.append(RegionCandidate(small, where))
                 smaller = True
             elif best is not work.start and best is not work.refused:
-                found.append(Found(best, where))
+                found.append(RegionCandidate(best, where))
         if smaller:
             after, self._best = self._best, base
             made, _ = self._together(found)

@@ -21,7 +21,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Story:
+class NamesStory:
     """Names of candidates, each followed from the nearest one before it that is known."""
 
     context: Context
@@ -116,4 +116,4 @@ def _jumped(told: Told, before: Graph, after: Graph, rule: str) -> Told:
     return Told(Naming(values, called), (*told.places, *((rule, place) for place in places)))
 
 
-__all__ = ["Story", "Told"]
+__all__ = ["NamesStory", "Told"]

@@ -69,7 +69,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RegionPlace:
     """Where a region stands in a graph: what its holes and its outputs are there."""
 
     region: Region
@@ -126,7 +126,7 @@ class Map:
             self._cuts = blocks
         self._middles = self._between(self._cuts)
 
-    def places(self, turn: int) -> list[Place]:
+    def places(self, turn: int) -> list[RegionPlace]:
         """Regions that share no node, of three kinds in turn: around values whose users lie far apart, since what is done near each
         of them may stand in the way of what is done for all; cut at the narrowest points; and cut in the middle between these."""
         kind = turn % 3
@@ -318,7 +318,7 @@ class Map:
 
     # ---- graphs over holes ------------------------------------------------------------------------------------------
 
-    def _place(self, part: Iterable[int]) -> Place | None:
+    def _place(self, part: Iterable[int]) -> RegionPlace | None:
         chosen = set(part)
         nodes = sorted((node for k in chosen for node in self.groups[k].nodes), key=self.position.__getitem__)
         inside = set(nodes)
@@ -331,7 +331,7 @@ class Map:
         return over_holes(nodes, inside, outputs) if outputs else None
 
 
-def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequence[Value]) -> Place:
+def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequence[Value]) -> RegionPlace:
     """Nodes of a graph, arguments first, as a region, and where it stands."""
     new: dict[Value, Value] = {}
     args: list[Value] = []
@@ -367,7 +367,7 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
         new.update(zip(node.values, with_args(node, tuple(new[arg] for arg in node.args)), strict=True))
     holes = tuple(new[arg] for arg in args)
     graph = Graph(tuple(one for one in holes if isinstance(one.node, Input)), tuple(new[value] for value in outputs))
-    return Place(Region(graph, holes), tuple(args), tuple(outputs))
+    return RegionPlace(Region(graph, holes), tuple(args), tuple(outputs))
 
 
 def _said(value: Value) -> bool:

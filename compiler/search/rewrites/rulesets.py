@@ -56,7 +56,7 @@ def chosen_partial(
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedRule:
     """A rule that is applied without measuring: wherever it matches (`always`), or only where the graph gets smaller by it."""
 
     rule: CompiledRule
@@ -65,7 +65,7 @@ class Applied:
 
 def applied_rules(
     rules: Rules, names: Sequence[str], disable: Sequence[str] = (), strict_floats: bool = False
-) -> tuple[Applied, ...]:
+) -> tuple[AppliedRule, ...]:
     """Every direction of the rules that `--apply` names, in the order in which the names and the rule sets have them.
 
     Where it names none, the standard library's rule set `simplify` is meant, and what rule sets of other libraries say `always` of.
@@ -93,7 +93,7 @@ def applied_rules(
                 found |= {one: True for one, always in _listed(rules, ruleset).items() if always}
     kept, reverse_only = _chosen(rules, list(found), disable, strict_floats) if found else ([], set())
     return tuple(
-        Applied(rule, found[name])
+        AppliedRule(rule, found[name])
         for name in found
         if name in kept
         for rule in _directions(rules, rules.substitutions[name])

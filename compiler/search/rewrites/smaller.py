@@ -35,7 +35,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Sizes:
+class GraphSizes:
     """Operations, bytes and axes of nodes; of nodes that do the same counted once."""
 
     def __init__(self, rules: Rules) -> None:
@@ -80,7 +80,7 @@ def _bytes(type: TensorType, names: Mapping[str, int]) -> int:
 class Users:
     """Who reads what in a graph: which nodes a replacement leaves without a reader."""
 
-    def __init__(self, graph: Graph, sizes: Sizes) -> None:
+    def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
         self._sizes = sizes
         self.nodes = graph.nodes()
         self._inside = frozenset(self.nodes)
@@ -136,4 +136,4 @@ class Users:
         return gone, made
 
 
-__all__ = ["Sizes", "Users"]
+__all__ = ["GraphSizes", "Users"]

@@ -9,19 +9,19 @@ from functools import cached_property
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.regions import Place
+from dslc.search.rewrites.regions import RegionPlace
 from dslc.search.rewrites.rewriting import imaged, rewritings, rewritten
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RegionCandidate:
     """A candidate of a region, and where the region stands in the graph."""
 
     best: Candidate
-    places: Sequence[Place]
+    places: Sequence[RegionPlace]
 
 
-def put(graph: Graph, found: Sequence[Found]) -> Graph:
+def put(graph: Graph, found: Sequence[RegionCandidate]) -> Graph:
     """A graph with everything that was found in its places, built at once."""
     new: dict[Value, Value] = {}
     for one in found:
@@ -30,7 +30,7 @@ def put(graph: Graph, found: Sequence[Found]) -> Graph:
     return rewritten(graph, new)
 
 
-def stitched(start: Candidate, found: Sequence[Found], end: Graph, cost: float) -> Candidate:
+def stitched(start: Candidate, found: Sequence[RegionCandidate], end: Graph, cost: float) -> Candidate:
     """The candidate with everything that was found in its places, and the steps to it from the start.
 
     Regions that take the same rule next take it together. Every step is a rewriting of the graph before, and says what it replaced,
@@ -81,7 +81,7 @@ class _Link:
 class _Chain:
     """The steps of several regions, put in an order."""
 
-    def __init__(self, start: Candidate, found: Sequence[Found]) -> None:
+    def __init__(self, start: Candidate, found: Sequence[RegionCandidate]) -> None:
         self._start, self._found = start, found
         paths = [one.best.path() for one in found]
         at = [1] * len(found)
@@ -124,7 +124,7 @@ class _Chain:
 class _Part:
     """A region on its way."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: RegionCandidate) -> None:
         self._path = found.best.path()
         self._at = 0
         self._places = found.places

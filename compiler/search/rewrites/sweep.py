@@ -101,7 +101,7 @@ def greedy(
     start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress
 ) -> Candidate:
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
-    state = _largest(State(start, costs), rules, costs, limits, on_best)
+    state = _largest(SweepState(start, costs), rules, costs, limits, on_best)
     # what is large enough to matter is measured first: time may not suffice for all
     for least, share in ((TUNING.clear, TUNING.matters), (TUNING.clear, 0.0), (TUNING.small, 0.0)):
         for _ in range(TUNING.rounds):
@@ -112,21 +112,21 @@ def greedy(
                     after = everywhere(state, rule, costs, limits, least, whole - least_gain(whole), share * whole)
                     if after is None:
                         break
-                    state = State(after, costs)
+                    state = SweepState(after, costs)
                     on_best(after)
             if state is before or limits.stopped:
                 break
     return state.candidate
 
 
-def _promising(state: State, rules: Sequence[CompiledRule], limits: Limits) -> list[CompiledRule]:
+def _promising(state: SweepState, rules: Sequence[CompiledRule], limits: Limits) -> list[CompiledRule]:
     """The rules that may save enough to matter by operations and bytes, those first that may save most; all of them where nothing
     is known of the original as a whole."""
     hopes = [(-state.hoped(rule, limits)[0], number) for number, rule in enumerate(rules)]
     return [rules[number] for hope, number in sorted(hopes) if -hope > TUNING.matters * state.candidate.cost]
 
 
-def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> State:
+def _largest(state: SweepState, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> SweepState:
     """Takes the rule that gains most, again and again, while it gains a large share of the whole at one place.
 
     In a small graph a rule with a lesser gain could take the place of the one that matters.
@@ -149,12 +149,12 @@ def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limi
                 best = found
         if best is None:
             break
-        state = State(best, costs)
+        state = SweepState(best, costs)
         on_best(best)
     return state
 
 
-def most_saved(state: State, rule: CompiledRule) -> float:
+def most_saved(state: SweepState, rule: CompiledRule) -> float:
     """What a rule can save at one place, in seconds: all that the costliest nodes cost which its pattern can stand for.
 
     What neighbours save that the rewrite lets the runtime fuse is not in it.
@@ -167,7 +167,7 @@ def most_saved(state: State, rule: CompiledRule) -> float:
 
 
 def everywhere(
-    start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float, seconds: float = 0.0
+    start: SweepState, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float, seconds: float = 0.0
 ) -> Candidate | None:
     """One rule at all places where it gains, none of which share a node, as long as the result costs less than `below`.
 
@@ -215,7 +215,7 @@ def everywhere(
     return None
 
 
-class State:
+class SweepState:
     """A candidate with what matching and costing ask about its graph, each built once."""
 
     def __init__(self, candidate: Candidate, costs: CostModel) -> None:

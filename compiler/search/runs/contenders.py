@@ -21,7 +21,7 @@ from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.naming import Story
+from dslc.search.rewrites.naming import NamesStory
 from dslc.search.rewrites.written import graph_as_kernels, ready, texts_of
 from dslc.search.runs.originals import Unusable
 from dslc.search.runs.tuning import TUNING
@@ -98,12 +98,12 @@ class Checker:
     size: int = 0
     worker: Worker | None = None
     spares: Spares | None = None
-    story: Story = field(init=False)
+    story: NamesStory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)
     _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.story = Story(self.context)
+        self.story = NamesStory(self.context)
 
     def _exported(self, candidate: Candidate) -> Any:
         """The last model once more where it is asked for again: a large one takes seconds.

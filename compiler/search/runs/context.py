@@ -22,7 +22,7 @@ class SearchContext:
     start: Candidate
     costs: CostModel
     run: Run
-    #: the rules that were not found guilty
+    #: the rules that were not blamed
     rules: tuple[CompiledRule, ...] = ()
     #: what a search built
     front: Front = field(default_factory=Front)

@@ -12,7 +12,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
-from dslc.cost.rounds import Pair, Rounds
+from dslc.cost.rounds import Rounds, TimedPair
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import Goal, MemoryShort, Race
 from dslc.deadline import TimeUp
@@ -48,7 +48,7 @@ class Verdict:
     after: float
     ratio: Interval
     pairs: int = 0
-    rounds: tuple[Pair, ...] = ()
+    rounds: tuple[TimedPair, ...] = ()
 
     @property
     def faster(self) -> bool:
@@ -210,7 +210,7 @@ class Judge:
         if found is None:
             return None
         ratio = Interval(found["ratio"], found["low"], found["high"])
-        rounds = tuple(Pair(*one) for one in found.get("rounds", ()))
+        rounds = tuple(TimedPair(*one) for one in found.get("rounds", ()))
         return Verdict(found["before"], found["after"], ratio, int(found["pairs"]), rounds), bool(found["decided"])
 
     def _keep(self, key: str, one: Verdict, decided: bool) -> None:

@@ -1,4 +1,4 @@
-"""Targets that are not at hand: the search at computed prices, whole plans for the last word, and the plan in the model's metadata."""
+"""Targets that are not at hand: the search at computed prices, whole plans that decide, and the plan in the metadata of models."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.clock import Clock
 from dslc.cost.process import Spares, Worker
-from dslc.derivation.programs import Program
+from dslc.derivation.programs import PricedProgram
 from dslc.ir.graph import Graph, Node
-from dslc.search.finders.findings import Found
+from dslc.search.finders.findings import FindingStore
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.runs.settings import Progress
 
@@ -112,7 +112,7 @@ class Run:
     worker: Worker | None = None
     #: what rules that are applied without measuring made of the original, its outputs compared
     applied: Contender | None = None
-    #: what was found and not found guilty, checked or not
+    #: what was found and not blamed, checked or not
     best: Candidate | None = None
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
@@ -125,13 +125,13 @@ class Run:
     #: where kernels were looked for
     fusions: Fusions | None = None
     #: what was derived of operators
-    derived: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
+    derived: dict[Graph, tuple[PricedProgram, ...]] = field(default_factory=dict)
     #: what mutants and derivations made
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself
     spent: dict[Node, float] = field(default_factory=dict)
     #: what was measured to be faster somewhere, as facts
-    found: Found = field(default_factory=Found)
+    found: FindingStore = field(default_factory=FindingStore)
     #: who divided the time
     scheduled: Scheduler | None = None
     #: who offered what, in the order of their first turns

@@ -17,7 +17,7 @@ from dslc.onnx.context import Imported
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.rewrites.rulesets import Applied
+from dslc.search.rewrites.rulesets import AppliedRule
 from dslc.search.runs.contenders import Checker, Contender
 from dslc.search.runs.judge import Verdict
 from dslc.search.runs.originals import Original
@@ -45,7 +45,7 @@ class Task:
     #: seconds that writing the result may take
     writing: float
     #: the rules that are applied before the search, without measuring
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[AppliedRule, ...] = ()
 
     @property
     def machine(self) -> Machine:
@@ -65,7 +65,7 @@ class Proven:
     rules: tuple[CompiledRule, ...]
     verdicts: Mapping[str, RuleVerdict]
     #: those that are applied without measuring
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[AppliedRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

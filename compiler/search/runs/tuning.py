@@ -10,7 +10,7 @@ class RunTuning:
     """Times and sizes that decide what a run looks at; `benchmarks/budget.py` and `benchmarks/large_model.py` show them.
 
     Attributes:
-        guilty: rules that may be found guilty before nothing of `--apply` is applied.
+        culprits: rules that may be blamed before nothing of `--apply` is applied.
         exported: bytes of weights that are written, sent and loaded in a second, or more.
         again: share of the budget that measuring prices again may take, which only the report rests on.
         alone: seconds at most that the time of a whole run of the original is taken for.
@@ -21,7 +21,7 @@ class RunTuning:
         early: share of the budget that a run leaves before its report says why.
     """
 
-    guilty: int = 5
+    culprits: int = 5
     exported: float = 1.5e8
     again: float = 0.05
     alone: float = 0.5

@@ -21,7 +21,7 @@ from dslc.search.rewrites.divided import TUNING as DIVIDED_TUNING
 from dslc.search.rewrites.divided import divided, ended, is_large
 from dslc.search.rewrites.layouts import Layouts, layout_variants
 from dslc.search.rewrites.rewriting import rewritten
-from dslc.search.rewrites.sweep import State, greedy, least_gain
+from dslc.search.rewrites.sweep import SweepState, greedy, least_gain
 from dslc.search.strategies.arms import Aside
 
 
@@ -74,8 +74,8 @@ def backtrack(
 
     if is_large(start.graph):
 
-        def search(start: Candidate, costs: CostModel, count: int) -> Search:
-            return Search(
+        def search(start: Candidate, costs: CostModel, count: int) -> BacktrackSearch:
+            return BacktrackSearch(
                 start,
                 rules,
                 costs,
@@ -92,7 +92,7 @@ def backtrack(
             )
 
         return divided(start, costs, limits, search, on_best, alpha, note)
-    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside)
+    whole = BacktrackSearch(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside)
     with ended(limits):
         whole.begin()
         while not limits.over and whole.expand():
@@ -100,7 +100,7 @@ def backtrack(
     return whole.best
 
 
-class Search:
+class BacktrackSearch:
     """A search of one graph, which goes on when it is told to: `best` is there at any moment."""
 
     def __init__(
@@ -247,7 +247,7 @@ def _successors(
     """
     if layouts is not None:
         yield from _in_other_layouts(current, costs, limits, layouts, None)
-    state = State(current, costs)
+    state = SweepState(current, costs)
     for one, new in () if findings is None else findings.moves(current.graph):
         if not limits.step():
             return
@@ -286,7 +286,7 @@ def _in_other_layouts(
 
 
 def _moves(
-    state: State, rules: Sequence[CompiledRule], limits: Limits
+    state: SweepState, rules: Sequence[CompiledRule], limits: Limits
 ) -> Iterator[tuple[CompiledRule, dict[Value, Value], float]]:
     """Everything that is one substitution away, with its cost."""
     for rule in rules:

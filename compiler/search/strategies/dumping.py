@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from dslc.egraph.extract import EGraphTable, Problem
+from dslc.egraph.extract import EGraphTable, ExtractionProblem
 from dslc.egraph.extract.file import written
 from dslc.search.strategies.strategy import Grown
 from dslc.store import write_file
@@ -18,7 +18,7 @@ def dumped(path: Path, grown: Sequence[Grown]) -> bool:
     Raises:
         DslcError: E0903 where the file cannot be written.
     """
-    problems = [Problem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots]) for egraph, price in grown]
+    problems = [ExtractionProblem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots]) for egraph, price in grown]
     if not problems:
         return False
     write_file(path, json.dumps(written(*problems)))

@@ -12,7 +12,7 @@ from dslc.search.rewrites.divided import Explorer, divided, ended, is_large, is_
 from dslc.search.strategies.strategy import Grown, Space
 
 
-class Growing(Explorer, Protocol):
+class GrowingExplorer(Explorer, Protocol):
     """An explorer by an e-graph."""
 
     def grown(self) -> Grown | None:
@@ -20,7 +20,7 @@ class Growing(Explorer, Protocol):
 
 
 #: an explorer of a graph at some costs, one of so many, which tells of what is better
-Make = Callable[[Candidate, CostModel, int, Progress], Growing]
+Make = Callable[[Candidate, CostModel, int, Progress], GrowingExplorer]
 
 
 def explored(space: Space, make: Make, apart: bool = False, whole: bool = False) -> Iterator[Candidate]:
@@ -29,9 +29,9 @@ def explored(space: Space, make: Make, apart: bool = False, whole: bool = False)
     `apart`: it sees what regions have in common, and gets the whole graph where they share weights. `whole`: it gets that in any case.
     """
     limits = space.limits
-    made: list[Growing] = []
+    made: list[GrowingExplorer] = []
 
-    def explorer(start: Candidate, costs: CostModel, count: int, told: Progress) -> Growing:
+    def explorer(start: Candidate, costs: CostModel, count: int, told: Progress) -> GrowingExplorer:
         one = make(start, costs, count, told)
         if space.grown is not None:
             made.append(one)
@@ -45,12 +45,12 @@ def explored(space: Space, make: Make, apart: bool = False, whole: bool = False)
         parts = parts or (not whole and is_repeated(space.graph, space.costs, apart))
     if parts:
 
-        def region(start: Candidate, costs: CostModel, count: int) -> Growing:
+        def region(start: Candidate, costs: CostModel, count: int) -> GrowingExplorer:
             return explorer(start, costs, count, _silent)
 
         found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note, small=True)
     else:
-        one: Growing | None = None
+        one: GrowingExplorer | None = None
         with ended(limits), rare_collections():
             one = explorer(space.start, space.costs, 1, space.told)
             one.begin()
@@ -67,4 +67,4 @@ def _silent(_: Candidate) -> None:
     """A better region is no graph yet."""
 
 
-__all__ = ["Growing", "Make", "explored"]
+__all__ = ["GrowingExplorer", "Make", "explored"]

@@ -38,7 +38,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(slots=True, eq=False)
-class Kernels:
+class KernelMoves:
     """Groups of nodes as one kernel, wherever one is proposed (`dslc.fuse.groups`)."""
 
     library: Rules
@@ -67,8 +67,8 @@ class Kernels:
 
 
 @dataclass(slots=True, eq=False)
-class Derived:
-    """Programs that are derived from the expressions of dear sums of products, with their expressions as kernels."""
+class DerivationMoves:
+    """Programs that are derived from the expressions of hot sums of products, with their expressions as kernels."""
 
     derivations: Derivations
 
@@ -84,9 +84,9 @@ def moves_of(
     rules: Rules, costs: CostModel, opset: int, sizes: Mapping[str, int], until: Deadline
 ) -> tuple[tuple[Source, ...], Callable[[Node], float | None]]:
     """Both sources, and what they price. Raises TimeUp: there was no time to measure the machine."""
-    kernels = Kernels(rules, sizes, machine(costs.measurer))
+    kernels = KernelMoves(rules, sizes, machine(costs.measurer))
     derived = Derivations(rules, derivations_of(rules), costs, opset, until, sizes=sizes)
-    return (kernels, Derived(derived)), kernels.price
+    return (kernels, DerivationMoves(derived)), kernels.price
 
 
-__all__ = ["Derived", "Kernels", "moves_of"]
+__all__ = ["DerivationMoves", "KernelMoves", "moves_of"]

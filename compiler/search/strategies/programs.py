@@ -252,14 +252,14 @@ class Tidying:
 
         `swept`: only what can be had at once.
         """
-        from dslc.search.strategies.backtrack import Search
+        from dslc.search.strategies.backtrack import BacktrackSearch
 
         best = programs.best
         if best is self._done or not self._costs.can_price(best.graph):
             return
         limits = self._limits
         steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
-        near = Search(
+        near = BacktrackSearch(
             best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps, findings=self._findings
         )
         began, before = limits.done, best.cost

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph import rewrite
-from dslc.egraph.carried import Places
-from dslc.egraph.extract.growing import Anew, Growing
+from dslc.egraph.carried import MatchesOfRules
+from dslc.egraph.extract.growing import Anew, GrowingExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Cap, Caps, Outcome
+from dslc.egraph.rewrite import Cap, Caps, StepOutcome
 from dslc.egraph.since import added
 from dslc.egraph.story import kept
 from dslc.egraph.view import View
@@ -34,7 +34,7 @@ from dslc.search.strategies.programs import Own, Prices, Programs, Tidying
 from dslc.search.strategies.saturation import Saturate, Saturating
 from dslc.search.strategies.sources import Source
 from dslc.search.strategies.strategy import Grown
-from dslc.search.strategies.treestate import State
+from dslc.search.strategies.treestate import TreeState
 
 if TYPE_CHECKING:
     from dslc.search.strategies.treesearch import Mcts
@@ -100,7 +100,7 @@ class Searching:
             for near, matches in ((False, options.matches), (True, few))
         }
         self._fit: dict[frozenset[str], list[CompiledRule]] = {}
-        self._root: State | None = None
+        self._root: TreeState | None = None
         self._initial = self._scale = 1.0
         self._stale = False
         self._done = 0
@@ -151,7 +151,7 @@ class Searching:
     def _begin(self) -> None:
 
         egraph = EGraph.of(self._start.graph)
-        found = Growing(egraph, self._prices).best()
+        found = GrowingExtraction(egraph, self._prices).best()
         if found is not None:
             self._prices.settle(found)
             self._plant(egraph)
@@ -182,13 +182,13 @@ class Searching:
         """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
 
         how = self._options.reward
-        growing: Growing | Anew
+        growing: GrowingExtraction | Anew
         if how in ("shared", "joint"):
-            growing = Growing(egraph, self._prices, how == "joint", program)
+            growing = GrowingExtraction(egraph, self._prices, how == "joint", program)
         else:
             growing = Anew(egraph, self._prices, WAYS[how], _TUNING.solver)
         found = growing.best()
-        self._root = None if found is None else State(egraph, growing, found, Places(View(egraph)))
+        self._root = None if found is None else TreeState(egraph, growing, found, MatchesOfRules(View(egraph)))
         self._done, self._idle, self._stale = 0, 0, False
         self._planted = inf if found is None else found.cost
 
@@ -247,7 +247,7 @@ class Searching:
             return not self._limits.over
         gained = max(self._worth(state) - self._worth(child), 0.0) + self._rolled(child)
         reward = gained / self._scale
-        at: State | None = child
+        at: TreeState | None = child
         while at is not None:
             at.value += reward
             at.visits += 1
@@ -256,7 +256,7 @@ class Searching:
         self._programs.rank_first()
         return not self._limits.over
 
-    def _worth(self, state: State) -> float:
+    def _worth(self, state: TreeState) -> float:
         """What a state is rewarded by: the default cost is what the paper says, trees and all, and not that of its program."""
         return state.found.estimate if self._options.reward == "default" else state.cost
 
@@ -304,7 +304,7 @@ class Searching:
         self._done = min(best.visits, self._options.simulations // 2)
         return True
 
-    def _selected(self, root: State) -> State | None:
+    def _selected(self, root: TreeState) -> TreeState | None:
         """The state to expand: halfway by chance, else where UCB1 is highest. None where every rule was tried everywhere."""
         at = root
         while True:
@@ -320,22 +320,22 @@ class Searching:
                 continue
             at = max(alive, key=lambda child: self._bound(child, at))
 
-    def _alive(self, child: State) -> bool:
+    def _alive(self, child: TreeState) -> bool:
         return len(child.egraph) < self._options.enodes and (not child.open or any(child.open.values()) or bool(child.children))
 
-    def _bound(self, child: State, parent: State) -> float:
+    def _bound(self, child: TreeState, parent: TreeState) -> float:
         if not child.visits:
             return inf
         return child.value / child.visits + self._options.exploration * sqrt(log(max(1, parent.visits)) / child.visits)
 
-    def _tryable(self, state: State, near: bool) -> list[CompiledRule | Source]:
+    def _tryable(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
         found = state.open.get(near)
         if found is None:
             found = state.open[near] = self._fitting(state, near)
         return found
 
-    def _expanded(self, state: State) -> State | None:
+    def _expanded(self, state: TreeState) -> TreeState | None:
         """A new child by a random rule; None where none changes anything, or time is over."""
         near = self._random.random() < self._options.near
         near = near if self._tryable(state, near) else not near
@@ -359,7 +359,7 @@ class Searching:
 
     # ---- simulation ------------------------------------------------------------------------------------------------
 
-    def _rolled(self, state: State) -> float:
+    def _rolled(self, state: TreeState) -> float:
         """What random rules from here gain one after the other, in seconds."""
         options, random = self._options, self._random
         gained = 0.0
@@ -375,7 +375,7 @@ class Searching:
             self._offer(state.egraph, state.found)
         return gained
 
-    def _random_step(self, state: State, near: bool) -> State | None:
+    def _random_step(self, state: TreeState, near: bool) -> TreeState | None:
         """A state after a random rule of those that change something; None where there is none, or time is over."""
         rules = self._fitting(state, near)
         while rules and not self._limits.over:
@@ -386,7 +386,7 @@ class Searching:
             del rules[k]
         return None
 
-    def _fitting(self, state: State, near: bool) -> list[CompiledRule | Source]:
+    def _fitting(self, state: TreeState, near: bool) -> list[CompiledRule | Source]:
         """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
         there = frozenset(state.places.view.by_operator)
         rules = self._fit.get(there)
@@ -396,7 +396,7 @@ class Searching:
             ]
         return [*rules, *self._moves] if near else [*rules]
 
-    def _applied(self, state: State, rule: CompiledRule | Source, near: bool) -> tuple[State, Outcome] | None:
+    def _applied(self, state: TreeState, rule: CompiledRule | Source, near: bool) -> tuple[TreeState, StepOutcome] | None:
         """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
 
         egraph, options = state.egraph, self._options
@@ -416,10 +416,10 @@ class Searching:
             return None
         fresh = frozenset(added(egraph, child))
         older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
-        places = Places(View(child, before=state.places.view), state.places, matches)
-        return State(child, growing, found, places, fresh | older, state.beside, matches), outcome
+        places = MatchesOfRules(View(child, before=state.places.view), state.places, matches)
+        return TreeState(child, growing, found, places, fresh | older, state.beside, matches), outcome
 
-    def _matched(self, state: State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
+    def _matched(self, state: TreeState, rule: CompiledRule, near: bool) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
         """A clone after a rule at some places, and these; None where it matches nowhere."""
 
         limits, caps = self._limits, self._caps[near]
@@ -434,7 +434,7 @@ class Searching:
         capped = outcome.capped | ({Cap.MATCHES} if sampled else set())
         return child, replace(outcome, capped=capped), matches
 
-    def _stated(self, state: State, source: Source) -> tuple[EGraph, Outcome, Sequence[Match]] | None:
+    def _stated(self, state: TreeState, source: Source) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
         """A clone after some facts of another source about the best program; None where it says none."""
 
         graph = program_of(state.egraph, state.found)
@@ -456,10 +456,10 @@ class Searching:
             unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
         child.rebuild()
         capped = frozenset({Cap.MATCHES}) if len(told) > most else frozenset()
-        return child, Outcome(len(told), len(taken), unions, capped), ()
+        return child, StepOutcome(len(told), len(taken), unions, capped), ()
 
 
-def _sampled(outcome: Outcome) -> bool:
+def _sampled(outcome: StepOutcome) -> bool:
     """Whether a rule was applied at some of its places only: another time it may be others."""
 
     return Cap.MATCHES in outcome.capped

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dslc.egraph.carried import Places
-from dslc.egraph.extract.growing import Anew, Growing
+from dslc.egraph.carried import MatchesOfRules
+from dslc.egraph.extract.growing import Anew, GrowingExtraction
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import View
@@ -15,7 +15,7 @@ from dslc.match.matcher import Match
 from dslc.search.strategies.sources import Source
 
 
-class State:
+class TreeState:
     """An e-graph with its best program, and what simulations from here were worth."""
 
     __slots__ = (
@@ -23,19 +23,19 @@ class State:
     )  # fmt: skip
 
     def __init__(
-        self, egraph: EGraph, growing: Growing | Anew, found: Extraction, places: Places, fresh: frozenset[Node] = frozenset(),
-        before: Places | None = None, done: Collection[Match] = (),
+        self, egraph: EGraph, growing: GrowingExtraction | Anew, found: Extraction, places: MatchesOfRules,
+        fresh: frozenset[Node] = frozenset(), before: MatchesOfRules | None = None, done: Collection[Match] = (),
     ) -> None:  # fmt: skip
         """`before`: where rules match near the best program of what the e-graph was cloned from, and what was applied since."""
         self.egraph, self.growing, self.found, self.places = egraph, growing, found, places
-        self.parent: State | None = None
-        self.children: list[State] = []
+        self.parent: TreeState | None = None
+        self.children: list[TreeState] = []
         #: e-nodes that the last rules added: what these made possible is near too
         self.fresh = fresh
         #: rules that may change something, and were not tried: everywhere, and in the best program
         self.open: dict[bool, list[CompiledRule | Source]] = {}
         self._before = (before, done)
-        self._beside: Places | None = None
+        self._beside: MatchesOfRules | None = None
         self.value = 0.0
         self.visits = 0
 
@@ -44,14 +44,14 @@ class State:
         return self.found.cost
 
     @property
-    def beside(self) -> Places:
+    def beside(self) -> MatchesOfRules:
         """Where rules match in the e-nodes that are near: those of the best program, and those that were added last."""
         if self._beside is None:
             before, done = self._before
             chosen = (one.key for one in self.found.choice.values())
             near = self.fresh.union(key for key in chosen if isinstance(key, Node))
             view = View(self.egraph, near, self.places.view if before is None else before.view)
-            self._beside, self._before = Places(view, before, done), (None, ())
+            self._beside, self._before = MatchesOfRules(view, before, done), (None, ())
         return self._beside
 
     def close(self) -> None:
@@ -60,4 +60,4 @@ class State:
         self.children, self._beside, self._before = [], None, (None, ())
 
 
-__all__ = ["State"]
+__all__ = ["TreeState"]

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from dslc.errors import Fix, Span
-from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.names import CheckReport, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import Module, OnnxClause
@@ -16,7 +16,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, CONSTANTS, DTYPE_NAMES
 
 
-def check_clauses(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+def check_clauses(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     for op, clauses in rules.onnx.items():
         own = [clause for clause in clauses if clause.module in modules]
         for clause in own:
@@ -28,7 +28,7 @@ def check_clauses(rules: Rules, modules: frozenset[Module], report: Report) -> N
             _groups(op, clauses, report)
 
 
-def _groups(op: str, clauses: tuple[OnnxClause, ...], report: Report) -> None:
+def _groups(op: str, clauses: tuple[OnnxClause, ...], report: CheckReport) -> None:
     """Groups by `since`: the next one takes over where a group has no `until`; an earlier `until` is a gap, a later one an overlap."""
     starts = sorted({clause.since for clause in clauses})
     for since, following in pairwise(starts):
@@ -54,7 +54,7 @@ def _until(clause: OnnxClause, opset: int) -> Fix | None:
     return None if found is None else Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
 
 
-def _own_clause(clause: OnnxClause, report: Report) -> None:
+def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
     op = clause.operator
     assert op is not None
     params = {param.name for param in op.syntax.params}
@@ -85,7 +85,7 @@ def _binders(entry: t.Entry) -> set[str]:
     return {node.name for node in walk_expr(entry.value) if isinstance(node, t.Binder)}
 
 
-def _import_clause(rules: Rules, clause: OnnxClause, report: Report) -> None:
+def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> None:
     scope = Scope(clause.module, rules, report)
     tensors = [i for i in clause.inputs if isinstance(i, t.Param) and i.name != "_"]
     for param in tensors:

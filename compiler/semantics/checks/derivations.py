@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dslc.errors import Span
 from dslc.semantics.checks.forms import check_forms, inside
-from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
@@ -31,7 +31,7 @@ _MAPS = frozenset({"affine_bijections", "flattenings", "groupings", "nonzero_pos
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
-def check_unknowns(rule: DerivationDef, report: Report) -> None:
+def check_unknowns(rule: DerivationDef, report: CheckReport) -> None:
     """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without
     an end, W0017 for what no search applies."""
     known = Declared.of(rule.syntax)
@@ -53,7 +53,7 @@ class _Formula:
     """One formula on its way: indexes that are bound by now, with their sets, and scopes that have names."""
 
     known: Declared
-    report: Report
+    report: CheckReport
     bound: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def check(self, formula: t.Formula) -> None:
@@ -182,7 +182,7 @@ def _names(nodes: object) -> set[str]:
     return found
 
 
-def _determined(rule: t.Derivation, known: Declared, report: Report) -> None:
+def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0323 for unknowns of the right side that neither the left one, nor a condition, nor `search` determines."""
     ways = [(rule.left, rule.right)] + ([(rule.right, rule.left)] if rule.arrow == "<=>" else [])
     for left, right in ways:
@@ -228,7 +228,7 @@ def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
     return given
 
 
-def _generators(rule: t.Derivation, known: Declared, report: Report) -> None:
+def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     for one in rule.statements:
         if not isinstance(one, t.Search):
             continue
@@ -277,7 +277,7 @@ def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
 # ---- an end ----------------------------------------------------------------------------------------------------------
 
 
-def _ends(rule: t.Derivation, report: Report) -> None:
+def _ends(rule: t.Derivation, report: CheckReport) -> None:
     """W0003 where the left side of a rule without conditions and `search` stands inside of what it becomes."""
     bounded = any(isinstance(one, t.Search) for one in rule.statements) or any(isinstance(one, t.Where) for one in rule.declarations)
     if bounded or rule.arrow == "<=>" or len(rule.left) != 1:
@@ -296,7 +296,7 @@ def _ends(rule: t.Derivation, report: Report) -> None:
             return
 
 
-def _applied(rule: t.Derivation, report: Report) -> None:
+def _applied(rule: t.Derivation, report: CheckReport) -> None:
     """W0017 where no search applies a rule, in neither direction."""
     ways = [way_of(rule.left, rule.right)] + ([way_of(rule.right, rule.left)] if rule.arrow == "<=>" else [])
     reasons = dict.fromkeys(f"{way.value}" for way in ways if isinstance(way, Never))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 
-def check_duplicates(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+def check_duplicates(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     seen: dict[Any, SubstitutionDef] = {}
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dslc.semantics.checks.names import VOCABULARY, Report
+from dslc.semantics.checks.names import VOCABULARY, CheckReport
 from dslc.semantics.checks.unknowns import Declared, factors, shown, unlike
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -27,7 +27,7 @@ _RIGHT = "a right side is made of unknown terms, maps, sums and arithmetic"
 _LEFT = "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"
 
 
-def check_forms(rule: t.Derivation, known: Declared, report: Report) -> None:
+def check_forms(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0326, E0315, E0304 for what never applies, E0306 and E0307 for results on other boxes, W0005 for unknowns without a use."""
     for formula in (*rule.left, *(rule.right if rule.arrow == "<=>" else ())):
         _left(formula.scope, known, report)
@@ -53,7 +53,7 @@ def inside(node: t.Expr) -> t.Expr:
     return node.scope if isinstance(node, t.Nested) and node.subs is None else node
 
 
-def _left(whole: t.Expr, known: Declared, report: Report) -> None:
+def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
     node = inside(whole)
     if not isinstance(node, t.Traversal):
         report.add("E0326", "a scope is wanted here", node.span, hint=_LEFT)
@@ -68,7 +68,7 @@ def _left(whole: t.Expr, known: Declared, report: Report) -> None:
     _element(body, known, report)
 
 
-def _places(node: t.Traversal, known: Declared, report: Report, left: bool = False) -> None:
+def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool = False) -> None:
     if node.where is not None:
         hint = "`f(x) if x < 3 else 0` gives a value to each position" if not left else "conditions of a rule stand in `where`"
         report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint=hint)
@@ -84,7 +84,7 @@ def _places(node: t.Traversal, known: Declared, report: Report, left: bool = Fal
     _ranged([place for place in node.places if isinstance(place, t.Binder)], known, report)
 
 
-def _ranged(binders: Sequence[t.Binder], known: Declared, report: Report) -> None:
+def _ranged(binders: Sequence[t.Binder], known: Declared, report: CheckReport) -> None:
     for binder in binders:
         if binder.range is None and known.indexes.get(binder.name) is None:
             name = binder.name
@@ -94,7 +94,7 @@ def _ranged(binders: Sequence[t.Binder], known: Declared, report: Report) -> Non
                 report.add("E0316", message, binder.span, hint=hint)
 
 
-def _element(node: t.Expr, known: Declared, report: Report) -> None:
+def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """What an element of a left side may be."""
     if isinstance(node, t.Binary) and node.op in {"+", "*", "-", "/", "//", "%", "^"}:
         _element(node.left, known, report)
@@ -114,7 +114,7 @@ def _element(node: t.Expr, known: Declared, report: Report) -> None:
         _read(node, known, report)
 
 
-def _read(node: t.Expr, known: Declared, report: Report) -> None:
+def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """`{[z] ...}[phi(x)]`, `P[tau(z)]`, `A[x, y]`."""
     if isinstance(node, t.Nested) and node.subs is not None:
         if node.other is not None or node.subs_other is not None:
@@ -136,7 +136,7 @@ def _read(node: t.Expr, known: Declared, report: Report) -> None:
 # ---- right sides ---------------------------------------------------------------------------------------------------
 
 
-def _right(formula: t.Formula, known: Declared, report: Report) -> None:
+def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
     for node in walk_expr(formula.scope):
         if isinstance(node, t.Traversal):
             _places(node, known, report)
@@ -158,7 +158,7 @@ def _right(formula: t.Formula, known: Declared, report: Report) -> None:
                        hint="`==`, `!=`, `<`, `<=`, `>`, `>=`")  # fmt: skip
 
 
-def _names(rule: t.Derivation, known: Declared, report: Report) -> None:
+def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """Names that stand for another kind of thing than the place takes, or for two; and W0005 for those without a use."""
     declared = [*known.indexes, *known.maps, *known.terms, *known.tensors]
     for one in rule.declarations:
@@ -211,7 +211,7 @@ def _names(rule: t.Derivation, known: Declared, report: Report) -> None:
 # ---- conditions ----------------------------------------------------------------------------------------------------
 
 
-def _condition(node: t.Expr, known: Declared, report: Report) -> None:
+def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
     if isinstance(node, t.Call) and node.function in PREDICATES:
         kinds = PREDICATES[node.function]
         wanted = [{"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}.get(kind) for kind in kinds]
@@ -245,7 +245,7 @@ def _condition(node: t.Expr, known: Declared, report: Report) -> None:
         report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
 
 
-def _forall(node: t.ForAll, known: Declared, report: Report) -> None:
+def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
     """`forall x in X - V: f(x, y) == 0`."""
     body = node.body
     zero = isinstance(body, t.Compare) and body.ops == ("==",) and isinstance(body.operands[1], t.Int) and body.operands[1].value == 0
@@ -261,7 +261,7 @@ def _forall(node: t.ForAll, known: Declared, report: Report) -> None:
         _set(node.domain.right, known, report)
 
 
-def _set(node: t.Expr, known: Declared, report: Report) -> None:
+def _set(node: t.Expr, known: Declared, report: CheckReport) -> None:
     """A set of positions: its name, `U * V`, `hull(U, V)`, `image(phi, X * Y)`."""
     if isinstance(node, t.Name) and node.id in known.sets:
         return
@@ -280,7 +280,7 @@ def _set(node: t.Expr, known: Declared, report: Report) -> None:
         report.add("E0304", "this is no set", node.span, hint="a set is `X`, `X * Y`, `hull(U, V)` or `image(phi, X)`")
 
 
-def _searches(rule: t.Derivation, known: Declared, report: Report) -> None:
+def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0309 for what is known already, E0306 for a map of another set than its own."""
     left = {node.name for formula in rule.left for node in walk_expr(formula.scope) if isinstance(node, t.Binder)}
     ranges = {node.range.id for formula in rule.left for node in walk_expr(formula.scope)
@@ -308,7 +308,7 @@ def _searches(rule: t.Derivation, known: Declared, report: Report) -> None:
 # ---- results -------------------------------------------------------------------------------------------------------
 
 
-def _results(rule: t.Derivation, known: Declared, report: Report) -> None:
+def _results(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
     """E0313 where nothing replaces the left side, E0306 and E0307 where a result runs through something else."""
     wanted = {formula.name: _runs(formula.scope, known) for formula in rule.left}
     names = [formula.name for formula in rule.right]
@@ -351,7 +351,7 @@ def _runs(
 
 
 def _fits(
-    formula: t.Formula, runs: tuple[frozenset[str], ...] | None, wanted: tuple[frozenset[str], ...] | None, report: Report
+    formula: t.Formula, runs: tuple[frozenset[str], ...] | None, wanted: tuple[frozenset[str], ...] | None, report: CheckReport
 ) -> None:
     if runs is None or wanted is None:
         return
@@ -368,7 +368,7 @@ def shown1(kind: frozenset[str]) -> str:
 
 
 def _uses(
-    formula: t.Formula, made: dict[str, tuple[frozenset[str], ...] | None], later: frozenset[str], known: Declared, report: Report
+    formula: t.Formula, made: dict[str, tuple[frozenset[str], ...] | None], later: frozenset[str], known: Declared, report: CheckReport
 ) -> None:
     """What a formula reads of those before it: as many positions as they have, and none behind their end."""
     partly = {id(arg) for node in walk_expr(formula.scope) if isinstance(node, t.Call) and node.function in known.terms
@@ -393,7 +393,7 @@ def _count(sub: t.Expr, known: Declared) -> int:
     return 1
 
 
-def _constant_reads(formulas: Sequence[t.Formula], report: Report) -> None:
+def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
     """E0401 for reads at a number behind the size that a formula's index has."""
     sizes: dict[str, tuple[int | None, ...]] = {}
     for formula in formulas:

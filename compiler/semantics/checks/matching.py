@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dslc.semantics.checks.terms import Applied, Direction, Other, Tensor, Term, substituted
+from dslc.semantics.checks.terms import AppliedTerm, Direction, Other, Tensor, Term, substituted
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -56,7 +56,7 @@ def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: Match
         if bound is not None:
             yield bound
         return
-    if not isinstance(other, Applied) or (term.operator, term.output) != (other.operator, other.output):
+    if not isinstance(other, AppliedTerm) or (term.operator, term.output) != (other.operator, other.output):
         return
     if len(term.args) != len(other.args):
         return
@@ -70,7 +70,7 @@ def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: Match
         yield from _all(rules, pattern, term.args, order, bound)
 
 
-def _attributes(pattern: Direction, term: Applied, other: Applied, found: Match) -> Match | None:
+def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found: Match) -> Match | None:
     mine, theirs = dict(term.attrs), dict(other.attrs)
     for name, value in mine.items():
         if name not in theirs:
@@ -162,7 +162,8 @@ def applied_match(term: Term, match: Match) -> Term | None:
             return None
         more, rest = match.rests[term.rest]
         attrs = {**dict(more), **attrs}
-    return Applied(term.operator, tuple(a for a in args if a is not None), tuple(sorted(attrs.items(), key=_key)), rest, term.output)
+    known = tuple(a for a in args if a is not None)
+    return AppliedTerm(term.operator, known, tuple(sorted(attrs.items(), key=_key)), rest, term.output)
 
 
 def _key(pair: tuple[str, Any]) -> str:
@@ -171,7 +172,7 @@ def _key(pair: tuple[str, Any]) -> str:
 
 def same(rules: Rules, a: Term, b: Term) -> bool:
     """Equal up to the order of operands of commutative operators."""
-    if not isinstance(a, Applied) or not isinstance(b, Applied):
+    if not isinstance(a, AppliedTerm) or not isinstance(b, AppliedTerm):
         return a == b
     if (a.operator, a.output, a.attrs, a.rest, len(a.args)) != (b.operator, b.output, b.attrs, b.rest, len(b.args)):
         return False

@@ -25,7 +25,7 @@ VOCABULARY = FUNCTIONS_1 | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | {CONVERT}
 
 
 @dataclass
-class Report:
+class CheckReport:
     """Collects diagnostics; the same finding at the same place is kept once."""
 
     found: list[Diagnostic] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Report:
 class Scope:
     """Names of an item by kind; inner scopes (binders) see the outer ones. `used` is shared with the item's other scopes."""
 
-    def __init__(self, module: Module, rules: Rules, report: Report, parent: Scope | None = None) -> None:
+    def __init__(self, module: Module, rules: Rules, report: CheckReport, parent: Scope | None = None) -> None:
         self.module, self.rules, self.report, self.parent = module, rules, report, parent
         self.kinds: dict[str, str] = {}
         self.dims: dict[str, tuple[t.Expr, ...]] = parent.dims if parent else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.names import CheckReport
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
@@ -14,7 +14,7 @@ from dslc.syntax import tree as t
 _LIMIT = 1 << 63
 
 
-def check_numbers(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+def check_numbers(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """E0329 for whole numbers of 2^63 and more where a size, an attribute or a range stands; results of equations may be larger."""
     for module in rules.modules:
         if module in modules and any(isinstance(node, t.Int) and node.value >= _LIMIT for node in walk_expr(module.file.items)):

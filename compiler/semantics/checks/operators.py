@@ -11,8 +11,8 @@ from dslc.errors import Diagnostic, Span, instead
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
-from dslc.semantics.assume import Assumed, Infeasible, assumed, conditions_of, rank_choices, size_names
-from dslc.semantics.checks.names import VOCABULARY, Report, Scope, fits_subscripts, literal_problem
+from dslc.semantics.assume import AssumedChoice, Infeasible, assumed, conditions_of, rank_choices, size_names
+from dslc.semantics.checks.names import VOCABULARY, CheckReport, Scope, fits_subscripts, literal_problem
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -39,7 +39,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
+def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
     before = sum(d.severity == "error" for d in report.found)
     scope = _scope(rules, op, report)
     _types(op, scope)
@@ -56,7 +56,7 @@ def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
 # ---- names -----------------------------------------------------------------------------------------------------
 
 
-def _scope(rules: Rules, op: OperatorDef, report: Report) -> Scope:
+def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> Scope:
     scope = Scope(op.module, rules, report)
     places: dict[str, Span] = {}
 
@@ -187,7 +187,7 @@ def _indexed(name: str, output: t.Param) -> bool:
     return any(isinstance(node, t.Binder) and node.name == name for node in walk_expr(dims or ()))
 
 
-def _packs(op: OperatorDef, param: t.Param, report: Report) -> None:
+def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """With two packs in one type, something must say where the first one ends."""
     assert param.type is not None
     packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
@@ -220,7 +220,7 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
     return False
 
 
-def _solvable(op: OperatorDef, param: t.Param, report: Report) -> None:
+def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     """A computed dimension is linear in one size that nothing else determines."""
     assert param.type is not None
     alone = {
@@ -275,7 +275,7 @@ def _statements(op: OperatorDef, scope: Scope) -> None:
             outside.check(statement.value)
 
 
-def _circle(op: OperatorDef, report: Report) -> None:
+def _circle(op: OperatorDef, report: CheckReport) -> None:
     """An operator that needs itself, whatever its attributes: what stands in a choice may never be wanted."""
     seen: set[str] = set()
     # who calls, the way there, the call, and the one that the way begins with
@@ -356,7 +356,7 @@ def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: Scop
         scope.report.add("E0325", f"{len(names)} names for the {results} of `{value.function}`", span)
 
 
-def _equations(op: OperatorDef, report: Report) -> None:
+def _equations(op: OperatorDef, report: CheckReport) -> None:
     outputs = {output.name: output for output in op.syntax.outputs}
     defined: set[str] = set()
     for statement in op.syntax.statements:
@@ -381,7 +381,7 @@ def _equations(op: OperatorDef, report: Report) -> None:
             report.add("E0308", f"no equation defines `{name}`", output.span)
 
 
-def _places(target: t.Defined, output: t.Param, report: Report) -> None:
+def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
     if target.places is None or output.type is None:
         return
     dims = output.type.dims or ()
@@ -419,7 +419,7 @@ def _unused(op: OperatorDef, scope: Scope) -> None:
 
 def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     """Evaluates the equations at the first choices that the guards allow; what never works is reported."""
-    report = Report()
+    report = CheckReport()
     first: EvalError | Mismatch | None = None
     worked = 0
     for ranks in rank_choices(op):
@@ -459,7 +459,7 @@ def _is_composite(op: OperatorDef) -> bool:
     )
 
 
-def _declared(value: Value, shape: tuple[Dim, ...], output: t.Param, choice: Assumed, report: Report) -> None:
+def _declared(value: Value, shape: tuple[Dim, ...], output: t.Param, choice: AssumedChoice, report: CheckReport) -> None:
     if len(value.type.shape) != len(shape):
         report.add(
             "E0306", f"`{output.name}` is declared with {len(shape)} axes, and its equation gives {len(value.type.shape)}",

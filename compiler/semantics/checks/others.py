@@ -6,7 +6,7 @@ import fnmatch
 
 from dslc.semantics.checks.costs import check_cost
 from dslc.semantics.checks.derivations import check_unknowns
-from dslc.semantics.checks.names import VOCABULARY, Report, Scope
+from dslc.semantics.checks.names import VOCABULARY, CheckReport, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
@@ -26,7 +26,7 @@ _LOWERING = frozenset("stride regular dense size aligned bytes pointwise linear 
 _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
 
 
-def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
+def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> None:
     syntax = rule.syntax
     scope = Scope(rule.module, rules, report)
     scope.extra = _DERIVATION
@@ -74,7 +74,7 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
     check_unknowns(rule, report)
 
 
-def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
+def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None:
     syntax = rule.syntax
     scope = Scope(rule.module, rules, report)
     scope.extra = _LOWERING
@@ -127,7 +127,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
                 _entry(entry, scope)
 
 
-def _template(rule: LoweringDef, statement: t.RenderTemplate, report: Report) -> None:
+def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckReport) -> None:
     """W0015 where a template cannot be read, is none of Jinja's, or is on a device that nobody renders one for."""
     hint = ""
     if rule.syntax.device not in TEMPLATED:
@@ -177,7 +177,7 @@ def _entry(entry: t.Entry, scope: Scope) -> None:
             scope.report.found[k] = type(found)("E0703", found.message, found.span, hint=found.hint)
 
 
-def check_test(rules: Rules, test: TestDef, report: Report) -> None:
+def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
     syntax = test.syntax
     module = test.module
     scope = Scope(module, rules, report)
@@ -216,7 +216,7 @@ def _known(rules: Rules, module: Module, name: str) -> bool:
     return any(f"{module.library}.{name}" in table for table in (rules.operators, rules.substitutions, rules.laws))
 
 
-def check_ruleset(rules: Rules, rule: RulesetDef, report: Report) -> None:
+def check_ruleset(rules: Rules, rule: RulesetDef, report: CheckReport) -> None:
     known = {*rules.operators, *rules.substitutions, *rules.derivations, *rules.lowerings, *rules.laws, *rules.rulesets}
     short = {name.rsplit(".", 1)[-1] for name in known}
     for statement in rule.syntax.statements:
@@ -226,7 +226,7 @@ def check_ruleset(rules: Rules, rule: RulesetDef, report: Report) -> None:
                     report.add("E0214", f"`{glob}` names nothing", statement.span)
 
 
-def check_header(rules: Rules, module: Module, report: Report) -> None:
+def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
     """Exports that exist, imports that are used, exported rules that have a test."""
     file = module.file
     own = {getattr(item, "name", None): item for item in file.items if not isinstance(item, t.Test | t.PropertyIs)}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from dslc.errors import Diagnostic, Label
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
-from dslc.semantics.checks.names import Report
-from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions
+from dslc.semantics.checks.names import CheckReport
+from dslc.semantics.checks.terms import AppliedTerm, Direction, Tensor, Term, directions
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -30,7 +30,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def check_covered(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """W0004 where two rules are equal up to names, order of operands and direction; W0002 where one is a special case of another."""
     known = _directions(rules, report)
     heads = _by_head(each for some in known.values() for each in some)
@@ -56,7 +56,7 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: Report) -> N
             break
 
 
-def _directions(rules: Rules, report: Report) -> dict[SubstitutionDef, tuple[Direction, ...]]:
+def _directions(rules: Rules, report: CheckReport) -> dict[SubstitutionDef, tuple[Direction, ...]]:
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     return {
         sub: () if any(e.starts_in(sub.syntax.span) for e in errors) else directions(sub) for sub in rules.substitutions.values()
@@ -72,11 +72,11 @@ def _by_head(known: Iterator[Direction]) -> Mapping[str, list[Direction]]:
 
 def _head(left: Sequence[Term]) -> str:
     first = left[0]
-    return f"{len(left)} {first.operator if isinstance(first, Applied) else type(first).__name__}"
+    return f"{len(left)} {first.operator if isinstance(first, AppliedTerm) else type(first).__name__}"
 
 
 def _candidates(heads: Mapping[str, list[Direction]], own: Direction) -> list[SubstitutionDef]:
-    return list(dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], Applied)))
+    return list(dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], AppliedTerm)))
 
 
 def _covers(rules: Rules, general: Sequence[Direction], special: Direction) -> bool:
@@ -114,7 +114,7 @@ def overlaps(rules: Rules, modules: frozenset[Module]) -> list[Diagnostic]:
 def _overlap(rules: Rules, one: Sequence[Direction], other: Sequence[Direction]) -> bool:
     for a in one:
         for b in other:
-            if len(a.left) != len(b.left) or not all(isinstance(x, Applied) for x in (*a.left, *b.left)):
+            if len(a.left) != len(b.left) or not all(isinstance(x, AppliedTerm) for x in (*a.left, *b.left)):
                 continue
             second = tuple(_apart(term) for term in b.left)
             free = a.free | frozenset(f"{name}'" for name in b.free)
@@ -128,7 +128,7 @@ def _apart(term: Term) -> Term:
     """With names of its own."""
     if isinstance(term, Tensor):
         return Tensor(f"{term.name}'")
-    if isinstance(term, Applied):
+    if isinstance(term, AppliedTerm):
         attrs = tuple((name, _primed(value)) for name, value in term.attrs)
         rest = None if term.rest is None else f"{term.rest}'"
         return replace(term, args=tuple(_apart(arg) for arg in term.args), attrs=attrs, rest=rest)
@@ -165,7 +165,7 @@ def _unify(rules: Rules, free: frozenset[str], a: Term, b: Term, bound: _Bound, 
         elif not _occurs(a.name, b, bound):
             yield {**bound, a.name: b}
         return
-    if not isinstance(a, Applied) or not isinstance(b, Applied):
+    if not isinstance(a, AppliedTerm) or not isinstance(b, AppliedTerm):
         if a == b:
             yield bound
         return
@@ -188,10 +188,10 @@ def _occurs(name: str, term: Term, bound: _Bound) -> bool:
     term = _resolved(term, bound)
     if isinstance(term, Tensor):
         return term.name == name
-    return isinstance(term, Applied) and any(_occurs(name, arg, bound) for arg in term.args)
+    return isinstance(term, AppliedTerm) and any(_occurs(name, arg, bound) for arg in term.args)
 
 
-def _differ(free: frozenset[str], a: Applied, b: Applied) -> bool:
+def _differ(free: frozenset[str], a: AppliedTerm, b: AppliedTerm) -> bool:
     """Whether an attribute has different constant values."""
     mine, theirs = dict(a.attrs), dict(b.attrs)
     literal = (t.Int, t.Float, t.Str, t.ListExpr)

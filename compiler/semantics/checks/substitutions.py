@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dslc.errors import Diagnostic, DslcError, Span
-from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.names import CheckReport, Scope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -43,12 +43,12 @@ def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
 
 def errors_of(rules: Rules, sub: SubstitutionDef) -> list[Diagnostic]:
     """What is wrong with the form of a substitution, which is no rule then: whoever uses one as it is asks first."""
-    report = Report()
+    report = CheckReport()
     check_substitution(rules, sub, report)
     return [one for one in report.found if one.severity == "error"]
 
 
-def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
+def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     syntax = sub.syntax
     scope = Scope(sub.module, rules, report)
     declare_params(syntax.params, scope)
@@ -88,7 +88,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
                 report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
 
 
-def _numerics(entry: t.Entry, report: Report) -> None:
+def _numerics(entry: t.Entry, report: CheckReport) -> None:
     said = words(entry)
     unknown = [word for word in said if word not in NUMERICS]
     if unknown or not said or len(set(said)) < len(said):
@@ -189,7 +189,7 @@ def _const(statement: t.Const, scope: Scope) -> None:
     scope.dims[statement.target.name] = statement.type.dims or ()
 
 
-def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: Report) -> None:
+def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: CheckReport) -> None:
     bound = {name for s in side if isinstance(s, t.Bind) for name in s.names}
     bound |= {s.target.name for s in side if isinstance(s, t.Const)}
     for name in sub.syntax.outputs:
@@ -204,7 +204,7 @@ def _last(side: tuple[t.GraphStatement, ...], default: Span) -> Span:
     return binds[-1] if binds else default
 
 
-def _unbound(sub: SubstitutionDef, bound: set[str], report: Report) -> None:
+def _unbound(sub: SubstitutionDef, bound: set[str], report: CheckReport) -> None:
     """A name that was reported as unknown on the right side is one that the left side should bind."""
     spans = [(s.span.start, s.span.end) for s in sub.syntax.right]
     for k, found in enumerate(report.found):
@@ -221,7 +221,7 @@ def _called(sub: SubstitutionDef, span: Span) -> bool:
     return any(isinstance(node, t.Call) and node.span.start == span.start for node in walk_expr(sub.syntax.right))
 
 
-def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
+def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
@@ -257,7 +257,7 @@ def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
     return isinstance(found, int | float | Fraction) and not isinstance(found, bool) and 0 < found <= 1
 
 
-def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:
+def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
     scope = Scope(law.module, rules, report)
     declare_params(law.syntax.params, scope)
     scope.pattern = True

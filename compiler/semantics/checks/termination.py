@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
-from dslc.semantics.checks.names import Report
-from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions, size, subterms
+from dslc.semantics.checks.names import CheckReport
+from dslc.semantics.checks.terms import AppliedTerm, Direction, Tensor, Term, directions, size, subterms
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -35,7 +35,7 @@ _TUNING = _Tuning()
 _TIMES = {2: "twice", 3: "three times", 4: "four times"}
 
 
-def check_termination(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+def check_termination(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """W0003 where a one-way rule's result holds its pattern again, W0011 where one-way rules undo each other.
 
     Two-way rules are meant to be undone, so they are exempt.
@@ -45,7 +45,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: Report) 
     for sub in rules.substitutions.values():
         if sub.syntax.arrow == "=>" and not any(e.starts_in(sub.syntax.span) for e in errors):
             found = directions(sub)
-            if found and all(isinstance(term, Applied) for term in found[0].left):
+            if found and all(isinstance(term, AppliedTerm) for term in found[0].left):
                 steps[sub] = found[0]
     heads: dict[tuple[str, ...], list[Direction]] = {}
     for each in steps.values():
@@ -85,7 +85,7 @@ def _constants(step: Direction) -> frozenset[str]:
 
 def _folded(term: Term, constants: frozenset[str]) -> Term:
     """What depends on constants only is computed once: no pattern sees how."""
-    if not isinstance(term, Applied) or not constants:
+    if not isinstance(term, AppliedTerm) or not constants:
         return term
     leaves = [each.name for each in subterms(term) if isinstance(each, Tensor)]
     if leaves and constants.issuperset(leaves):
@@ -94,7 +94,7 @@ def _folded(term: Term, constants: frozenset[str]) -> Term:
 
 
 def _heads(terms: tuple[Term, ...]) -> tuple[str, ...]:
-    return tuple(term.operator if isinstance(term, Applied) else "" for term in terms)
+    return tuple(term.operator if isinstance(term, AppliedTerm) else "" for term in terms)
 
 
 def _holds_itself(rules: Rules, step: Direction) -> bool:

@@ -27,7 +27,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedTerm:
     """One output of an application. `attrs` are sorted by name and complete, unless `rest` stands for those that are missing."""
 
     operator: str
@@ -39,7 +39,7 @@ class Applied:
 
 _FIXED = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
-Term: TypeAlias = "Tensor | Other | Applied"
+Term: TypeAlias = "Tensor | Other | AppliedTerm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
     if expr.rest is None:
         given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default is not None}
     attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
-    return Applied(op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name)
+    return AppliedTerm(op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name)
 
 
 def canonical_value(op: OperatorDef, name: str, value: t.Expr) -> t.Expr:
@@ -179,7 +179,7 @@ def substituted(value: Any, names: Mapping[str, t.Expr]) -> Any:
 def subterms(root: Term) -> list[Term]:
     """A term and everything in it, parents first."""
     out = [root]
-    if isinstance(root, Applied):
+    if isinstance(root, AppliedTerm):
         for arg in root.args:
             out += subterms(arg)
     return out
@@ -187,4 +187,4 @@ def subterms(root: Term) -> list[Term]:
 
 def size(root: Term) -> int:
     """The number of applications."""
-    return sum(isinstance(term, Applied) for term in subterms(root))
+    return sum(isinstance(term, AppliedTerm) for term in subterms(root))
