@@ -34,7 +34,7 @@ from dslc.mutate.correct import Corrected, corrections
 from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
-from dslc.mutate.search import Options, made, search
+from dslc.mutate.search import MutantOptions, made, search
 from dslc.onnx.importer import import_model
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, standard
@@ -106,7 +106,7 @@ def flops(rules: Rules, value: Value) -> float:
 def programs(rules: Rules, region: Graph, seconds: float) -> list[Value]:
     """Mutants of an operator at its sizes, and tiles that overlap."""
     problem = problem_of(rules, region)
-    found = search(rules, problem, Options(seconds=seconds, processor=True))
+    found = search(rules, problem, MutantOptions(seconds=seconds, processor=True))
     every = [value for mutant in found.mutants for value in made(rules, mutant, problem.small, problem.region)]
     return [*every, *overlapping(rules, region.outputs[0])]
 

@@ -21,7 +21,7 @@ from benchmarks.counted_graphs import count_graphs
 from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.renamed import Values, without_common, without_renamed
+from dslc.generate.pruning.renamed import PrimeValues, without_common, without_renamed
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, inputs, subterms
 from dslc.generate.terms.trees import outputs
@@ -116,7 +116,7 @@ def main() -> None:
             print(f"  pruned: a sample of {options.sample} of {counted.candidates} candidates")
         candidates = [counted.candidate(k) for k in chosen]
         renamed = without_renamed(candidates)
-        common = without_common(renamed.kept, Values(rules), partial(outputs, rules))
+        common = without_common(renamed.kept, PrimeValues(rules), partial(outputs, rules))
         found = {
             "initial": len(candidates),
             "input tensor renaming": len(renamed.kept),

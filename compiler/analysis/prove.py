@@ -14,7 +14,7 @@ from functools import lru_cache
 from dslc.analysis import isl
 from dslc.analysis.conditions import Case, cases, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
-from dslc.analysis.reads import Loop
+from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
 
 
@@ -36,7 +36,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
+def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
     """Whether `goal >= 0` is proved wherever the loops run and the facts hold."""
     ranges: list[Poly] = []
     for loop in loops:

@@ -172,7 +172,7 @@ def _candidates(
     from dslc.mutate.overlapping import overlapping
     from dslc.mutate.partial import applied, compiled
     from dslc.mutate.problem import is_linear_region, problem_of
-    from dslc.mutate.search import Options, made, search
+    from dslc.mutate.search import MutantOptions, made, search
     from dslc.mutate.sheets import sheets
 
     graph = called.graph
@@ -188,7 +188,7 @@ def _candidates(
         yield one.value, one.limit, one.own, True
     if linear:
         problem = problem_of(rules, graph)
-        found = search(rules, problem, Options(depth, seconds=seconds))
+        found = search(rules, problem, MutantOptions(depth, seconds=seconds))
         for mutant in found.mutants:
             for value in made(rules, mutant, problem.small, problem.region):
                 yield value, None, None, found.complete

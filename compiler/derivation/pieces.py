@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
@@ -71,7 +71,7 @@ def _at_least(value: Scalar, least: Scalar) -> bool:
     sizes = {part: (1, 1 << 40) for part in walk(difference) if type(part).__name__ == "Sym"}
     try:
         return interval(difference, sizes)[0] >= 0
-    except Unknown:
+    except DataDependent:
         return False
 
 
@@ -106,7 +106,7 @@ def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class UnknownTerm:
     """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
 
     params: tuple[tuple[Iter, ...] | Iter | int, ...]
@@ -365,7 +365,7 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         divisor, value = node.args[1].value, node.args[0]
         try:
             least, most = interval(value, ranges)
-        except Unknown:
+        except DataDependent:
             return None
         if least < 0 or most >= divisor:
             return None
@@ -386,7 +386,7 @@ def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool
         return None
     try:
         (low, high), (first, last) = (interval(arg, ranges) for arg in condition.args)
-    except Unknown:
+    except DataDependent:
         return None
     if condition.name == "==":
         return False if high < first or last < low else True if low == high == first == last else None
@@ -432,7 +432,7 @@ def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
             value, divisor = each.args
             try:
                 least, most = interval(value, ranges)
-            except Unknown:
+            except DataDependent:
                 continue
             if isinstance(divisor, Num) and -divisor.value < least and most < divisor.value:
                 condition = _with(condition, part, apply("==", value, num(0)))

@@ -13,7 +13,7 @@ from itertools import islice, permutations
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
@@ -409,7 +409,7 @@ class Matching:
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
             try:
                 least, most = interval(position, {**ranges, place: at})
-            except Unknown as unknown:
+            except DataDependent as unknown:
                 raise Unfit("positions that are not known") from unknown
             if not (most < 0 or least >= data):
                 raise Unfit("data beside the operator's")

@@ -11,7 +11,7 @@ import numpy as np
 from dslc.errors import Diagnostic
 from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.draws import ORDINARY, Draws, type_in_turn
+from dslc.interpret.draws import ORDINARY, InstanceDraws, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -265,7 +265,7 @@ def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
     return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
 
 
-def roomy(sub: SubstitutionDef) -> Draws:
+def roomy(sub: SubstitutionDef) -> InstanceDraws:
     """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
     numbers = {part.value for one in own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
     large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= _TUNING.literal for k in range(3))

@@ -13,7 +13,7 @@ from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
-from dslc.mutate.mutant import Mutant, Options
+from dslc.mutate.mutant import Mutant, MutantOptions
 from dslc.mutate.problem import is_linear_call, problem_of, shape_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import made, search
@@ -43,7 +43,7 @@ def equal(rules: Rules, over: Graph, tries: int, **options: Any) -> dict[tuple[s
     """Mutants that are equal everywhere, at the region's sizes, by the operators that they run one after the other."""
     problem = problem_of(rules, over)
     found: dict[tuple[str, ...], tuple[Mutant, Value]] = {}
-    for mutant in search(rules, problem, Options(tries=tries, share=0.0, **options)).mutants:
+    for mutant in search(rules, problem, MutantOptions(tries=tries, share=0.0, **options)).mutants:
         for value in made(rules, mutant, problem.small, problem.region):
             ops = tuple(core.op.removeprefix("std.") for core in (*(step.core for step in mutant.before), mutant.core))
             found.setdefault(ops, (mutant, value))

@@ -11,7 +11,7 @@ from dslc.onnx.describe import counts, note
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.onnx.runtime import accepted
-from dslc.report import Counts, Generator, PairMs, Report, Sizes, Span, Without
+from dslc.report import Counts, Generator, PairMs, PhaseSpan, Report, Sizes, Without
 from dslc.search.phases.details import detailed
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.rulesets import not_standard
@@ -178,7 +178,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         processor=round(run.clock.processor, 3),
         moments={name: round(seconds, 3) for name, seconds in run.clock.moments.items()},
         notes=tuple(dict.fromkeys(run.notes)),
-        timeline=tuple(Span(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
+        timeline=tuple(PhaseSpan(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
         generators=report.generators or _generators(run),
         asked=() if run.scheduled is None else tuple(run.scheduled.asked()),
     )

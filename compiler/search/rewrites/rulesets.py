@@ -1,4 +1,4 @@
-"""Which substitutions a run uses."""
+"""Substitutions that a run uses."""
 
 from __future__ import annotations
 

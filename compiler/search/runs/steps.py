@@ -1,4 +1,4 @@
-"""What the report says of each rule that a result was made by."""
+"""Steps of a result, as the report has them: one for each rule that it was made by."""
 
 from __future__ import annotations
 
