@@ -88,7 +88,8 @@ class FoundMutants:
     @property
     def summary(self) -> str:
         cut = "" if self.complete else "; the search was cut"
-        return f"{self.found} mutants of what takes {self.price_ms:.4g} ms by estimate, {self.seconds:.1f} s{cut}"
+        count = f"{self.found} {'mutant' if self.found == 1 else 'mutants'}"
+        return f"{count} of what takes {self.price_ms:.4g} ms by estimate, {self.seconds:.1f} s{cut}"
 
     def __str__(self) -> str:
         lines = [f"{number}. {each}" for number, each in enumerate(self.mutants, 1)] or ["No mutant was found."]

@@ -28,7 +28,7 @@ from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import TUNING as CORES_TUNING
 from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
-from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse
+from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
 from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantOptions, MutantsFound, MutantStep, fraction, made
 from dslc.mutate.pool import Fitted, Operand, TensorPool
 from dslc.mutate.problem import MutationProblem, shape_of
@@ -55,6 +55,7 @@ class _Tuning:
         first: the same where a region is several operators.
         pace: operations that are computed in a second, about.
         operations: operations that are computed at most: sums over gathered elements hold all of them at once.
+        right: share of the result that differs of mutants that come before the others: what is corrected by default.
     """
 
     held: int = 1 << 24
@@ -69,6 +70,7 @@ class _Tuning:
     first: float = 0.25
     pace: float = 1e8
     operations: float = 4e8
+    right: float = 0.25
 
 
 _TUNING = _Tuning()
@@ -157,11 +159,9 @@ class _Search:
             self.found,
             key=lambda each: (each.operations + _TUNING.computed_again * each.share * self.operations, each.steps),
         )
-        # the best by each chain of operators take turns: what one of them is priced at says little about the others
-        kinds: dict[tuple[str, ...], list[Mutant]] = {}
-        for each in best:
-            kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
-        best = [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
+        # what is mostly wrong comes last, whatever its price
+        right = [each for each in best if each.share <= _TUNING.right]
+        best = [*_in_turns(right), *_in_turns([each for each in best if each.share > _TUNING.right])]
         complete = self.complete and not self._late()
         best = best[: self.options.best]
         seconds = self._now() - self.began
@@ -231,7 +231,8 @@ class _Search:
     def _turn(self, pool: TensorPool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
         """Operators on the tensors, of which some have other layouts: the region's own operators, or all others."""
         region = {node.op for node in self.problem.calls}
-        for chosen in alike([self._ways.useful(pool.operands[k]) for k in changed]):
+        ways = [self._ways.useful(pool.operands[k]) for k in changed]
+        for chosen in whole_first(ways, [pool.operands[k].shape for k in changed]):
             given = dict(zip(changed, chosen, strict=True))
             own = [Argument(each.number, given.get(k, identity(each.shape))) for k, each in enumerate(pool.operands)]
             yield list(self._applied(pool, own, lambda op: (op in region) is same))
@@ -437,6 +438,10 @@ class _Search:
                     best = Mutant(args, core, layout, ties, share, operations, pool.before, shape)
         if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
+        taken = (self._array(pool, arg, value.type) for arg, value in zip(args, fitted.holes, strict=True))
+        if pool.before and any(_equal(result, each) for each in taken):
+            # a chain without its last operator is that already
+            return
         if self._is_new(best, pool):
             self.found.append(best)
             self._when[best] = self._now() - self.began
@@ -498,6 +503,18 @@ class _Search:
         self._terms.add(form)
         self._kept.add(like)
         return True
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and bool(np.array_equal(one, other))
+
+
+def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
+    """The best by each chain of operators take turns: what one of them is priced at says little about the others."""
+    kinds: dict[tuple[str, ...], list[Mutant]] = {}
+    for each in best:
+        kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
+    return [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
 
 
 def shape_of_type(type: TensorType) -> Shape:

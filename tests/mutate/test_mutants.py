@@ -97,8 +97,8 @@ def test_figure_3_a_dilated_convolution_is_a_dense_one_of_its_phases(rules: Rule
     assert error(rules, over, dense[2 / 7]) > 0.1
     (old,) = over.outputs
     assert corrections(rules, old, dense[2 / 7], limit=0.25) == []
-    by_guard, by_parts = corrections(rules, old, dense[2 / 7], limit=0.3)
-    for one in (by_guard, by_parts):
+    by_guard, by_parts, *by_one_operator = corrections(rules, old, dense[2 / 7], limit=0.3)
+    for one in (by_guard, by_parts, *by_one_operator):
         assert one.share == 2 / 7
         assert error(rules, over, one.value(rules)) < 1e-9
         assert is_shown(rules, over, one) == "exact"
@@ -184,6 +184,25 @@ def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
     # 16 products for 9
     assert [(batch, 80, size // 2, size // 2), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
     assert error(rules, over, cheap[0]) < 1e-9
+
+
+def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
+    """Four layouts of the image for each at even sizes, as each dimension may be padded or cut: what leaves nothing out takes turns."""
+    over = region(rules, "std.conv", (1, 20, 27, 31), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
+    cheap = [v for m, (v, *_) in found(rules, over, 900, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    assert [(1, 80, 14, 16), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
+    assert error(rules, over, cheap[0]) < 1e-9
+
+
+def test_figure_1_what_is_mostly_wrong_comes_last(rules: Rules) -> None:
+    """Four images, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
+    over = region(rules, "std.conv", (4, 2, 4, 5), (2, 2, 3, 3), pads=(1, 1, 1, 1))
+    every = search(rules, problem_of(rules, over), MutantOptions(tries=600)).mutants
+    right = [mutant.share <= 0.25 for mutant in every]
+    assert right == sorted(right, reverse=True) and 2 < sum(right) < len(right)
+    assert {0.2, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
+    few = min(mutant.operations for mutant in every[sum(right) :])
+    assert any(few < mutant.operations for mutant in every[: sum(right)])
 
 
 def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -> None:

@@ -318,9 +318,43 @@ def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPa
     assert validate(rules, [one]).how == {one.rule: "exact"}
 
 
-@compiles
-def test_mutants_together_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_weights_between() -> onnx.ModelProto:
+    """The same with a bias of its own for each position before the first relu."""
     model = behind_each_other()
+    bias = np.random.default_rng(1).standard_normal((1, 6, 8, 10)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(bias, "b"))
+    del model.graph.node[1]
+    model.graph.node.insert(1, helper.make_node("Add", ["b", "c0"], ["s"]))
+    model.graph.node.insert(2, helper.make_node("Relu", ["s"], ["r"]))
+    return model
+
+
+def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PET, 6.3: what undoes a layout meets the next one; a bias for each position between them is laid out once, as a weight."""
+    with priced(with_weights_between(), []) as (rules, imported, prices, seconds):
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0)
+        base = Candidate(imported.graph, seconds)
+        around = Neighbours(imported.graph)
+        priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
+        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, mutants=mutants)
+        ((first, second),) = behind._sets(base, around)
+        found = behind._several(base, (first, second), around, set())
+    assert found is not None
+    one = found.facts[0]
+    new = [node for node in one.new.nodes() if not node.constant and isinstance(node, Call | ScopeNode)]
+    assert [node.op if isinstance(node, Call) else "layout" for node in new] == [
+        "layout", "std.conv", "std.add", "std.relu", "std.conv", "layout", "std.relu",
+    ]  # fmt: skip
+    (added,) = (node for node in new if isinstance(node, Call) and node.op == "std.add")
+    weight = next(arg for arg in added.args if arg.constant)
+    # a layout of the bias, which is computed before the model is written
+    assert isinstance(weight.node, ScopeNode) and str(weight.type) == "f32[4, 6, 4, 5]"
+    assert validate(rules, [one]).how == {one.rule: "exact"}
+
+
+@compiles
+@pytest.mark.parametrize("model", [behind_each_other(), with_weights_between()], ids=["alone", "with weights"])
+def test_mutants_together_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     with priced(model, []) as (rules, imported, prices, seconds):
         mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=MutantOptions(tries=500), tilings=0)
         behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, mutants=mutants)

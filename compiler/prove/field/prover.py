@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.interpret.check_rule import difference, draw
+from dslc.interpret.check_rule import WrongCorrection, difference, draw, own_corrections, roomy, wrong_correction
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.field import Field, P
@@ -48,6 +48,7 @@ class FieldTuning:
         large: one instance is enough where the guards ask for so many elements.
         redraws: draws of an instance whose values are not defined.
         few: elements of a result; a smaller one may agree by chance, and is drawn twice as often.
+        corrected: instances at which corrections of an author's own are computed, also at sizes above the numbers that they have.
     """
 
     draws: int = 2
@@ -57,6 +58,7 @@ class FieldTuning:
     large: int = 1 << 20
     redraws: int = 8
     few: int = 24
+    corrected: int = 24
 
 
 TUNING = FieldTuning()
@@ -91,7 +93,9 @@ def field_verdict(
     if sub.syntax.partial:
         parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
-        return partial_verdict(rules, sub, found)
+        verdict = partial_verdict(rules, sub, found)
+        wrong = _wrongly_corrected(rules, sub, seed, operators, types) if verdict.answer == "unknown" else None
+        return verdict if wrong is None else Verdict("field", "differs", _since(began), counterexample=wrong)
     for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
@@ -122,6 +126,19 @@ def field_verdict(
     elif bound is None:
         reason = "what is no polynomial, or no random element, occurs"
     return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
+
+
+def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types) -> Counterexample | None:
+    """Where a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
+    if not own_corrections(sub):
+        return None
+    rng = np.random.default_rng(seed)
+    for instance, _ in _drawn(rules, sub, rng, TUNING.corrected, operators, types, roomy(sub)):
+        # types were compared before
+        wrong = instance is not None and wrong_correction(rules, instance, rng)
+        if instance is not None and isinstance(wrong, WrongCorrection):
+            return Counterexample(dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction")
+    return None
 
 
 def _since(began: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dslc.errors import DslcError, Span
+from dslc.errors import Diagnostic, DslcError, Span
 from dslc.semantics.checks.names import CheckReport, NameScope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
@@ -39,6 +39,13 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
             if not param.type.name[0].isupper():
                 scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type.span)
             scope.kinds.setdefault(param.type.name, "type")
+
+
+def errors_of(rules: Rules, sub: SubstitutionDef) -> list[Diagnostic]:
+    """What is wrong with the form of a substitution, which is no rule then: whoever uses one as it is asks first."""
+    report = CheckReport()
+    check_substitution(rules, sub, report)
+    return [one for one in report.found if one.severity == "error"]
 
 
 def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
