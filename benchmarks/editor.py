@@ -21,7 +21,7 @@ from pathlib import Path
 from shutil import copytree
 
 from dslc.checking.files import check_files
-from dslc.checking.incremental import Edited, Look
+from dslc.checking.incremental import Edited, FileFindings
 from dslc.prove.garbage import rare_collections
 from tests.checking.test_incremental import edits, shown
 
@@ -107,7 +107,7 @@ def main() -> int:
                 begin = time.perf_counter()
                 files.edit(path, edited)
                 looks = files.looks(path)
-                look: Look = next(looks)
+                look: FileFindings = next(looks)
                 first.append(time.perf_counter() - begin)
                 for look in looks:  # noqa: B007
                     pass

@@ -28,7 +28,7 @@ FAMILIES = {"matrix": MATRIX, "convolution": IMAGE, "small": SMALL}
 def measure(name: str, operators: int, count: int, workers: int, memory: int, send: Any) -> None:
     from dslc.generate.enumeration.cluster import mapper_for
     from dslc.generate.enumeration.levels import enumerate_family
-    from dslc.generate.settings import Settings
+    from dslc.generate.settings import GenerationSettings
     from dslc.generate.terms.inputs import InputSizes, families
     from dslc.semantics.library import load_many
 
@@ -36,7 +36,7 @@ def measure(name: str, operators: int, count: int, workers: int, memory: int, se
     rules = load_many(["taso"])
     names = [rules.operator(f"taso.{operator}") for operator in FAMILIES[name].split()]
     family = families(rules, names, InputSizes(count=count))[0]
-    with mapper_for(Settings(workers=workers, max_operators=operators, memory=memory)) as mapper:
+    with mapper_for(GenerationSettings(workers=workers, max_operators=operators, memory=memory)) as mapper:
         found = enumerate_family(rules, ("taso",), family, operators, mapper=mapper)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     unit = 1 if sys.platform == "darwin" else 1024

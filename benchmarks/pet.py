@@ -26,7 +26,7 @@ from dslc.mutate.correct import corrections, differing
 from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import problem_of, shape_of
-from dslc.mutate.search import Options, made, search
+from dslc.mutate.search import MutantOptions, made, search
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, standard
@@ -152,7 +152,7 @@ def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> No
     region = case.region(rules, batch)
     (old,) = region.outputs
     problem = problem_of(rules, region)
-    found = search(rules, problem, Options(seconds=seconds, best=64, processor=True))
+    found = search(rules, problem, MutantOptions(seconds=seconds, best=64, processor=True))
     every: list[tuple[Value, Call, float]] = []
     for mutant, after in zip(found.mutants, found.after, strict=True):
         for value in list(made(rules, mutant, problem.small, problem.region))[:3]:

@@ -1,6 +1,6 @@
 """PET's Figure 13: what fully equivalent mutants, partially equivalent ones, and both make of whole networks.
 
-    python -m benchmarks.pet_models [resnet18 csrnet bert light-inception-v1 ...] [--seconds 5] [--measure 60]
+    python -m benchmarks.pet_models [resnet18 csrnet resnet3d_18 bert ...] [--seconds 5] [--measure 60]
 
 The dear linear operators of a network, equal ones once, are mutated; the cheapest mutant of each kind takes its place where it is
 cheaper, its correction included. Prices are estimates, for a processor and for a GPU whose table has a column for the algorithm: a
@@ -34,7 +34,7 @@ from dslc.mutate.correct import Corrected, corrections
 from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
-from dslc.mutate.search import Options, made, search
+from dslc.mutate.search import MutantOptions, made, search
 from dslc.onnx.importer import import_model
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, standard
@@ -47,6 +47,8 @@ WINOGRAD = 2.25
 SHARE, SITES = 0.03, 8
 #: mutants of one operator that are corrected
 TRIED = 8
+#: the networks that are looked at by default: the paper's, with the part of Inception-v3 whose branches are one of its cases
+NETWORKS = ("resnet18", "csrnet", "resnet3d_18", "bert", "light-inception-v1", "light-inception-v2")
 
 Price = Callable[[Node], float]
 
@@ -104,7 +106,7 @@ def flops(rules: Rules, value: Value) -> float:
 def programs(rules: Rules, region: Graph, seconds: float) -> list[Value]:
     """Mutants of an operator at its sizes, and tiles that overlap."""
     problem = problem_of(rules, region)
-    found = search(rules, problem, Options(seconds=seconds, processor=True))
+    found = search(rules, problem, MutantOptions(seconds=seconds, processor=True))
     every = [value for mutant in found.mutants for value in made(rules, mutant, problem.small, problem.region)]
     return [*every, *overlapping(rules, region.outputs[0])]
 
@@ -218,7 +220,7 @@ def table(rules: Rules, name: str, seconds: float, measure: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=["resnet18", "csrnet", "bert", "light-inception-v1", "light-inception-v2"])
+    parser.add_argument("names", nargs="*", default=NETWORKS)
     parser.add_argument("--seconds", type=float, default=5.0, help="of the process, for each operator")
     parser.add_argument("--measure", type=float, default=0.0, help="seconds for `dslc optimize` with and without mutants")
     args = parser.parse_args()

@@ -31,7 +31,7 @@ from dslc.onnx.importer import import_model
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.sizes import sizes_of
 from dslc.search.rewrites.sweep import SweepState, everywhere
-from dslc.search.runs.contenders import Checker, Compared, Contender, distinct, serialized
+from dslc.search.runs.contenders import Checker, Contender, ReferenceOutputs, distinct, serialized
 from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import Rules
 
@@ -217,7 +217,7 @@ def study(
             costs.excuse(imported.graph)
             costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
-            checker = Checker(context, rules, Compared(file, [reference], [inputs]), place.threads)
+            checker = Checker(context, rules, ReferenceOutputs(file, [reference], [inputs]), place.threads)
             yield Study(model, rules, threads, costs, start, checker, inputs)
         finally:
             measurer.close()

@@ -22,7 +22,7 @@ from benchmarks.counted_graphs import count_graphs
 from dslc.generate.general.dimensions import Ungeneral
 from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.pruning.renamed import Pruned, Values, key, reduced, without_renamed
+from dslc.generate.pruning.renamed import PrimeValues, Pruned, key, reduced, without_renamed
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Build, Conjecture, Term, inputs, subterms
 from dslc.generate.terms.trees import outputs
@@ -33,7 +33,7 @@ TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
 
 
-def without_common(candidates: Iterable[Conjecture], values: Values, build: Build) -> Pruned:
+def without_common(candidates: Iterable[Conjecture], values: PrimeValues, build: Build) -> Pruned:
     """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
 
     The more general ones are kept in their place, once each.
@@ -136,7 +136,7 @@ def main() -> None:
             print(f"  pruned: a sample of {options.sample} of {counted.candidates} candidates")
         candidates = [counted.candidate(k) for k in chosen]
         renamed = without_renamed(candidates)
-        common = without_common(renamed.kept, Values(rules), partial(outputs, rules))
+        common = without_common(renamed.kept, PrimeValues(rules), partial(outputs, rules))
         found = {
             "initial": len(candidates),
             "input tensor renaming": len(renamed.kept),

@@ -14,7 +14,7 @@ from dslc.codegen.functions import c_type, computed, function_text, neutral, sto
 from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Datum, Poly, Var, const, of
 from dslc.codegen.stages import ragged
-from dslc.codegen.values import Env, Tensor, Val, flat, is_whole, literal
+from dslc.codegen.values import Env, TensorPlace, Val, flat, is_whole, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
@@ -65,7 +65,7 @@ class Emitter(Expressions):
         whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
         return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
 
-    def _mask(self, tensor: Tensor) -> str:
+    def _mask(self, tensor: TensorPlace) -> str:
         """How many lanes may touch a tensor where not all may, else nothing.
 
         What is written into the room behind a row is written again or not looked at: a store under a mask would keep the load that
@@ -73,7 +73,7 @@ class Emitter(Expressions):
         """
         return "" if tensor.scope is not None and self.own_rows else self.active or ""
 
-    def load(self, tensor: Tensor, address: Poly) -> Val:
+    def load(self, tensor: TensorPlace, address: Poly) -> Val:
         """The element at a position, for each lane."""
         dtype = computed(tensor.dtype)
         stored, width = store_type(tensor.dtype), self.width
@@ -112,11 +112,11 @@ class Emitter(Expressions):
         text = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe}, {self.active or width}{', ' + total if guarded else ''})"
         return self.let(key, text, dtype, True, max(level, places.level))
 
-    def one(self, tensor: Tensor, address: Poly) -> str:
+    def one(self, tensor: TensorPlace, address: Poly) -> str:
         """The text of one element."""
         return f"k_load_one({tensor.pointer}[{self.text(address)}])"
 
-    def _from_tile(self, tensor: Tensor, address: Poly, step: Poly) -> str | None:
+    def _from_tile(self, tensor: TensorPlace, address: Poly, step: Poly) -> str | None:
         """Of a square of elements, read row by row and turned in registers, the column of this position of the tile's loop."""
         if self.tile is None or store_type(tensor.dtype) not in {"float", "int32_t", "uint32_t"}:
             return None
@@ -136,7 +136,7 @@ class Emitter(Expressions):
             self.levels[-1].memo[key] = found = Val(name, tensor.dtype, True, self.top)
         return f"{found.text}.column[{self.instance}]"
 
-    def store(self, tensor: Tensor, address: Poly, value: Val) -> None:
+    def store(self, tensor: TensorPlace, address: Poly, value: Val) -> None:
         """The element at a position of this loop; must be the innermost one that is open."""
         stored, width = store_type(tensor.dtype), self.width
         address = self.thawed(address)
@@ -183,7 +183,7 @@ class Emitter(Expressions):
         for size in reversed(shape):
             strides.insert(0, const(at))
             at *= size
-        tensor = Tensor(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
+        tensor = TensorPlace(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
         address = const(0)
         for part, stride in zip(node.index, strides, strict=True):
             address = address + self.place(part, env) * stride

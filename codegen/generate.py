@@ -26,7 +26,7 @@ from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
-from dslc.codegen.values import Tensor, strides_of
+from dslc.codegen.values import TensorPlace, strides_of
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
@@ -164,9 +164,9 @@ class _Kernel:
 
     def _memory(self, stages: tuple[Stage, ...]) -> tuple[GroupMemory, str]:
         parts = self.parts
-        tensors: dict[Value, Tensor] = {}
+        tensors: dict[Value, TensorPlace] = {}
         pointers: dict[Value, Pointer] = {}
-        stores: dict[Value, list[tuple[Tensor, Pointer]]] = {}
+        stores: dict[Value, list[tuple[TensorPlace, Pointer]]] = {}
         for k, value in enumerate(parts.inputs):
             pointer = Pointer("in", store_type(value.type.dtype), f"in{k}", str(k))
             pointers[value], tensors[value] = pointer, tensor_of(value.type, pointer.name)
@@ -233,10 +233,10 @@ def content(parts: Parts, variant: object, preamble: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def tensor_of(type: TensorType, name: str) -> Tensor:
+def tensor_of(type: TensorType, name: str) -> TensorPlace:
     """A value in row-major order behind a pointer."""
     strides, elements, shape = strides_of(type)
-    return Tensor(name, type.dtype, strides, elements, shape)
+    return TensorPlace(name, type.dtype, strides, elements, shape)
 
 
 def _syms(types: list[TensorType]) -> Iterator[Sym]:

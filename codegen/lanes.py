@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dslc.codegen.group import Part
 from dslc.codegen.panels import is_packed
 from dslc.codegen.poly import Poly, Quotient, Ranges, Var, const, of, product
-from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
-from dslc.codegen.values import Tensor
+from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_in, ragged, sizes
+from dslc.codegen.values import TensorPlace
 from dslc.codegen.variant import Variant
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
@@ -43,10 +43,10 @@ class Pointer:
 class GroupMemory:
     """Where the values of a group are: tensors that every stage sees, and how each is declared."""
 
-    tensors: dict[Value, Tensor]
+    tensors: dict[Value, TensorPlace]
     pointers: dict[Value, Pointer]
     #: values that are written to memory, by the tensors that they go to
-    stores: dict[Value, tuple[tuple[Tensor, Pointer], ...]]
+    stores: dict[Value, tuple[tuple[TensorPlace, Pointer], ...]]
 
 
 class StageLayout:
@@ -63,7 +63,7 @@ class StageLayout:
     def _uses(self, at: list[Poly], ranges: Ranges) -> Iterable[Poly] | None:
         return [value for placed in self.stage.placed for value, _, _ in self.positions(placed, at, ranges)]
 
-    def positions(self, placed: Placed, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
+    def positions(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
         """Every position that a part uses, for the positions of the outer loops."""
         part = placed.part
         iters, inner, volume = self._iters(placed, at, ranges)
@@ -73,7 +73,7 @@ class StageLayout:
             out.append((self.place(part, iters, tensor), True, volume))
         return out
 
-    def _iters(self, placed: Placed, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
+    def _iters(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
         extents = sizes(placed.part)
         iters: dict[Iter, Poly] = {it: const(0) for it in placed.part.scope.iters}
         for number, place in zip(placed.outer, at, strict=True):
@@ -95,7 +95,7 @@ class StageLayout:
         return dot(index, self.memory.tensors[value].strides)
 
     @staticmethod
-    def place(part: Part, iters: dict[Iter, Poly], tensor: Tensor) -> Poly:
+    def place(part: Part, iters: dict[Iter, Poly], tensor: TensorPlace) -> Poly:
         """Where the element of a part is in a tensor that holds all of it."""
         extents = sizes(part)
         index, at = [], 0
@@ -135,7 +135,7 @@ class StageLayout:
             for placed in self.stage.placed
         )
 
-    def _cost(self, placed: Placed, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
+    def _cost(self, placed: PlacedInStage, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
         """Instructions per row, roughly, where a loop is spread over lanes."""
         width = float(self.variant.width)
         inner_lane: Var | None = lane
@@ -178,7 +178,7 @@ class StageLayout:
         return total
 
     @staticmethod
-    def _beside(placed: Placed, value: Poly, times: float, lane: Var | None, inner: Var | None) -> Var | None:
+    def _beside(placed: PlacedInStage, value: Poly, times: float, lane: Var | None, inner: Var | None) -> Var | None:
         """The loop that a position's neighbouring lanes are along."""
         if lane is None and times > 1 and not placed.inner:
             # a reduction has lanes of its own: its last iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from dslc.analysis.numeric import Interval, Unknown, interval, value
+from dslc.analysis.numeric import DataDependent, Interval, interval, value
 from dslc.codegen.factored import apart, factor_of
 from dslc.codegen.group import Part, Parts
 from dslc.codegen.separate import outermost, part_of
@@ -89,7 +89,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     try:
         ends = [_ends(index, extents) for index in each.index]
         numbers = {it: _number(size) for it, size in extents.items()}
-    except Unknown:
+    except DataDependent:
         return None
     counts = [apply("+", high, apply("*", num(-1), low), num(1)) for low, high in ends]
     each_end = zip(ends, map(as_scalar, shape), strict=True)
@@ -129,7 +129,7 @@ def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
             last = apply("*", num(factor), apply("+", extents[own[0]], num(-1)))
             ends = (num(0), last) if factor > 0 else (last, num(0))
         else:
-            raise Unknown(str(part))
+            raise DataDependent(str(part))
         low, high = apply("+", low, ends[0]), apply("+", high, ends[1])
     return low, high
 

@@ -23,7 +23,7 @@ from dslc.codegen.poly import (
     product,
     replaced,
 )
-from dslc.codegen.values import Env, Frozen, Level, Undecided, Val, literal
+from dslc.codegen.values import Env, Frozen, LoopLevel, UndecidedCondition, Val, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym
 
@@ -44,7 +44,7 @@ class Positions(ABC):
         self.tables: dict[tuple[str, DType], str] = {}
         self.ranges = Ranges({})
         self.root = Block()
-        self.levels: list[Level] = [Level(self.root)]
+        self.levels: list[LoopLevel] = [LoopLevel(self.root)]
         #: the loop, by number, that binds a variable
         self.bound: dict[str, int] = {}
         self.lane: Var | None = None
@@ -89,7 +89,7 @@ class Positions(ABC):
     def level(self, block: Block, *vars: Var, fence: bool = False) -> Iterator[None]:
         """Inside, code is written into a block in which some variables are bound."""
         depth = len(self.levels)
-        self.levels.append(Level(block, fence=fence))
+        self.levels.append(LoopLevel(block, fence=fence))
         for var in vars:
             self.bound[var.name] = depth
         try:
@@ -322,7 +322,7 @@ class Positions(ABC):
         if known is not None:
             return literal(known, DType.BOOL)
         if self.splitting and self._splits(condition):
-            raise Undecided(condition)
+            raise UndecidedCondition(condition)
         step = self.step(condition)
         if not self.varies(condition):
             return self.let(("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, self.level_of(condition))

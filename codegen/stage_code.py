@@ -14,8 +14,8 @@ from dslc.codegen.lanes import GroupMemory, Pointer, StageLayout, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
 from dslc.codegen.pieces import Notes
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
-from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
-from dslc.codegen.values import Env, Frozen, Tensor, Undecided, Val
+from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_in, ragged, sizes
+from dslc.codegen.values import Env, Frozen, TensorPlace, UndecidedCondition, Val
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -66,7 +66,7 @@ class StageWriter(StageLayout):
         self.later = later
         self.emitter = self.emits(names)
         self.pointers: dict[str, Pointer] = {}
-        self.buffers: dict[Value, Tensor] = {}
+        self.buffers: dict[Value, TensorPlace] = {}
         #: the loop inside a panel
         self.panel: Var | None = None
 
@@ -262,7 +262,7 @@ class StageWriter(StageLayout):
             with emitter.level(inner, fence=True):
                 build(inner, piece)
             block.statements.append(inner)
-        except Undecided as found:
+        except UndecidedCondition as found:
             assert len(emitter.levels) == known_level
             condition = found.condition
             notes.conditions.append(condition)
@@ -331,7 +331,7 @@ class StageWriter(StageLayout):
             else:
                 self._point(placed, spots, known_values)
 
-    def _env(self, placed: Placed, spot: list[Poly], values: dict[Value, Val], inner: dict[Iter, Poly]) -> Env:
+    def _env(self, placed: PlacedInStage, spot: list[Poly], values: dict[Value, Val], inner: dict[Iter, Poly]) -> Env:
         part = placed.part
         iters: dict[Iter, Poly] = {it: const(0) for it in part.scope.iters}
         for number, place in zip(placed.outer, spot, strict=True):
@@ -347,7 +347,7 @@ class StageWriter(StageLayout):
                 self.pointers[pointer.name] = pointer
         return Env(part, iters, values, tensors)
 
-    def _point(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]]) -> None:
+    def _point(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]]) -> None:
         """A part that has one element per position of the outer loops."""
         emitter, part = self.emitter, placed.part
         dtype = computed(part.scope.dtype)
@@ -381,7 +381,7 @@ class StageWriter(StageLayout):
                 continue
             stack.extend(node.children)
 
-    def inner_loops(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+    def inner_loops(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
         """A part with loops of its own: a row, that is kept where later parts of the stage read it."""
         emitter, part = self.emitter, placed.part
         assert len(spots) == 1
@@ -528,7 +528,7 @@ class StageWriter(StageLayout):
             return None
         return dot(index, self.memory.tensors[value].strides)
 
-    def buffer(self, placed: Placed, lanes: bool) -> Tensor:
+    def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
         part = placed.part
         extents = sizes(part)
@@ -541,7 +541,7 @@ class StageWriter(StageLayout):
         spread = self.variant.width if lanes else 1
         dtype = computed(part.scope.dtype)
         self.pointers[name] = Pointer("row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}")
-        return Tensor(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
+        return TensorPlace(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
 
     def row(self, at: list[Poly]) -> None:
         """A row whose own loops have the lanes."""

@@ -33,7 +33,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedInStage:
     """A part in a stage. `outer`: the number of its iterator for each outer loop; `inner`: those of its own loops."""
 
     part: Part
@@ -46,7 +46,7 @@ class Stage:
     """Outer loops and what is done in them, in order."""
 
     extents: tuple[Poly, ...]
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedInStage, ...]
 
     @property
     def values(self) -> frozenset[Value]:
@@ -78,7 +78,7 @@ def stages_of(parts: Parts, fuse: bool = True) -> tuple[Stage, ...]:
 def _alone(part: Part) -> Stage:
     extents = sizes(part)
     outer = tuple(k for k, extent in enumerate(extents) if extent.number != 1)
-    return Stage(tuple(extents[k] for k in outer), (Placed(part, outer, ()),))
+    return Stage(tuple(extents[k] for k in outer), (PlacedInStage(part, outer, ()),))
 
 
 def _joined(stage: Stage, part: Part) -> Stage | None:
@@ -91,14 +91,14 @@ def _joined(stage: Stage, part: Part) -> Stage | None:
     extents = sizes(part)
     inner = tuple(k for k, extent in enumerate(extents) if k not in outer and extent.number != 1)
     placed = [
-        Placed(
+        PlacedInStage(
             each.part,
             tuple(each.outer[k] for k in kept),
             tuple(sorted((*each.inner, *(each.outer[k] for k in range(len(each.outer)) if k not in kept)))),
         )
         for each in stage.placed
     ]
-    placed.append(Placed(part, outer, inner))
+    placed.append(PlacedInStage(part, outer, inner))
     out = Stage(tuple(stage.extents[k] for k in kept), tuple(placed))
     return out if _worthwhile(out, stage, part) and not _unblocked(out) else None
 
@@ -309,4 +309,4 @@ def positions_in(
         stack.extend((child, times) for child in each.children)
 
 
-__all__ = ["Placed", "Stage", "merged", "places", "positions_in", "ragged", "sizes", "split_up", "stages_of"]
+__all__ = ["PlacedInStage", "Stage", "merged", "places", "positions_in", "ragged", "sizes", "split_up", "stages_of"]

@@ -43,7 +43,7 @@ def literal(value: Number, dtype: DType) -> Val:
 
 
 @dataclass(slots=True)
-class Tensor:
+class TensorPlace:
     """Where elements are: a pointer and a stride per position of the index. `rows`: it has only the inner positions of a part."""
 
     pointer: str
@@ -67,7 +67,7 @@ class Env:
     iters: dict[Iter, Poly]
     #: values of other parts at this place, by the part's value: computed already, in registers
     known: dict[Value, Val]
-    tensors: dict[Value, Tensor]
+    tensors: dict[Value, TensorPlace]
     types: dict[Scalar, Any] = field(default_factory=dict)
 
     def inside(self, iters: dict[Iter, Poly]) -> Env:
@@ -78,7 +78,7 @@ class Env:
         return element_type(node, self.part.dtypes, self.types)
 
 
-class Undecided(Exception):
+class UndecidedCondition(Exception):
     """A condition on positions that is constant inside pieces of a loop: the code branches there and is written again."""
 
     def __init__(self, condition: Poly) -> None:
@@ -95,7 +95,7 @@ class Frozen(Exception):
 
 
 @dataclass(slots=True)
-class Level:
+class LoopLevel:
     """One loop that is open, its statements and what is known in it."""
 
     block: Block
@@ -127,4 +127,4 @@ def strides_of(type: TensorType) -> tuple[tuple[Poly, ...], Poly, tuple[Poly, ..
     return tuple(strides), total, sizes
 
 
-__all__ = ["Env", "Frozen", "Level", "Tensor", "Undecided", "Val", "flat", "is_whole", "literal", "strides_of"]
+__all__ = ["Env", "Frozen", "LoopLevel", "TensorPlace", "UndecidedCondition", "Val", "flat", "is_whole", "literal", "strides_of"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.reporting.data import Code, Picture
+from dslc.reporting.data import KernelCode, Picture
 from dslc.reporting.records import record_text
 
 
@@ -93,7 +93,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PhaseSpan:
     """A phase with the seconds from the beginning at which it began and ended."""
 
     phase: str
@@ -138,7 +138,7 @@ class Details:
 
     before: Picture = field(default_factory=Picture)
     after: Picture = field(default_factory=Picture)
-    kernels: tuple[Code, ...] = ()
+    kernels: tuple[KernelCode, ...] = ()
     processor: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -200,7 +200,7 @@ class Report:
     processor: float = 0.0
     without_library: Without | None = None
     story: tuple[Turn, ...] = ()
-    timeline: tuple[Span, ...] = ()
+    timeline: tuple[PhaseSpan, ...] = ()
     generators: tuple[Generator, ...] = ()
     asked: tuple[Asked, ...] = ()
     details: Details | None = None

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import threading
 from collections.abc import Iterator
@@ -122,7 +123,9 @@ class Store:
 
 
 def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
-    """A file that is as it was or complete, whenever the process is killed; a link stays, and leads to it.
+    """Writes a file that is as it was or complete, whenever the process is killed; a link stays, and leads to it.
+
+    What is no file (a device, a pipe) stays what it is, and is written to.
 
     Args:
         parents: whether folders that are not there are made.
@@ -133,9 +136,22 @@ def write_file(path: Path, data: str | bytes, parents: bool = False) -> None:
     try:
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path.resolve(), data.encode("utf-8") if isinstance(data, str) else data)
+        content = data.encode("utf-8") if isinstance(data, str) else data
+        if is_stream(path):
+            path.write_bytes(content)
+        else:
+            replace_file(path.resolve(), content)
     except OSError as problem:
         raise error("E0903", f"cannot write {path}: {problem.strerror or problem}", path=str(path)) from None
+
+
+def is_stream(path: Path) -> bool:
+    """Whether something there takes bytes and is no file: a device, a pipe, a terminal. A new file would take its place."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def replace_file(place: Path, data: bytes, mode: int = 0o666) -> None:
@@ -164,4 +180,4 @@ def _is_private(path: Path) -> bool:
     return state.st_uid in (os.getuid(), 0) and not state.st_mode & 0o022
 
 
-__all__ = ["Store", "replace_file", "sealed", "unsealed", "write_file"]
+__all__ = ["Store", "is_stream", "replace_file", "sealed", "unsealed", "write_file"]

@@ -24,7 +24,7 @@ from benchmarks.zoo.mobilenet import mobilenet_v2
 from benchmarks.zoo.nasnet import nasnet_a, nasnet_pools
 from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
 from benchmarks.zoo.network import Weights
-from benchmarks.zoo.resnet import resnet18, resnet50, resnext50
+from benchmarks.zoo.resnet import resnet3d_18, resnet18, resnet50, resnext50
 from benchmarks.zoo.transducer import transformer_transducer
 from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan
 from benchmarks.zoo.vit import vit
@@ -55,6 +55,7 @@ ENTRIES: Mapping[str, Entry] = {
     "nasnet_pools": Entry(nasnet_pools, {"channels": 16, "resolution": 8}),
     "nasrnn_gates": Entry(nasrnn_gates, {"hidden": 32}),
     "resnet18": Entry(resnet18, {**_FEW_BLOCKS, "channels": 8}),
+    "resnet3d_18": Entry(resnet3d_18, {**_FEW_BLOCKS, "frames": 4, "channels": 8}),
     "dcgan": Entry(dcgan, {"latent": 8, "widths": (16, 8, 3)}),
     "infogan": Entry(infogan, {"batch": 2, "latent": 8, "widths": (16, 8, 3)}),
     "fsrcnn": Entry(fsrcnn, {"resolution": 8, "features": 8, "shrunk": 4, "mappings": 1}),

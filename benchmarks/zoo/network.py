@@ -134,18 +134,20 @@ class Network:
         return self.node("Split", [x, sizes], *([part] * count), axis=axis)
 
     def conv(
-        self, x: Tensor, channels: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1, gain: float = 1.0,
-        dilation: int = 1, bias: bool = False, padded: bool = True,
+        self, x: Tensor, channels: int, kernel: int | tuple[int, ...], stride: int | tuple[int, ...] = 1, groups: int = 1,
+        gain: float = 1.0, dilation: int = 1, bias: bool = False, padded: bool = True,
     ) -> Tensor:  # fmt: skip
-        """A convolution, padded by half its (odd) kernel on all sides, which is TASO's padding SAME, or not at all."""
-        inner, sides = x.shape[1] // groups, (kernel, kernel) if isinstance(kernel, int) else kernel
+        """A convolution over all dimensions that `x` has, padded by half its (odd) kernel on all sides, which is TASO's padding SAME,
+        or not at all."""
+        inner, rank = x.shape[1] // groups, len(x.shape) - 2
+        sides, strides = ((each,) * rank if isinstance(each, int) else each for each in (kernel, stride))
         weight = self.weight(channels, inner, *sides, fan_in=inner * prod(sides), gain=gain)
         pads = [dilation * (side // 2) if padded else 0 for side in sides]
         reach = [dilation * (side - 1) + 1 for side in sides]
-        dilated = {"dilations": [dilation] * 2} if dilation > 1 else {}
+        dilated = {"dilations": [dilation] * rank} if dilation > 1 else {}
         return self.node(
-            "Conv", [x, weight, *self._bias(channels, bias)], (x.shape[0], channels, *_strided(x, reach, pads, stride)),
-            kernel_shape=list(sides), strides=[stride] * 2, pads=pads * 2, group=groups, **dilated,
+            "Conv", [x, weight, *self._bias(channels, bias)], (x.shape[0], channels, *_strided(x, reach, pads, strides)),
+            kernel_shape=list(sides), strides=list(strides), pads=pads * 2, group=groups, **dilated,
         )[0]  # fmt: skip
 
     def transposed_conv(
@@ -175,7 +177,7 @@ class Network:
         return self._pool("AveragePool", x, kernel, stride, kernel // 2, count_include_pad=1)
 
     def _pool(self, op: str, x: Tensor, kernel: int, stride: int, pad: int, **attributes: int) -> Tensor:
-        shape = (*x.shape[:2], *_strided(x, [kernel] * 2, [pad] * 2, stride))
+        shape = (*x.shape[:2], *_strided(x, [kernel] * 2, [pad] * 2, [stride] * 2))
         window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
         return self.node(op, [x], shape, **window, **attributes)[0]
 
@@ -205,7 +207,7 @@ class Network:
 
     def classifier(self, x: Tensor, classes: int) -> Tensor:
         """Mean over the image, then one product."""
-        pooled = self.node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1))[0]
+        pooled = self.node("GlobalAveragePool", [x], (*x.shape[:2], *(1 for _ in x.shape[2:])))[0]
         flat = self.reshape(pooled, *x.shape[:2])
         return self.matmul(flat, self.weight(x.shape[1], classes, fan_in=x.shape[1]))
 
@@ -262,6 +264,7 @@ class Network:
         return sum(prod(weight.shape) for weight in self.weights)
 
 
-def _strided(x: Tensor, reach: Sequence[int], pads: Sequence[int], stride: int) -> tuple[int, ...]:
+def _strided(x: Tensor, reach: Sequence[int], pads: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The sizes that windows of such a reach give."""
-    return tuple((size + 2 * pad - own) // stride + 1 for size, own, pad in zip(x.shape[2:], reach, pads, strict=True))
+    sides = zip(x.shape[2:], reach, pads, strides, strict=True)
+    return tuple((size + 2 * pad - own) // stride + 1 for size, own, pad, stride in sides)

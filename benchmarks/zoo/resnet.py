@@ -1,6 +1,7 @@
-"""ResNet-18 and ResNet-50 (He et al. 2016), and ResNeXt-50 32x4d (Xie et al. 2017), as inference sees them: normalisation folded.
+"""ResNet-18 and ResNet-50 (He et al. 2016), ResNet-18 of videos (ResNet3D-18, Tran et al. 2018), ResNeXt-50 32x4d (Xie et al. 2017),
+as inference sees them: normalisation folded.
 
-ResNet-18 has the biases that folding leaves, as exporters write them; the other two have none, as in TASO's graphs.
+ResNet-18 and ResNet3D-18 have the biases that folding leaves, as exporters write them; the other two have none, as in TASO's graphs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,23 @@ def resnet18(
     """ResNet-18; `channels` scales all of its widths (64 in the paper)."""
     net = Network("resnet18", seed)
     image = net.input("image", batch, 3, resolution, resolution)
-    t = net.max_pool(net.relu(net.conv(image, channels, 7, 2, bias=True)), 3, 2)
+    stem = net.max_pool(net.relu(net.conv(image, channels, 7, 2, bias=True)), 3, 2)
+    return net.model({"scores": net.classifier(_pairs(net, stem, channels, blocks), classes)}, weights)
+
+
+def resnet3d_18(
+    *, batch: int = 1, resolution: int = 112, frames: int = 16, channels: int = CHANNELS, blocks: tuple[int, ...] = (2, 2, 2, 2),
+    classes: int = 400, weights: Weights = True, seed: int = 0,
+) -> ModelProto:  # fmt: skip
+    """ResNet3D-18, whose convolutions slide over frames, too: 16 of 112x112. The stem leaves all frames, and has no pool."""
+    net = Network("resnet3d_18", seed)
+    video = net.input("video", batch, 3, frames, resolution, resolution)
+    stem = net.relu(net.conv(video, channels, (3, 7, 7), (1, 2, 2), bias=True))
+    return net.model({"scores": net.classifier(_pairs(net, stem, channels, blocks), classes)}, weights)
+
+
+def _pairs(net: Network, t: Tensor, channels: int, blocks: tuple[int, ...]) -> Tensor:
+    """Stages of blocks of two convolutions of three positions in each dimension; each stage after the first one halves these."""
     for stage, count in enumerate(blocks):
         width = channels << stage
         for block in range(count):
@@ -30,7 +47,7 @@ def resnet18(
             if stride > 1:
                 t = net.conv(t, width, 1, stride, bias=True)
             t = net.relu(net.add(inner, t))
-    return net.model({"scores": net.classifier(t, classes)}, weights)
+    return t
 
 
 def resnet50(

@@ -11,7 +11,7 @@ from dslc.codegen.lanes import dot
 from dslc.codegen.nest import Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Poly, Ranges, Var, product
 from dslc.codegen.stages import merged, places, positions_in, ragged
-from dslc.codegen.values import Env, Tensor, Val, literal
+from dslc.codegen.values import Env, TensorPlace, Val, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Sym
 
@@ -41,10 +41,10 @@ class CudaEmitter(Emitter):
         #: whether what is written now is done by one thread of the team, not by all of them
         self.apart = False
 
-    def one(self, tensor: Tensor, address: Poly) -> str:
+    def one(self, tensor: TensorPlace, address: Poly) -> str:
         return f"k_at({tensor.pointer}, {self.text(address)})"
 
-    def store(self, tensor: Tensor, address: Poly, value: Val) -> None:
+    def store(self, tensor: TensorPlace, address: Poly, value: Val) -> None:
         if self.team == 1 or self.apart or (self.lane is not None and self.varies(self.thawed(address))):
             super().store(tensor, address, value)
             return

@@ -22,7 +22,7 @@ from dslc.codegen.render import render, template
 from dslc.codegen.separate import Cutting, separated
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.values import Tensor
+from dslc.codegen.values import TensorPlace
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
@@ -190,9 +190,9 @@ class _Kernels:
         )
 
     def _memory(self, stages: tuple[Stage, ...]) -> GroupMemory:
-        tensors: dict[Value, Tensor] = {}
+        tensors: dict[Value, TensorPlace] = {}
         pointers: dict[Value, Address] = {}
-        stores: dict[Value, list[tuple[Tensor, Address]]] = {}
+        stores: dict[Value, list[tuple[TensorPlace, Address]]] = {}
         for k, value in enumerate(self.parts.inputs):
             pointers[value] = Address("in", store_type(value.type.dtype), f"in{k}", str(k))
             tensors[value] = tensor_of(value.type, f"in{k}")

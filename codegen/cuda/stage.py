@@ -13,9 +13,9 @@ from dslc.codegen.lanes import GroupMemory, Pointer
 from dslc.codegen.nest import Block, Loop, Rows, Store
 from dslc.codegen.poly import Poly, Quotient, Var, const, product
 from dslc.codegen.stage_code import StageWriter
-from dslc.codegen.stages import Placed, Stage, places, sizes
+from dslc.codegen.stages import PlacedInStage, Stage, places, sizes
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.values import Tensor, Val
+from dslc.codegen.values import TensorPlace, Val
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
@@ -281,12 +281,12 @@ class CudaStage(StageWriter):
 
         self.nest(block, vars[:-1], extents[:-1], innermost)
 
-    def inner_loops(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+    def inner_loops(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
         super().inner_loops(placed, spots, values, lane)
         if self.team > 1 and placed.part.value in self.buffers:
             self.emitter.levels[-1].block.statements.append(self._meet())
 
-    def buffer(self, placed: Placed, lanes: bool) -> Tensor:
+    def buffer(self, placed: PlacedInStage, lanes: bool) -> TensorPlace:
         """Shared memory where a team has a row that fits there, else global memory for all of the value."""
         part = placed.part
         extents = sizes(part)
@@ -298,12 +298,12 @@ class CudaStage(StageWriter):
             name = self.emitter.name("row")
             self.shared_memory.append(Shared(store_type(dtype), name, row, teams, row * teams * dtype.bytes))
             strides, total = self._strides(extents, placed.inner)
-            return Tensor(name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
+            return TensorPlace(name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
         strides, total = self._strides(extents, tuple(range(len(extents))))
         pointer = self.room.take(dtype, total)
         self.pointers[pointer.name] = pointer
         self.written.add(pointer.name)
-        return Tensor(pointer.name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
+        return TensorPlace(pointer.name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
 
     @staticmethod
     def _strides(extents: Sequence[Poly], kept: Sequence[int]) -> tuple[tuple[Poly, ...], Poly]:

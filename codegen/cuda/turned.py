@@ -13,7 +13,7 @@ from dslc.codegen.functions import computed, store_type
 from dslc.codegen.lanes import GroupMemory, dot
 from dslc.codegen.nest import Block, Branch, Let, Loop, Rows, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Var, of_scalar
-from dslc.codegen.stages import Placed, Stage, places
+from dslc.codegen.stages import PlacedInStage, Stage, places
 from dslc.codegen.values import Val
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -120,12 +120,12 @@ class TurnedStage(CudaStage):
             return None
         return TurnedOperand(beside, best, tuple(found[best]))
 
-    def _positions(self, placed: Placed, at: list[Poly]) -> dict[Iter, Poly]:
+    def _positions(self, placed: PlacedInStage, at: list[Poly]) -> dict[Iter, Poly]:
         iters = {it: Poly(()) for it in placed.part.scope.iters}
         iters.update({placed.part.scope.iters[number]: place for number, place in zip(placed.outer, at, strict=True)})
         return iters
 
-    def _address_of(self, placed: Placed, node: Read, iters: dict[Iter, Poly]) -> Poly | None:
+    def _address_of(self, placed: PlacedInStage, node: Read, iters: dict[Iter, Poly]) -> Poly | None:
         value = placed.part.args[node.operand]
         if value in self.inside or any(part.reads for part in node.index):
             return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.analysis.numeric import Interval, Unknown, interval, vector
-from dslc.analysis.reads import Access, Loop, accesses, output_loops
+from dslc.analysis.numeric import DataDependent, Interval, interval, vector
+from dslc.analysis.reads import Access, ReadLoop, accesses, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
 
@@ -56,7 +56,7 @@ def read_boxes(
         for index, size in zip(access.node.index, shape, strict=True):
             try:
                 low, high = interval(index, at)
-            except Unknown:
+            except DataDependent:
                 low, high = 0, size - 1
             box.append((max(low, 0), min(high, size - 1)))
         if any(low > high for low, high in box):
@@ -68,7 +68,7 @@ def read_boxes(
     return tuple(ReadBox(k, None if box is None else tuple(box)) for k, box in found.items())
 
 
-def _intervals(loops: tuple[Loop, ...], region: Sequence[Interval] | None) -> dict[Scalar, Interval] | None:
+def _intervals(loops: tuple[ReadLoop, ...], region: Sequence[Interval] | None) -> dict[Scalar, Interval] | None:
     at: dict[Scalar, Interval] = {}
     for k, loop in enumerate(loops):
         if region is not None and k < len(region):
@@ -104,7 +104,7 @@ def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
     iters = scope.iters
     extents = [int(e) for e in scope.extents if isinstance(e, int)]
     if len(extents) != len(iters):
-        raise Unknown("symbolic extents")
+        raise DataDependent("symbolic extents")
     changes: list[set[int]] = [set() for _ in iters]
     exact = True
     for condition, loops in dict.fromkeys(_conditions(scope, shapes)):
@@ -116,7 +116,7 @@ def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
             continue
         try:
             changes[own[0]] |= _changes(condition, iters[own[0]], extents[own[0]], loops)
-        except Unknown:
+        except DataDependent:
             exact = False
     for k, loop in enumerate(output_loops(scope)):
         # a reduction whose length depends on the output position
@@ -125,8 +125,8 @@ def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
     return Split(tuple(tuple(sorted(points)) for points in changes), exact)
 
 
-def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Scalar, tuple[Loop, ...]]]:
-    out: list[tuple[Scalar, tuple[Loop, ...]]] = []
+def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Scalar, tuple[ReadLoop, ...]]]:
+    out: list[tuple[Scalar, tuple[ReadLoop, ...]]] = []
     for access in accesses(scope):
         for guard in access.guards:
             out.extend((part, access.loops) for part in _atomic(guard))
@@ -149,16 +149,16 @@ def _atomic(condition: Scalar) -> list[Scalar]:
     return [] if isinstance(condition, Num) else [condition]
 
 
-def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[Loop, ...]) -> set[int]:
+def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[ReadLoop, ...]) -> set[int]:
     """Positions where the truth of the condition, as a set of reduction positions, differs from the position before."""
     others = [loop for loop in loops if loop.iterator in condition.free and loop.iterator is not iterator]
     sizes = []
     for loop in others:
         if not (isinstance(loop.extent, Num) and isinstance(loop.extent.value, int)):
-            raise Unknown(str(loop.extent))
+            raise DataDependent(str(loop.extent))
         sizes.append(loop.extent.value)
     if extent * int(np.prod(sizes, dtype=np.int64)) > _TUNING.most_points:
-        raise Unknown("too many positions")
+        raise DataDependent("too many positions")
     grid = np.ogrid[tuple(slice(0, size) for size in (extent, *sizes))]
     at: dict[Scalar, object] = dict(zip([iterator, *(loop.iterator for loop in others)], grid, strict=True))
     held = np.broadcast_to(vector(condition, at), (extent, *sizes)).reshape(extent, -1)

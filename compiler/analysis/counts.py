@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.analysis.numeric import Unknown, interval, vector
+from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.reads import accesses
 from dslc.ir.dtype import TensorType
 from dslc.ir.fold import is_index
@@ -35,7 +35,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Counts:
+class WorkCounts:
     """`flops` per evaluation; `read` and `written` in elements, `bytes` of both together."""
 
     flops: int
@@ -43,34 +43,34 @@ class Counts:
     written: int
     bytes: int
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
+    def __add__(self, other: WorkCounts) -> WorkCounts:
+        return WorkCounts(
             self.flops + other.flops, self.read + other.read, self.written + other.written, self.bytes + other.bytes
         )
 
 
-NOTHING = Counts(0, 0, 0, 0)
+NOTHING = WorkCounts(0, 0, 0, 0)
 
 
-def scope_counts(scope: Scope, operands: Sequence[TensorType]) -> Counts:
+def scope_counts(scope: Scope, operands: Sequence[TensorType]) -> WorkCounts:
     """For one expression. Sizes must be numbers: raises Unknown otherwise."""
     flops, written = scope_flops(scope, operands), scope.type.elements
     read = elements_read(scope, [tuple(int(s) for s in t.shape) for t in operands])  # type: ignore[arg-type]
     moved = sum(count * operand.dtype.bytes for count, operand in zip(read, operands, strict=True))
-    return Counts(flops, sum(read), written, moved + written * scope.dtype.bytes)
+    return WorkCounts(flops, sum(read), written, moved + written * scope.dtype.bytes)
 
 
 def scope_flops(scope: Scope, operands: Sequence[TensorType]) -> int:
     """The operations of one expression. Sizes must be numbers: raises Unknown otherwise."""
     if not scope.type.is_static or not all(operand.is_static for operand in operands):
-        raise Unknown("symbolic sizes")
+        raise DataDependent("symbolic sizes")
     positions: dict[Scalar, tuple[int, int]] = {
         i: (0, max(e - 1, 0)) for i, e in zip(scope.iters, scope.extents, strict=True) if isinstance(e, int)
     }
     return round(_flops(scope.body, {}, positions) * scope.type.elements)
 
 
-def graph_counts(outputs: tuple[Value, ...]) -> Counts:
+def graph_counts(outputs: tuple[Value, ...]) -> WorkCounts:
     """The sum over the scopes of an expanded graph; what only constants need is computed once, and does not count."""
     return sum((scope_counts(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs)), NOTHING)
 
@@ -85,7 +85,7 @@ def known_flops(outputs: tuple[Value, ...]) -> float | None:
     """Operations of an expanded graph; None where its sizes are not known."""
     try:
         return sum(scope_flops(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs))
-    except (Unknown, ValueError, TypeError):
+    except (DataDependent, ValueError, TypeError):
         return None
 
 
@@ -162,6 +162,6 @@ def _positions(index: Scalar, size: int, ranges: dict[Scalar, int]) -> frozenset
             grid = np.ogrid[tuple(slice(0, ranges[i]) for i in own)] if own else []
             found = np.unique(vector(index, dict(zip(own, grid, strict=True))))
             return frozenset(int(k) for k in found if 0 <= k < size)
-        except Unknown:
+        except DataDependent:
             pass
     return frozenset(range(size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dslc.analysis.poly import NotIntegral, polynomial
-from dslc.analysis.reads import Loop, accesses, output_loops
+from dslc.analysis.reads import ReadLoop, accesses, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 
@@ -38,7 +38,7 @@ def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
 
     Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
     """
-    rows: dict[Loop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
+    rows: dict[ReadLoop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
     groups = scope.groups or (1,) * len(scope.extents)
     dims = [dim for dim, count in enumerate(groups) for _ in range(count)]
     for at, loop in enumerate(output_loops(scope)):
@@ -51,7 +51,7 @@ def iterator_table(scope: Scope) -> tuple[IteratorRow, ...]:
     for node in walk(scope.body):
         if isinstance(node, Reduce):
             for iterator, extent in zip(node.iters, node.extents, strict=True):
-                rows.setdefault(Loop(iterator, extent, node.kind), {})
+                rows.setdefault(ReadLoop(iterator, extent, node.kind), {})
     for access in accesses(scope):
         if not isinstance(access.node, Read):
             continue

@@ -14,11 +14,11 @@ from dslc.ir.fold import FOLD1, FOLD2
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 
 
-class Unknown(Exception):
+class DataDependent(Exception):
     """The expression depends on data, or its value is not defined."""
 
 
-class Undefined(Unknown):
+class Undefined(DataDependent):
     """A division by zero, or a function outside its domain."""
 
 
@@ -28,7 +28,7 @@ def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
         return node.value
     if isinstance(node, Sym | Iter):
         if node not in at:
-            raise Unknown(str(node))
+            raise DataDependent(str(node))
         return at[node]
     if isinstance(node, Apply):
         if node.name == "select":
@@ -48,7 +48,7 @@ def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
                 return FOLD1[node.name](*args)
         except (ArithmeticError, ValueError):
             raise Undefined(str(node)) from None
-    raise Unknown(str(node))
+    raise DataDependent(str(node))
 
 
 _VECTOR = {
@@ -61,11 +61,11 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
     """As `value`, on numpy arrays of positions that broadcast against each other (indices and conditions only)."""
     if isinstance(node, Num):
         if isinstance(node.value, Fraction | float):
-            raise Unknown(str(node))
+            raise DataDependent(str(node))
         return np.asarray(node.value)
     if isinstance(node, Sym | Iter):
         if node not in at:
-            raise Unknown(str(node))
+            raise DataDependent(str(node))
         return np.asarray(at[node])
     if isinstance(node, Apply):
         args = [vector(arg, at) for arg in node.args]
@@ -75,7 +75,7 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
                 total = total + arg if node.name == "+" else total * arg
             return total
         if node.name in {"//", "%"} and not np.all(args[1] != 0):
-            raise Unknown(str(node))
+            raise DataDependent(str(node))
         if node.name in _VECTOR:
             return _VECTOR[node.name](*args)
         if node.name == "not":
@@ -84,7 +84,7 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
             return np.abs(args[0])
         if node.name == "select":
             return np.where(*args)
-    raise Unknown(str(node))
+    raise DataDependent(str(node))
 
 
 Interval = tuple[int, int]
@@ -121,7 +121,7 @@ def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
             if node.name == "//":
                 return low, high
             return (args[0][0] % d, args[0][1] % d) if low == high else (0, d - 1)
-    raise Unknown(str(node))
+    raise DataDependent(str(node))
 
 
 def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
@@ -129,7 +129,7 @@ def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Sca
     for at, size in zip(index, shape, strict=True):
         try:
             least, most = interval(at, within)
-        except Unknown:
+        except DataDependent:
             return False
         if least < 0 or not isinstance(size, int) or most >= size:
             return False

@@ -14,7 +14,7 @@ from functools import lru_cache
 from dslc.analysis import isl
 from dslc.analysis.conditions import Case, cases, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
-from dslc.analysis.reads import Loop
+from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
 
 
@@ -36,7 +36,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
+def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
     """Whether `goal >= 0` is proved wherever the loops run and the facts hold."""
     ranges: list[Poly] = []
     for loop in loops:
@@ -83,10 +83,21 @@ def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int)
                     )
                     for alternatives, value in split_atom(node) or ()
                     for case in alternatives
+                    if not _excluded(case, facts)
                 )
     goal, facts = _solved(goal, facts)
     prover = _Prover(facts, iterators)
     return prover.interval(goal) or prover.linear(goal)
+
+
+def _excluded(case: Case, facts: Case) -> bool:
+    """Whether a fact says the opposite of one of a case's conditions, so that there is nothing to prove in it."""
+    return any(
+        (total := condition + fact).is_constant and total.constant < 0
+        for condition in case.nonneg
+        for fact in facts.nonneg
+        if condition.atoms == fact.atoms
+    )
 
 
 def _solved(goal: Poly, facts: Case) -> tuple[Poly, Case]:
@@ -114,6 +125,8 @@ def _splittable(poly: Poly) -> Apply | None:
 
 
 def _rewrite(poly: Poly, node: Scalar, value: Scalar) -> Poly:
+    if node not in _inside(poly):
+        return poly
     total = ZERO
     for monomial, coefficient in poly.terms:
         product = Poly((((), coefficient),))

@@ -9,7 +9,7 @@ from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_s
 
 
 @dataclass(frozen=True)
-class Loop:
+class ReadLoop:
     """An iterator and its extent, which may use iterators further out."""
 
     iterator: Iter
@@ -22,12 +22,12 @@ class Access:
     """A read of an operand, or an element of a constant matrix, where it stands."""
 
     node: Read | Table
-    loops: tuple[Loop, ...]
+    loops: tuple[ReadLoop, ...]
     guards: tuple[Scalar, ...]
 
 
-def output_loops(scope: Scope) -> tuple[Loop, ...]:
-    return tuple(Loop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
+def output_loops(scope: Scope) -> tuple[ReadLoop, ...]:
+    return tuple(ReadLoop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
 
 
 def accesses(scope: Scope) -> list[Access]:
@@ -40,9 +40,9 @@ def accesses(scope: Scope) -> list[Access]:
 class _Walker:
     def __init__(self) -> None:
         self.found: dict[Access, None] = {}
-        self._seen: set[tuple[Scalar, tuple[Loop, ...], tuple[Scalar, ...]]] = set()
+        self._seen: set[tuple[Scalar, tuple[ReadLoop, ...], tuple[Scalar, ...]]] = set()
 
-    def go(self, node: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...]) -> None:
+    def go(self, node: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...]) -> None:
         if (node, loops, guards) in self._seen:
             return
         self._seen.add((node, loops, guards))
@@ -53,7 +53,7 @@ class _Walker:
         elif isinstance(node, Reduce):
             for iterator, extent in zip(node.iters, node.extents, strict=True):
                 self.go(extent, loops, guards)
-                loops = (*loops, Loop(iterator, extent, node.kind))
+                loops = (*loops, ReadLoop(iterator, extent, node.kind))
             if node.where is not None:
                 self.go(node.where, loops, guards)
                 guards = (*guards, node.where)

@@ -30,7 +30,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileFindings:
     """The findings in a file as far as they are known, by place; `left` are checks to do before one looks again."""
 
     findings: tuple[Diagnostic, ...]
@@ -91,34 +91,34 @@ class Edited(Files):
         """As `load`, of texts that are being typed: what cannot be read in them is left out."""
         return load_many([path], files=_Readable(self))
 
-    def look(self, path: Path) -> Look:
+    def look(self, path: Path) -> FileFindings:
         """The findings that need no long check, and the checks that are left: when none is, those of `dslc check`."""
         pieces = self.texts[path]
         self.loaded.pop(path, None)
         early = pieces.findings or tuple(pieces.placed(finding) for finding in check_names(pieces.file))
         if early:
-            return Look(tuple(sorted_once(early)))
+            return FileFindings(tuple(sorted_once(early)))
         try:
             rules = self.load(path)
         except DslcError as failure:
-            return Look(tuple(sorted_once(self.placed(one) for one in failure.diagnostics)))
+            return FileFindings(tuple(sorted_once(self.placed(one) for one in failure.diagnostics)))
         self.loaded[path] = frozenset(module.file.source.path for module in rules.modules)
         recall = self.memory.of(rules)
         try:
             found = meant(rules, modules_at(rules, [path]), remember=recall)
         except Exception as failure:  # whoever types goes on after a bug in a check
-            return Look((bug(failure, Span(pieces.file.source, 0, 0)),))
+            return FileFindings((bug(failure, Span(pieces.file.source, 0, 0)),))
         kept = wanted((self.placed(one) for one in found), [pieces.file])
         if recall.left:
             # a comment ignores nothing only when all is known
             kept = [one for one in kept if one.code != "W0016"]
-        return Look(tuple(kept), tuple(recall.left))
+        return FileFindings(tuple(kept), tuple(recall.left))
 
     def concerns(self, path: Path, other: Path) -> bool:
         """Whether what a file says may depend on another one: it imports that, or could not be loaded."""
         return path not in self.loaded or str(other) in self.loaded[path]
 
-    def looks(self, path: Path) -> Iterator[Look]:
+    def looks(self, path: Path) -> Iterator[FileFindings]:
         """Looks at a file, with a break after each check; the last one has all findings."""
         for _ in range(_TUNING.looks):
             look = self.look(path)
@@ -131,7 +131,7 @@ class Edited(Files):
 
     def findings(self, path: Path) -> tuple[Diagnostic, ...]:
         """All findings in a file."""
-        look = Look(())
+        look = FileFindings(())
         for look in self.looks(path):  # noqa: B007
             pass
         return look.findings

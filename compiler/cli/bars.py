@@ -15,7 +15,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
-class Bar:
+class CommandBar:
     """A bar on the terminal, where somebody looks; `title` and `done` are what it was last told. A context manager."""
 
     def __init__(self, title: str, quiet: bool, stays: bool = False) -> None:
@@ -53,4 +53,4 @@ class Bar:
             self._shown.stop()
 
 
-__all__ = ["Bar", "counts_text"]
+__all__ = ["CommandBar", "counts_text"]

@@ -14,6 +14,8 @@ from dslc.cli.options import bind_option, binding, budget_option, form_option
 from dslc.codegen.host.processor import NAMES
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from dslc.cost.inputs import Given
     from dslc.cost.statistics import Interval
     from dslc.cost.timing import Timing
@@ -79,7 +81,7 @@ def benched(
     with wanted(isa):
         runnable(processor())
         model = read_for_inputs(first)
-        read_for_inputs(second)
+        _same_inputs(model, read_for_inputs(second), str(first), str(second))
         machine = this_machine(threads)
         files = [ModelFile(str(first)), ModelFile(str(second))]
         tried = list(tried_inputs(model, sizes, inputs, draws=1))
@@ -88,6 +90,22 @@ def benched(
         with waiting or nullcontext():
             timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)
     return Benched((str(first), str(second)), (timings[0], timings[1]), str(machine), tuple(feeds.notes), RACING.least)
+
+
+def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) -> None:
+    """Raises DslcError E0810 where two models do not take the same inputs, by their names and types."""
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.onnx.inputs import wanted_inputs
+
+    types = [{name: dtype for name, (dtype, _) in wanted_inputs(one).items()} for one in (model, other)]
+    findings = [
+        *(f"`{name}` is an input of {first} and not of {second}" for name in types[0].keys() - types[1].keys()),
+        *(f"`{name}` is an input of {second} and not of {first}" for name in types[1].keys() - types[0].keys()),
+        *(f"the input `{name}` has type {types[0][name]} in {first} and {types[1][name]} in {second}"
+          for name in types[0].keys() & types[1].keys() if types[0][name] != types[1][name]),
+    ]  # fmt: skip
+    if findings:
+        raise DslcError([Diagnostic("E0810", text, path=second) for text in sorted(findings)])
 
 
 @click.command("bench")

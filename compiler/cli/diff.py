@@ -226,6 +226,8 @@ def compared(
         correction = "proved" if right else "not proved"
         if isinstance(right, Counterexample):
             correction = f"wrong at {right.output}{list(right.position)}"
+            own, whole = instance.corrected[right.output].type, instance.left[right.output].type
+            correction = correction if own == whole else f"of another type: {own}, and {right.output} is {whole}"
     return Compared(names, found, (), str(instance), instance.limit, correction)
 
 
@@ -298,7 +300,8 @@ def _sides(
 ) -> tuple[Rules, SubstitutionDef, Instance]:
     """A rule and an instance of it at the given shapes: the first that differs in part, else the first."""
     from dslc.cli.why_not import find_rule
-    from dslc.errors import SourceText, Span, error
+    from dslc.errors import DslcError, SourceText, Span, error
+    from dslc.semantics.checks.substitutions import errors_of
     from dslc.semantics.installed import library_of
     from dslc.semantics.library import load_many
 
@@ -311,6 +314,8 @@ def _sides(
         own = [library]
     rules = load_many(["std", *libraries, *own])
     rule = find_rule(rules, short if own and file else name)
+    if wrong := errors_of(rules, rule):
+        raise DslcError(wrong)
     return rules, rule, _instance(rules, rule, _given(rules, rule, shapes, binds), seed)
 
 

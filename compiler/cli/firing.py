@@ -151,7 +151,7 @@ def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
 
 def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
-    from dslc.analysis.numeric import Unknown, interval
+    from dslc.analysis.numeric import DataDependent, interval
     from dslc.derivation.pieces import sum_ranges
 
     scope = node.scope
@@ -167,7 +167,7 @@ def _beside(node: ScopeNode) -> Iterator[str]:
                     continue
                 try:
                     least, most = interval(index, at)
-                except Unknown:
+                except DataDependent:
                     continue
                 if isinstance(size, int) and (least < 0 or most >= size):
                     yield f"{index} runs from {least} to {most}, beside a tensor of {size}"

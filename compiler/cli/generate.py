@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dslc.cli.bars import Bar
+from dslc.cli.bars import CommandBar
 from dslc.cli.options import budget_option, rules_option
 
 if TYPE_CHECKING:
-    from dslc.generate.library import Library
-    from dslc.generate.settings import Progress, Settings
+    from dslc.generate.library import GeneratedLibrary
+    from dslc.generate.settings import GenerationSettings, Progress
 
 
 @click.command()
@@ -60,9 +60,9 @@ def command(
     from dslc.folders import cache_folder
     from dslc.generate.interrupts import Interrupts
     from dslc.generate.library import generate
-    from dslc.generate.settings import Settings
+    from dslc.generate.settings import GenerationSettings
 
-    settings = Settings(
+    settings = GenerationSettings(
         libraries=libraries or ("taso",),
         operators=operators,
         max_operators=max_operators,
@@ -78,7 +78,7 @@ def command(
     )
     start = time.perf_counter()
     try:
-        with Interrupts() as interrupts, Bar("", quiet, stays=True) as bar:
+        with Interrupts() as interrupts, CommandBar("", quiet, stays=True) as bar:
             library = generate(settings, _told(bar, interrupts.look))
     except KeyboardInterrupt:
         where = f" ({bar.title})" if bar.title else ""
@@ -104,7 +104,7 @@ def command(
     return 0
 
 
-def write(library: Library, settings: Settings, out: Path, seconds: float) -> str:
+def write(library: GeneratedLibrary, settings: GenerationSettings, out: Path, seconds: float) -> str:
     """Writes the library file, and what was proved into the lock beside it; a note where that is not possible."""
     from dslc.generate.general.naming import named
     from dslc.generate.proofs import write_proofs
@@ -126,7 +126,7 @@ def _bytes_of(text: str) -> int:
     raise click.BadParameter(f"{text!r} is no size; write 2GB or 512MB", param_hint="--memory")
 
 
-def _told(bar: Bar, look: Callable[[], None]) -> Progress:
+def _told(bar: CommandBar, look: Callable[[], None]) -> Progress:
     """Shows the stage and its counts on a bar; `look` is called whenever something is told."""
 
     def told(stage: str, done: int, total: int, text: str) -> None:

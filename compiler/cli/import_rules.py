@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dslc.cli.bars import Bar
+from dslc.cli.bars import CommandBar
 from dslc.cli.options import budget_option, form_option, timeout_option
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
@@ -116,7 +116,7 @@ def command(
         raise DslcError([Diagnostic("E1001", "the file holds no rules", path=str(file), hint=hint)])
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
-    with Bar("importing", quiet or output_format == "json") as bar:
+    with CommandBar("importing", quiet or output_format == "json") as bar:
         try:
             found = import_rules(
                 rules, form, out, workers, timeout, _told(bar), guards, axes, origin=origin, cache=cache, budget=budget,
@@ -237,7 +237,7 @@ def _summary(found: Import) -> None:
             )
 
 
-def _told(bar: Bar) -> Progress:
+def _told(bar: CommandBar) -> Progress:
     """Shows on a bar how many rules have the outcomes that are most frequent so far."""
 
     def told(done: int, total: int, counts: Counter[Outcome]) -> None:

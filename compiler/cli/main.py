@@ -128,8 +128,10 @@ def _of_exception(failure: BaseException) -> tuple[list[Diagnostic], int]:
     return [Diagnostic("E0901", text, hint=hint)], 1
 
 
-def run(args: Sequence[str] | None = None) -> int:
+def run(args: Sequence[str] | None = None, began: float | None = None) -> int:
     """Runs one command line and returns the exit code: 0 done, 1 findings, 2 wrong use, 130 interrupted.
+
+    `began`: when the command began, by `time.monotonic`; commands find it as the object of click's context.
 
     With DSLC_DEBUG set, exceptions other than wrong input propagate.
     """
@@ -138,7 +140,7 @@ def run(args: Sequence[str] | None = None) -> int:
             from click.shell_completion import shell_complete
 
             return shell_complete(cli, {}, "dslc", "_DSLC_COMPLETE", wanted)
-        with cli.make_context("dslc", list(sys.argv[1:] if args is None else args)) as context:
+        with cli.make_context("dslc", list(sys.argv[1:] if args is None else args), obj=began) as context:
             result: Any = cli.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -166,12 +168,12 @@ def run(args: Sequence[str] | None = None) -> int:
         return code
 
 
-def main() -> NoReturn:
-    """Entry point of the console script and of `python -m dslc`."""
+def main(began: float | None = None) -> NoReturn:
+    """Entry point of the console script and of `python -m dslc`; `began` as in `run`."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
     code = 130
     with suppress(KeyboardInterrupt), rare_collections():
-        code = run()
+        code = run(began=began)
     # all is said: an interrupt changes nothing any more, and what is there need not be looked through once more
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)

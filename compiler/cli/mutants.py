@@ -88,7 +88,8 @@ class FoundMutants:
     @property
     def summary(self) -> str:
         cut = "" if self.complete else "; the search was cut"
-        return f"{self.found} mutants of what takes {self.price_ms:.4g} ms by estimate, {self.seconds:.1f} s{cut}"
+        count = f"{self.found} {'mutant' if self.found == 1 else 'mutants'}"
+        return f"{count} of what takes {self.price_ms:.4g} ms by estimate, {self.seconds:.1f} s{cut}"
 
     def __str__(self) -> str:
         lines = [f"{number}. {each}" for number, each in enumerate(self.mutants, 1)] or ["No mutant was found."]
@@ -171,7 +172,7 @@ def _candidates(
     from dslc.mutate.overlapping import overlapping
     from dslc.mutate.partial import applied, compiled
     from dslc.mutate.problem import is_linear_region, problem_of
-    from dslc.mutate.search import Options, made, search
+    from dslc.mutate.search import MutantOptions, made, search
     from dslc.mutate.sheets import sheets
 
     graph = called.graph
@@ -187,7 +188,7 @@ def _candidates(
         yield one.value, one.limit, one.own, True
     if linear:
         problem = problem_of(rules, graph)
-        found = search(rules, problem, Options(depth, seconds=seconds))
+        found = search(rules, problem, MutantOptions(depth, seconds=seconds))
         for mutant in found.mutants:
             for value in made(rules, mutant, problem.small, problem.region):
                 yield value, None, None, found.complete

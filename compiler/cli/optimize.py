@@ -76,8 +76,8 @@ def command(
     except WrongOption as wrong:
         default = next((one.default for one in fields(Settings) if one.name == wrong.name), None)
         raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None
-    clock = Clock(settings.budget or inf)
-    clock.enter("starting")
+    began = click.get_current_context().find_root().obj
+    clock = Clock(settings.budget or inf, began=began, phase="starting")
     from dslc.cli.progress import finishing, interrupts, progress
     from dslc.search.pipeline import optimize
 
@@ -153,8 +153,11 @@ def apart(path: Path, others: Sequence[Path]) -> None:
 def writable(path: Path) -> None:
     """Raises DslcError E0903 where a file cannot be written."""
     from dslc.errors import error
+    from dslc.store import is_stream
 
     folder = path.parent
+    if is_stream(path) and os.access(path, os.W_OK):
+        return
     if path.is_dir():
         raise error("E0903", f"{path} is a folder", path=str(path))
     if not folder.is_dir():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from dslc.cli.bars import Bar, counts_text
+from dslc.cli.bars import CommandBar, counts_text
 from dslc.cli.options import form_option, timeout_option
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def command(
     outcome, began = VerifyOutcome(), time.perf_counter()
     with interrupts(signal.SIGTERM) as pressed:
         try:
-            with Bar("proving", quiet or output_format in {"json", "markdown"}) as bar:
+            with CommandBar("proving", quiet or output_format in {"json", "markdown"}) as bar:
                 verified(asked, outcome, _told(bar))
         except BaseException as problem:
             # libraries in C may turn the exception into an error of their own
@@ -421,7 +421,7 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
     print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
 
 
-def _told(bar: Bar) -> Progress:
+def _told(bar: CommandBar) -> Progress:
     """Shows on a bar how many rules have which status so far."""
     counts: Counter[str] = Counter()
 

@@ -32,20 +32,24 @@ class Clock:
     Args:
         budget: seconds for the whole command; infinite where nothing bounds it.
         now: the time in seconds; deadlines that are made by this clock read the same one.
+        began: when the command began, by `now`, where that was before what makes a clock was loaded.
+        phase: what the command does since then.
     """
 
-    def __init__(self, budget: float = inf, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, budget: float = inf, now: Callable[[], float] = time.monotonic, began: float | None = None, phase: str = ""
+    ) -> None:
         self.budget = budget
         self.now = now
-        self.began = now()
+        self.began = now() if began is None else began
         self._end = self.began + budget
-        self._name = ""
+        self._name = phase
         self._since = self.began
         self._phases: dict[str, float] = {}
         self._cut: dict[str, None] = {}
         self._moments: dict[str, float] = {}
         self._spans: list[tuple[str, float, float]] = []
-        self._processor = _spent()
+        self._processor = _spent() if began is None else 0.0
 
     @property
     def seconds(self) -> float:

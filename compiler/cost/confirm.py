@@ -1,4 +1,4 @@
-"""What decides between graphs is measured again, all of it in the same rounds."""
+"""Measuring again, in the same rounds, what decides between graphs."""
 
 from __future__ import annotations
 

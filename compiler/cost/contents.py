@@ -1,4 +1,4 @@
-"""What a model to be measured is filled with: weights inside, and inputs."""
+"""Contents of a model to be measured: weights inside, and inputs."""
 
 from __future__ import annotations
 

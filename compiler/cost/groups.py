@@ -1,4 +1,4 @@
-"""Which nodes are measured together: what a lowering runs as one, and the pointwise operators that alone use a result."""
+"""Groups of nodes that are measured together: what a lowering runs as one, and the pointwise operators that alone use a result."""
 
 from __future__ import annotations
 

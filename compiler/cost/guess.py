@@ -27,7 +27,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-class Work:
+class GuessedWork:
     """Seconds by operations and bytes at the speed of an everyday processor.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the cost model needs to know of an operator, from its equation: is it pointwise, how much does it compute?"""
+"""Kinds of operators, as the cost model needs them, from their equations: pointwise or not, and how much they compute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dslc.analysis.counts import known_flops
-from dslc.analysis.numeric import Unknown, vector
+from dslc.analysis.numeric import DataDependent, vector
 from dslc.analysis.pointwise import at_own_place
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
@@ -124,6 +124,6 @@ def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:
             if body.other is not None and not (np.all(position >= 0) and np.all(position < size)):
                 return False
             read = read * size + position
-    except Unknown:
+    except DataDependent:
         return False
     return bool(np.array_equal(np.broadcast_to(read, flat.shape), flat))

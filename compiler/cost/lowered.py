@@ -1,4 +1,4 @@
-"""What a target runs as one: the `match` of its lowerings, found in a graph or in a region of one, by the one matcher."""
+"""Lowerings, which a target runs as one: the `match` of each, found in a graph or in a region of one, by the one matcher."""
 
 from __future__ import annotations
 

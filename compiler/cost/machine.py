@@ -1,4 +1,4 @@
-"""Where times hold: the processor, the number of threads and the runtime."""
+"""Machines, for which times hold: the processor, the number of threads and the runtime."""
 
 from __future__ import annotations
 

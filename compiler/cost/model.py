@@ -12,7 +12,7 @@ from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
-from dslc.cost.guess import Work
+from dslc.cost.guess import GuessedWork
 from dslc.cost.keys import Keys
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
@@ -88,7 +88,7 @@ class CostModel:
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._view: dict[int, bool] = {}
-        self._work = Work(lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of)
+        self._work = GuessedWork(lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of)
         self._whole_work = 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Where the time of a model goes, node by node, as the runtime itself measures it."""
+"""Time of a model, node by node, as the runtime itself measures it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured of models that ran in rounds, and what it says of any two of them."""
+"""Rounds: what was measured of models that ran in them, and what it says of any two models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an input can tell a rewritten model from a wrong one.
+"""Steadiness of inputs: whether one can tell a rewritten model from a wrong one.
 
 It cannot where the runtime gives other outputs for the original without its own optimizations, where the last digits of the input
 decide (a difference of equal numbers, divided by itself), and where the runtime does not compute what the operators say: integers

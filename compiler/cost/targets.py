@@ -1,4 +1,4 @@
-"""Where a program is to run: one frozen value that is asked for prices, times, plans and kernels. `semantics/targets` lists them."""
+"""Targets: each is one frozen value that is asked for prices, times, plans and kernels. `semantics/targets` lists them."""
 
 from __future__ import annotations
 

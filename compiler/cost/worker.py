@@ -275,7 +275,7 @@ def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[i
     return entering, found.leaving, joined is not None and joined.leaving and not joined.between
 
 
-class Server:
+class WorkerServer:
     """Answers requests about the model that is loaded."""
 
     def __init__(self) -> None:
@@ -372,7 +372,7 @@ def main() -> None:
     asker = Asker()
     # whoever asks asks for this
     _runtime()
-    answering(asker, Server().answer)
+    answering(asker, WorkerServer().answer)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from dslc.cuda.patterns import CallPattern, Dim, Reading
+from dslc.cuda.patterns import CallPattern, Dim, PatternReading
 from dslc.cuda.views import StridedView, joined
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.scalar import Num, Scalar
@@ -56,7 +56,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedPattern:
     """A pattern of which everything has its place.
 
     Attributes:
@@ -78,7 +78,7 @@ class Placed:
     outside: tuple[Axis, ...] = ()
 
 
-def called(placed: Placed) -> FoundCall | None:
+def called(placed: PlacedPattern) -> FoundCall | None:
     """The call, or the calls; None where types, sizes, or strides are not those that the lowering asks for."""
     try:
         return _Call(placed).found()
@@ -93,7 +93,7 @@ class _Unfit(Exception):
 class _Call:
     """One call: what its text asks of memory, and answers."""
 
-    def __init__(self, placed: Placed) -> None:
+    def __init__(self, placed: PlacedPattern) -> None:
         self.placed, self.pattern, self.axes = placed, placed.pattern, placed.axes
 
     def found(self) -> FoundCall | None:
@@ -165,7 +165,7 @@ class _Call:
             env.bind(name, value)
         return env
 
-    def _sizes(self, reading: Reading) -> Iterator[tuple[str, int | tuple[int, ...]]]:
+    def _sizes(self, reading: PatternReading) -> Iterator[tuple[str, int | tuple[int, ...]]]:
         """Declared names of sizes with what they are."""
         for dim in reading.dims:
             if dim.merged:
@@ -174,7 +174,7 @@ class _Call:
                 shape, _ = self._dims(reading, dim)
                 yield dim.sizes[0], shape if dim.star else shape[0]
 
-    def _dims(self, reading: Reading, dim: Dim) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _dims(self, reading: PatternReading, dim: Dim) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Sizes and strides of the dimensions that one of a pattern stands for."""
         name = reading.tensor
         if dim.windows:
@@ -190,7 +190,7 @@ class _Call:
         size, stride = whole
         return (size,), (self._natural(reading, dim.indices[0]) if size == 1 else stride,)
 
-    def _view(self, reading: Reading) -> StridedView:
+    def _view(self, reading: PatternReading) -> StridedView:
         """A tensor with the dimensions of the pattern."""
         dims = [self._dims(reading, dim) for dim in reading.dims]
         shape = tuple(size for sizes, _ in dims for size in sizes)
@@ -201,14 +201,14 @@ class _Call:
                 strides[k] = strides[k + 1] * shape[k + 1] if k + 1 < len(shape) else 1
         return replace(self.placed.below[reading.tensor], shape=shape, strides=tuple(strides))
 
-    def _natural(self, reading: Reading, index: str) -> int:
+    def _natural(self, reading: PatternReading, index: str) -> int:
         """The stride of an index of one position: behind all that the others reach."""
         others = [self.axes[name][0] for name in reading.indices - {index} - self.pattern.packs]
         return max((axis.extent * axis.strides[reading.tensor] for axis in others if axis.extent > 1), default=1)
 
     # ---- what a lowering asks --------------------------------------------------------------------------------------
 
-    def _reading(self, expr: t.Expr) -> Reading:
+    def _reading(self, expr: t.Expr) -> PatternReading:
         for one in self.pattern.readings:
             if isinstance(expr, t.Name) and one.tensor == expr.id:
                 return one
@@ -273,4 +273,4 @@ class _Call:
         raise fail("E0706", f"`{expr.span.text}` is no argument of a call", expr.span)
 
 
-__all__ = ["Argument", "Axis", "FoundCall", "Placed", "called"]
+__all__ = ["Argument", "Axis", "FoundCall", "PlacedPattern", "called"]

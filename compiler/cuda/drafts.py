@@ -14,7 +14,7 @@ from dslc.semantics.vendor import function_named
 
 
 @dataclass(slots=True)
-class Draft:
+class StepDraft:
     """A step before it has a stream: what it reads and writes are views of buffers."""
 
     rule: str
@@ -30,7 +30,7 @@ class Draft:
 
 
 def assembled(
-    device: str, drafts: Sequence[Draft], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
+    device: str, drafts: Sequence[StepDraft], buffers: Sequence[Buffer], inputs: tuple[tuple[str, StridedView], ...],
     ends: tuple[tuple[str, StridedView], ...], kernels: tuple[tuple[str, str], ...],
 ) -> Plan:  # fmt: skip
     """The plan of some steps in an order in which they may run. `ends` are the outputs, which live to the end."""
@@ -74,4 +74,4 @@ def assembled(
     return Plan(device, inputs, ends, tuple(made), tuple(steps), kernels, total, streams)
 
 
-__all__ = ["Draft", "assembled"]
+__all__ = ["StepDraft", "assembled"]

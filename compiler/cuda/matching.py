@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from dslc.analysis.poly import scalar_of
-from dslc.cuda.arguments import Axis, FoundCall, Placed, called
+from dslc.cuda.arguments import Axis, FoundCall, PlacedPattern, called
 from dslc.cuda.patterns import CallPattern
 from dslc.cuda.views import StridedView, address, inside, joined, slopes
 from dslc.derivation.equations import put, solved_linear, unknowns
@@ -116,12 +116,12 @@ def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = 
             if coefficients is not None:
                 moved = {pattern.readings[k].tensor: [each.at for each in way.moved if each.operand == k] for k in reads}
                 operations = 2.0 * prod(target.extents.values())
-                one = _fewest(Placed(pattern, axes.axes, axes.below, moved, coefficients, numbers, operations))
+                one = _fewest(PlacedPattern(pattern, axes.axes, axes.below, moved, coefficients, numbers, operations))
                 if one is not None:
                     yield one
 
 
-def _fewest(placed: Placed) -> FoundCall | None:
+def _fewest(placed: PlacedPattern) -> FoundCall | None:
     """As few calls as there can be: one for each position of the first axes of a batch, where all of them are not one."""
     batches = [name for name in placed.axes if name in placed.pattern.packs]
     if len(batches) != 1 or placed.pattern.windows:

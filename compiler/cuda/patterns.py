@@ -35,7 +35,7 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PatternReading:
     """A tensor as a lowering reads it, or writes it."""
 
     tensor: str
@@ -59,7 +59,7 @@ class CallPattern:
     rules: Rules
     lowering: LoweringDef
     table: Table
-    readings: tuple[Reading, ...]
+    readings: tuple[PatternReading, ...]
     iters: dict[str, tuple[Iter, ...]]
     packs: frozenset[str]
 
@@ -68,7 +68,7 @@ class CallPattern:
         return self.lowering.name
 
     @property
-    def output(self) -> Reading:
+    def output(self) -> PatternReading:
         return self.readings[-1]
 
     @cached_property
@@ -129,14 +129,14 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
     subscripts = (node for node in walk_expr(equation.value) if isinstance(node, t.Subscript))
     reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
     readings = [
-        Reading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
+        PatternReading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
         for k, param in enumerate(lowering.syntax.params) if param.type is not None
     ]  # fmt: skip
     written = [
         Dim((place.name,), place.star) if isinstance(place, t.Binder) else Dim(tuple(each.name for each in place.places), merged=True)
         for place in places
     ]
-    readings.append(Reading(equation.target.name, tuple(written)))
+    readings.append(PatternReading(equation.target.name, tuple(written)))
     starred: list[Sequence[t.Binder | Dim]] = [sums, bound, *(one.dims for one in readings)]
     packs = frozenset(binder.name for binders, _ in lists for binder in binders if binder.star)
     if any(sum(each.star for each in own) > 1 for own in starred):
@@ -169,4 +169,4 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
         at += count
 
 
-__all__ = ["CallPattern", "Dim", "Reading", "patterns_of"]
+__all__ = ["CallPattern", "Dim", "PatternReading", "patterns_of"]

@@ -12,7 +12,7 @@ from math import prod
 from dslc.cost.targets import NoPlan
 from dslc.cuda.calling import RESULT, Calls, TakenCall
 from dslc.cuda.devices import Device
-from dslc.cuda.drafts import Draft, assembled
+from dslc.cuda.drafts import StepDraft, assembled
 from dslc.cuda.grouping import grouped, turnable
 from dslc.cuda.hosted import Hosted, opaque
 from dslc.cuda.plan import Buffer, BufferPlace, Plan
@@ -147,7 +147,7 @@ class _Planner:
         self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, StridedView] = {}
-        self.drafts: list[Draft] = []
+        self.drafts: list[StepDraft] = []
         self.programs: dict[str, Graph] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
@@ -238,7 +238,7 @@ class _Planner:
                 scratch = (len(self.buffers) - 1,)
             reads = tuple(v for name, v in own if isinstance(v, StridedView) and name not in written)
             writes = tuple(v for name, v in own if isinstance(v, StridedView) and name in written)
-            self.drafts.append(Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
+            self.drafts.append(StepDraft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class _Planner:
         self.where.update(zip(outputs, writes, strict=True))
         reads = tuple(self.where[arg] for arg in inputs)
         rule = f"ONNX Runtime: {_words(Graph(inputs, _above(outputs, inputs)))}"
-        self.drafts.append(Draft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
+        self.drafts.append(StepDraft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
 
     def _settle(self, kept: set[int]) -> None:
         """Parts for the CPU without what nobody reads, as models, with what they take."""
@@ -381,7 +381,7 @@ class _Planner:
             work = estimate(kernel, self.profiles)
             seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
         by = f", by the template of {wants.lowering}" if wants.lowering else ""
-        self.drafts.append(Draft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name))
+        self.drafts.append(StepDraft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name))
         return outs
 
     def _named(self, program: Graph) -> str:

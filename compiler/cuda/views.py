@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.analysis.numeric import Unknown, interval, vector
+from dslc.analysis.numeric import DataDependent, interval, vector
 from dslc.analysis.poly import NotIntegral, polynomial
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
@@ -113,7 +113,7 @@ def inside(index: Sequence[Scalar], shape: Sequence[int], within: Mapping[Scalar
     """Whether every position is known to lie within a tensor."""
     try:
         ends = [interval(at, within) for at in index]
-    except Unknown:
+    except DataDependent:
         return False
     return all(low >= 0 and high < size for (low, high), size in zip(ends, shape, strict=True))
 
@@ -160,7 +160,7 @@ def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]
             where, found = at(np.arange(first, min(total, first + _TUNING.chunk), dtype=np.int64))
             if not np.array_equal(found, sum((w * s for w, s in zip(where, steps, strict=True)), start=np.int64(start))):
                 return None
-    except Unknown:
+    except DataDependent:
         return None
     return (*steps, start)
 

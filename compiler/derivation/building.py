@@ -20,7 +20,7 @@ from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltValue:
     """A value that stands for a function on a box: its positions are counted from the box's first one."""
 
     value: Value
@@ -38,7 +38,7 @@ class Right:
     def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
         self.rule, self.operands, self.dtype = rule, operands, dtype
         self.found = found
-        self.built: dict[str, Built] = {}
+        self.built: dict[str, BuiltValue] = {}
         self.ranges = {
             binder.name: binder.range.id
             for declared in rule.declarations if isinstance(declared, t.IndexDecl)
@@ -51,7 +51,7 @@ class Right:
         for name, view in self.found.formulas.items():
             # what a rule leaves as it is may be read
             if name is not None and all(formula.name != name for formula in formulas):
-                self.built[name] = Built(view.value, view.box)
+                self.built[name] = BuiltValue(view.value, view.box)
         for formula in formulas:
             made = self.formula(formula)
             if formula.name is not None:
@@ -60,7 +60,7 @@ class Right:
                 results[formula.name] = self._whole(formula, made)
         return results
 
-    def _whole(self, formula: t.Formula, made: Built) -> Value:
+    def _whole(self, formula: t.Formula, made: BuiltValue) -> Value:
         """A result on the very box of what it replaces."""
         before = self.found.formulas[formula.name]
         if made.only is not None and _sides(made.only) != _sides(before.box):
@@ -72,7 +72,7 @@ class Right:
         iters = self.operands.fresh(len(before.iters))
         return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
 
-    def formula(self, formula: t.Formula) -> Built:
+    def formula(self, formula: t.Formula) -> BuiltValue:
         """What one formula makes, of those that are in `built` by now."""
         node = formula.scope
         if isinstance(node, t.Traversal):
@@ -87,7 +87,7 @@ class Right:
             return self._stacked(node)
         raise Unfit(f"no expression: {type(node).__name__}")
 
-    def _made(self, node: t.Expr, name: str | None) -> Built:
+    def _made(self, node: t.Expr, name: str | None) -> BuiltValue:
         if isinstance(node, t.Name) and node.id in self.built:
             return self.built[node.id]
         if isinstance(node, t.Nested) and node.subs is None:
@@ -96,11 +96,11 @@ class Right:
             return self._traversal(node, name)
         raise Unfit("no scope")
 
-    def _braced(self, node: t.Nested, name: str | None, top: bool = True) -> Built:
-        made = self._traversal(node.scope, name, top)
+    def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
+        made = self._traversal(node.scope, name, top, whole or node.other is not None)
         return made if node.other is None else replace(made, other=self._element(node.other, self.found))
 
-    def _joined(self, node: t.Join, name: str | None) -> Built:
+    def _joined(self, node: t.Join, name: str | None) -> BuiltValue:
         """`P ++ Q`: where the first part has a value it is taken."""
         parts = [self._made(part, None) for part in node.parts]
         before = self.found.formulas[name]
@@ -109,9 +109,9 @@ class Right:
         body = self._at(last, iters)
         for part in reversed(others):
             body = apply("select", _inside(iters, part.box), self._at(part, iters), body)
-        return Built(self.operands.scope(iters, before.box, body, before.dtype), before.box)
+        return BuiltValue(self.operands.scope(iters, before.box, body, before.dtype), before.box)
 
-    def _stacked(self, node: t.Call) -> Built:
+    def _stacked(self, node: t.Call) -> BuiltValue:
         names = [arg.id for arg in node.args if isinstance(arg, t.Name)]
         try:
             values = [self.operands.values[self.found.tensors[name]] for name in names]
@@ -125,12 +125,12 @@ class Right:
             box = Box.of(value.type.shape)
             whole.append(self.operands.scope(iters, box, read(self.operands.number(value), iters), value.type.dtype))
         made = stack(whole)
-        return Built(made, Box.of(made.type.shape))
+        return BuiltValue(made, Box.of(made.type.shape))
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _traversal(self, node: t.Expr, name: str | None, top: bool = True) -> Built:
-        """`top`: whether it is what a formula makes, and not a scope that is read in it."""
+    def _traversal(self, node: t.Expr, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
+        """`top`: whether it is what a formula makes, and not a scope that is read in it; `whole`: whether it has all of its axes."""
         if not isinstance(node, t.Traversal) or node.where is not None:
             raise Unfit("no traversal")
         found = self.found
@@ -150,13 +150,15 @@ class Right:
         chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
         body = self._element(node.body, found)
         box = Box(tuple(boxes[it][0] for it in chosen), tuple(boxes[it][1] for it in chosen))
-        axes = tuple(k for k, it in enumerate(chosen) if it in body.free)
-        if name is not None and name not in self.found.formulas and len(axes) < len(chosen):
+        # one position is no repetition, and what stands beside it may have that axis too
+        axes = tuple(k for k, it in enumerate(chosen) if it in body.free or (not top and boxes[it][1] is num(1)))
+        inner = not whole or (name is not None and name not in self.found.formulas)
+        if inner and len(axes) < len(chosen):
             # what is the same along an axis is computed once
             kept = [chosen[k] for k in axes]
             less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
-            return Built(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
-        return Built(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
+            return BuiltValue(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
+        return BuiltValue(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
 
     def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:
         """The body with 0 for what would be read outside a tensor: at positions that a larger box adds, and which nothing reads."""
@@ -278,14 +280,14 @@ class Right:
             if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
                 return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
-        made = _beside(self._braced(replace(node, subs=None), None, top=False), other)
+        made = _beside(self._braced(replace(node, subs=None), None, top=False, whole=other is not None), other)
         return (lambda index: self._at(made, index)), at
 
     def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:
         number = found.tensors[name]
         return lambda index: read(number, index, other)
 
-    def _at(self, made: Built, index: Vector) -> Scalar:
+    def _at(self, made: BuiltValue, index: Vector) -> Scalar:
         if len(index) != len(made.box.low):
             raise Unfit("an index of another rank")
         place = tuple(apply("-", at, low) for at, low in zip(index, made.box.low, strict=True))
@@ -361,7 +363,7 @@ class Right:
         return apply(op, a[0], b[0])
 
 
-def _beside(made: Built, other: Scalar | None) -> Built:
+def _beside(made: BuiltValue, other: Scalar | None) -> BuiltValue:
     """With a value outside of it, where a read says one."""
     return made if other is None else replace(made, other=other)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import is_
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown
+from dslc.analysis.numeric import DataDependent
 from dslc.analysis.numeric import value as number_of
 from dslc.derivation.pieces import Unfit
 from dslc.derivation.tables import unknowns_in
@@ -105,7 +105,7 @@ def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Sc
             low, high = (middle + 1, high) if at(middle) < right.value else (low, middle)
         if at(low) != right.value:
             return False
-    except Unknown:
+    except DataDependent:
         return False
     known[name] = num(low)
     return True

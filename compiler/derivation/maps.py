@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, interval
-from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.analysis.numeric import DataDependent, interval
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -19,7 +19,7 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
     for value in values:
         try:
             least, most = interval(value, at)
-        except Unknown as unknown:
+        except DataDependent as unknown:
             raise Unfit("an image that is not known") from unknown
         low.append(num(least))
         extents.append(num(most - least + 1))
@@ -93,7 +93,7 @@ def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar,
     return k, one.values[k : k + width], one.back_params[k : k + width], None if one.back is None else one.back[k]
 
 
-def by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+def by_reads(term: UnknownTerm, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
     """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
     seen: set[tuple[int, Scalar]] = set()
     inside = set(iters)

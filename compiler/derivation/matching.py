@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import islice, product
 
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.pieces import Box, Map, Operands, ScopeView, Term, Unfit, ranges, view_of
+from dslc.derivation.pieces import Box, Map, Operands, ScopeView, Unfit, UnknownTerm, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, replaced, walk
 from dslc.ir.scopes import each_of, substitute
@@ -39,7 +39,7 @@ class UnknownBindings:
 
     indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
     sets: Mapping[str, Box] = field(default_factory=dict)
-    terms: Mapping[str, Term] = field(default_factory=dict)
+    terms: Mapping[str, UnknownTerm] = field(default_factory=dict)
     maps: Mapping[str, Map] = field(default_factory=dict)
     tensors: Mapping[str, int] = field(default_factory=dict)
     formulas: Mapping[str | None, ScopeView] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Left:
                 continue
             known = each.terms.get(node.function)
             if known is None:
-                yield each.put("terms", node.function, Term(tuple(params), rest))  # type: ignore[arg-type]
+                yield each.put("terms", node.function, UnknownTerm(tuple(params), rest))  # type: ignore[arg-type]
             elif self._same(known, params, rest):
                 yield each
 
@@ -245,7 +245,7 @@ class Left:
                     (place,) = self.operands.fresh()
                     yield place, replaced(body, node, place), each
 
-    def _same(self, known: Term, params: Sequence[object], body: Scalar) -> bool:
+    def _same(self, known: UnknownTerm, params: Sequence[object], body: Scalar) -> bool:
         """Whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
         args: list[object] = []
         numbers: dict[int, int] = {}
@@ -285,7 +285,7 @@ class Left:
         if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
             params = tuple(vector for vector in vectors if vector is not None)
             if body.free <= {it for vector in params for it in vector}:
-                yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
+                yield found.put("tensors", name, body.operand).put("terms", at_index(name), UnknownTerm(params, body))
 
     def _index(
         self, subs: Sequence[t.Expr], body: Read, found: UnknownBindings, places: Sequence[str] = ()

@@ -120,31 +120,39 @@ def intensity(node: ScopeNode) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each."""
+    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each.
+
+    `dimensions`: of all operands.
+    """
 
     operators: tuple[str, ...]
     numbers: tuple[tuple[int, ...], ...]
     sums: bool
+    dimensions: int
 
     def within(self, other: _Size) -> bool:
-        """Whether another program has the same operators, all of them as large at least."""
+        """Whether another program has the same operators, all of them as large at least, and equal ones not in fewer dimensions."""
         if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
             return False
+        if self.numbers == other.numbers:
+            # one product is another one than a batch of products with as many elements
+            return self.dimensions <= other.dimensions
         return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
 
 
 def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
-    found, sums = [], False
+    found, sums, dimensions = [], False, 0
     for node in nodes:
         if isinstance(node, Call):
             numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
                        if isinstance(each, int)]  # fmt: skip
             sizes = sorted(int(elements(arg)) for arg in node.args)
+            dimensions += sum(len(arg.type.shape) for arg in node.args)
             found.append((node.op, (*numbers, elements(node.values[0]), int(summed(rules, node)), *sizes)))
         elif isinstance(node, ScopeNode):
             sums = sums or node.scope.body.binds
     found.sort()
-    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
+    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums, dimensions)
 
 
 def unlike(rules: Rules, programs: Iterable[PricedProgram], given: Iterable[Node] = ()) -> Iterator[PricedProgram]:

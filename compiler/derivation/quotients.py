@@ -9,7 +9,7 @@ from itertools import product
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import value as value_at
 from dslc.derivation.maps import image
-from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -30,7 +30,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def lookups(terms: Sequence[Term], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
     """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
 
     The way back is one of the positions that have it.
@@ -54,7 +54,7 @@ def lookups(terms: Sequence[Term], iters: tuple[Iter, ...], box: Box, operands: 
 
 
 def groupings(
-    term: Term, index: tuple[Iter, ...], outer: tuple[Iter, ...], at: Mapping[Scalar, tuple[int, int]], operands: Operands
+    term: UnknownTerm, index: tuple[Iter, ...], outer: tuple[Iter, ...], at: Mapping[Scalar, tuple[int, int]], operands: Operands
 ) -> Map | None:
     """For a sum over `index` the fewer positions that a term knows of: `(p + r - 1) // 2` for r, counted from p, if these are fewer.
 

@@ -208,10 +208,11 @@ class DerivationSearch:
                         paths[new] = (*paths[state], step)
                     if len(paths.get(new, ())) == depth:
                         found[new] = None
-            fresh = [new for new in found if new not in best]
-            for new in fresh:
-                # at least the first of a layer, whatever time is left
-                best[new] = inf if new is not fresh[0] and until.over else self._programs(new, paths[new])
+                for new in found:
+                    # each as soon as it is there, and at least the first of a layer, whatever time is left
+                    if new not in best:
+                        first = next(iter(found))
+                        best[new] = inf if new is not first and until.over else self._programs(new, paths[new])
             if not found:
                 break
             layer, cut = self._kept([*found], best, paths, beam)
@@ -301,11 +302,10 @@ class DerivationSearch:
     def _kept(
         self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[DerivationStep, ...]], beam: int
     ) -> tuple[list[Value], bool]:
-        """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
-        if len(fresh) <= beam:
-            return fresh, False
+        """Those that are taken further, the most promising first: for the rules that led there, for their price, for their distance."""
+        cut = len(fresh) > beam
         if not self.limits.guided:
-            return fresh[: beam], True
+            return fresh[:beam], cut
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value, self.steps.views) for value in fresh}
         along = {value: sides(value) for value in fresh}
@@ -329,7 +329,7 @@ class DerivationSearch:
             [each for pair in zip(own, sorted(own, key=lambda value: dear[value]), strict=True) for each in pair]
             for own in groups.values()
         ]
-        for turn in range(max(map(len, queues))):
+        for turn in range(max(map(len, queues), default=0)):
             for members in queues:
                 if turn < len(members) and (turn == 0 or len(kept) < beam // 2):
                     kept[members[turn]] = None
@@ -338,7 +338,7 @@ class DerivationSearch:
                 break
             # a price says more than a distance
             kept.update(dict.fromkeys((*cheap[2 * k : 2 * k + 2], value)))
-        return list(kept), True
+        return list(kept), cut
 
     # ---- instantiation -------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from itertools import islice, permutations
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
 from dslc.derivation.cropped import cropped, enlarged, margins_of
 from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
@@ -21,7 +21,7 @@ from dslc.derivation.finding import Along, Moved, Sought, Way
 from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Value
+from dslc.ir.graph import ScopeNode, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
@@ -127,6 +127,7 @@ class Matching:
             yield Missed(Miss.NO_PRODUCT)
             return
         found = False
+        products: list[Value] = []
         numbers = {leaf.operand: k for k, leaf in pattern.leaves.items()}
         for leaves in self._leaves():
             found = True
@@ -140,12 +141,17 @@ class Matching:
                     continue
                 for own in (True, False):
                     made = self._made(way, factors, own)
+                    if isinstance(made, Value) and not pattern.windows:
+                        # the other way round it computes the same: which layouts are there already decides
+                        products.append(made)
+                        break
                     yield made
                     if is_found(made):
-                        if not pattern.windows:
-                            # the other way round it is as good
+                        if not pattern.windows and not products:
                             return
                         break
+        if products:
+            yield min(products, key=_changes)
         if not found:
             yield Missed(Miss.NO_PRODUCT)
 
@@ -406,7 +412,7 @@ class Matching:
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
             try:
                 least, most = interval(position, {**ranges, place: at})
-            except Unknown as unknown:
+            except DataDependent as unknown:
                 raise Unfit("positions that are not known") from unknown
             if not (most < 0 or least >= data):
                 raise Unfit("data beside the operator's")
@@ -415,6 +421,16 @@ class Matching:
 def is_found(made: Value | Missed) -> bool:
     """Whether a scope is an operator, made or not."""
     return isinstance(made, Value) or made.why is Miss.KNOWN
+
+
+def _changes(made: Value) -> int:
+    """How many changes of layout stand before and behind an operator."""
+    node = made.node
+    assert isinstance(node, ScopeNode)
+    (result,) = node.args
+    body = node.scope.body
+    kept = result.type == made.type and isinstance(body, Read) and body.index == node.scope.iters
+    return (not kept) + sum(isinstance(arg.node, ScopeNode) for arg in result.node.args)
 
 
 def forward(view: ScopeView) -> ScopeView:

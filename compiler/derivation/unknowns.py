@@ -13,7 +13,7 @@ from typing import Any
 from dslc.analysis.iterators import coefficient_of
 from dslc.derivation.maps import by_reads, changed, flattened, image, merged, split, together
 from dslc.derivation.matching import UnknownBindings
-from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
@@ -225,7 +225,7 @@ class Unknowns:
                 if value.value < up < 2 * value.value:
                     yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
 
-    def _positions(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Map]:
+    def _positions(self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Map]:
         """Of a sum the positions that a guard leaves: `phi(x, z)` where all but one of an iterator are 0, z being the others."""
         iters, box = index
         try:
@@ -243,7 +243,7 @@ class Unknowns:
         left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
         yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
-    def _grouped(self, name: str, term: Term, index: tuple[Iter, ...], found: UnknownBindings) -> Iterator[Map]:
+    def _grouped(self, name: str, term: UnknownTerm, index: tuple[Iter, ...], found: UnknownBindings) -> Iterator[Map]:
         declared = self._declared(name)
         if declared is None:
             return
@@ -272,7 +272,7 @@ class Unknowns:
             if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
                 yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
 
-    def _guarded(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Box]:
+    def _guarded(self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Box]:
         """The first parts of a box that end where a guard of the term changes: of what is put together its first piece.
 
         Where nothing is summed there are none, as a choice between parts is what the rule would make again.
@@ -335,7 +335,7 @@ class Unknowns:
                         at.update(ranges(found.indexes[binder.name], found.sets[name]))
         return at
 
-    def _iters_like(self, box: Box, term: Term) -> tuple[Iter, ...]:
+    def _iters_like(self, box: Box, term: UnknownTerm) -> tuple[Iter, ...]:
         """The first vector of iterators of a term: those that run through the box."""
         for param in term.params:
             if isinstance(param, tuple) and len(param) == len(box.low):

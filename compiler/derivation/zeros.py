@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, in_bounds, interval
-from dslc.derivation.pieces import Box, Operands, Term
+from dslc.analysis.numeric import DataDependent, in_bounds, interval
+from dslc.derivation.pieces import Box, Operands, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
 from dslc.ir.scopes import substitute
 
@@ -30,7 +30,7 @@ def only_positions(
         place = apply("*", num(-slope), substitute(guard, {it: num(0)}))
         try:
             least, most = interval(place, at)
-        except Unknown:
+        except DataDependent:
             continue
         if divisor is None or (extent.value <= divisor and least >= 0 and most < divisor):
             found[it] = place
@@ -61,7 +61,7 @@ def read_at(body: Scalar) -> frozenset[Iter]:
 
 
 def nonzero_box(
-    term: Term, index: tuple[tuple[Iter, ...], Box], operands: Operands, beyond: bool = False
+    term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], operands: Operands, beyond: bool = False
 ) -> Box | None:
     """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
 
@@ -148,7 +148,7 @@ def _factors_of(body: Scalar) -> list[Scalar]:
     return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
 
 
-def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
+def total(term: UnknownTerm, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
     """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
         if isinstance(node, Read) and node.other is None:

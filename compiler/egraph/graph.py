@@ -18,7 +18,7 @@ from dslc.ir.holes import hole
 T = TypeVar("T")
 
 
-class Entry(NamedTuple):
+class NodeEntry(NamedTuple):
     """An e-node's place: the numbers that its results were given (any numbers of their classes), and the classes that it reads.
 
     `unit` is a number of the node itself where it has several results: what they share. Else -1.
@@ -96,7 +96,7 @@ class EGraph:
         self.values: dict[int, Value] = {}
         #: where each number came from: a node over the classes of that time, and which of its results
         self.made: Log[tuple[Node, int] | None] = Log()
-        self.memo: dict[Node, Entry] = {}
+        self.memo: dict[Node, NodeEntry] = {}
         self.members: dict[int, tuple[Node, ...]] = {}
         self.users: dict[int, tuple[Node, ...]] = {}
         #: nodes with several results, by their units
@@ -256,7 +256,7 @@ class EGraph:
             self.units[unit] = node
         for kid in dict.fromkeys(kids):
             self.users[kid] += (node,)
-        memo[node] = Entry(tuple(outs), kids, unit)
+        memo[node] = NodeEntry(tuple(outs), kids, unit)
         return memo[node].outs
 
     def _number(self, made: tuple[Node, int] | None) -> int:
@@ -321,7 +321,7 @@ class EGraph:
             members[out] = tuple([one for one in members[out] if one is not node]) + added
         self._changes += outs
         if found is None:
-            memo[new] = Entry(entry.outs, kids, entry.unit)
+            memo[new] = NodeEntry(entry.outs, kids, entry.unit)
             for kid in dict.fromkeys(kids):
                 users[kid] += (new,)
             if entry.unit >= 0:
@@ -359,4 +359,4 @@ class EGraph:
         self.union(number, out, None)
 
 
-__all__ = ["EGraph", "Entry", "Union"]
+__all__ = ["EGraph", "NodeEntry", "Union"]

@@ -27,7 +27,7 @@ class StoryTurn:
 
 def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) -> Iterator[StoryTurn]:
     """The way from the graph that an e-graph was made of to an extraction, whose program is the last turn's."""
-    again = Again(egraph, graph)
+    again = PartialReplay(egraph, graph)
     growing = GrowingExtraction(again.egraph, price)
     at = graph
     first = growing.best()
@@ -44,12 +44,12 @@ def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) ->
 
 def kept(egraph: EGraph, extraction: Extraction, graph: Graph) -> EGraph:
     """An e-graph of the same graph with what an extraction rests on and nothing else: it holds both programs."""
-    again = Again(egraph, graph)
+    again = PartialReplay(egraph, graph)
     again.take(used(egraph, extraction))
     return again.egraph
 
 
-class Again:
+class PartialReplay:
     """The e-graph of the same graph as another one, with some of its facts."""
 
     def __init__(self, egraph: EGraph, graph: Graph) -> None:
@@ -114,4 +114,4 @@ class _Terms:
         return known[number]
 
 
-__all__ = ["Again", "StoryTurn", "kept", "story"]
+__all__ = ["PartialReplay", "StoryTurn", "kept", "story"]

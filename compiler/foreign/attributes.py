@@ -15,7 +15,7 @@ _MODES = {name or "none": number for number, name in ACTIVATIONS.items()}
 _EPSILON = 1e-5
 
 
-class Inexpressible(Exception):
+class InexpressibleCall(Exception):
     """What the other formats cannot say, and where it stands."""
 
     def __init__(self, what: str, span: Span | None = None) -> None:
@@ -42,7 +42,7 @@ def parameters(
     else:
         opened = call.rest is not None
     if opened and (attrs.keys() - {"activation"} or not (kind in ("conv2d", "leakyrelu") or kind in OPEN)):
-        raise Inexpressible("attributes that are any", call.span)
+        raise InexpressibleCall("attributes that are any", call.span)
     if kind in POOLS:
         yield "op_type", 6 if kind == "pool2d_max" else 7
     if kind in {"conv2d", "enlarge", "constant_iconv", "constant_pool", *POOLS} and not opened:
@@ -51,7 +51,7 @@ def parameters(
         for key, size in zip(("kernel_h", "kernel_w"), elements, strict=False):
             yield key, size.value if isinstance(size, t.Int) else -1
     if kind == "conv2d" and opened and form != "flexflow":
-        raise Inexpressible("strides and padding that are any, which only FlexFlow has", call.span)
+        raise InexpressibleCall("strides and padding that are any, which only FlexFlow has", call.span)
     if kind in {"conv2d", *POOLS} and not opened:
         stride = _integers(attrs.get("stride"), 2, 1, call)
         yield "stride_h", stride[0]
@@ -76,7 +76,7 @@ def parameters(
     elif kind in NORMS:
         epsilon = attrs.get("epsilon")
         if not isinstance(epsilon, t.Name | None) and not (isinstance(epsilon, t.Float) and epsilon.value == _EPSILON):
-            raise Inexpressible("an epsilon, which the format has no place for", epsilon.span)
+            raise InexpressibleCall("an epsilon, which the format has no place for", epsilon.span)
 
 
 def _of_rank(
@@ -91,7 +91,7 @@ def _of_rank(
     if rank is None and kind == "concat" and form == "tensat":
         return
     if rank is None:
-        raise Inexpressible("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
+        raise InexpressibleCall("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
     yield "numdim", rank
     if kind == "transpose":
         order = [1, 0] if name == "taso.transpose" else _integers(attrs.get("perm"), rank, None, call)
@@ -103,14 +103,14 @@ def _of_rank(
 
 def _along(call: t.Call, kind: str, attrs: Mapping[str, t.Expr]) -> Iterator[tuple[str, Parameter]]:
     if "last" in attrs:
-        raise Inexpressible("the attribute `last`", call.span)
+        raise InexpressibleCall("the attribute `last`", call.span)
     axes = attrs.get("axes", attrs.get("axis"))
     numbers = _integers(axes, len(axes.elements) if isinstance(axes, t.ListExpr) else 1, None, call)
     yield "axes", numbers[0] if len(numbers) == 1 else "_".join(map(str, numbers))
     if kind in REDUCTIONS:
         keep = attrs.get("keepdims")
         if keep is not None and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
-            raise Inexpressible("an attribute that is no constant", keep.span)
+            raise InexpressibleCall("an attribute that is no constant", keep.span)
         yield "keep_dims", int(not (isinstance(keep, t.Name) and keep.id == "false"))
 
 
@@ -127,7 +127,7 @@ def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call
         return [default] * count
     values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
     if len(values) != count or not all(isinstance(value, t.Int) for value in values):
-        raise Inexpressible("an attribute that is no number", expr.span if expr is not None else call.span)
+        raise InexpressibleCall("an attribute that is no number", expr.span if expr is not None else call.span)
     return [value.value for value in values if isinstance(value, t.Int)]
 
 
@@ -135,5 +135,5 @@ def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Cal
     if expr is None:
         return default
     if not isinstance(expr, t.Str) or expr.value not in words:
-        raise Inexpressible("an attribute that is no constant", expr.span)
+        raise InexpressibleCall("an attribute that is no constant", expr.span)
     return expr.value

@@ -13,8 +13,8 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.foreign.define import definition, operators
 from dslc.foreign.duplicates import equation
-from dslc.foreign.keeping import Kept, digest_of
-from dslc.foreign.outcome import Imported, Outcome, Pending
+from dslc.foreign.keeping import KeptVerdicts, digest_of
+from dslc.foreign.outcome import ImportedRule, Outcome, Pending
 from dslc.foreign.translate import Translation
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.guards.proposals import SEARCHED
@@ -57,7 +57,7 @@ class _Ask:
     guards: bool = False
 
 
-_Steps = Generator[_Ask, list[Verdict], Imported]
+_Steps = Generator[_Ask, list[Verdict], ImportedRule]
 
 
 class Deciding:
@@ -73,7 +73,7 @@ class Deciding:
     """
 
     def __init__(
-        self, workers: int, limit: float, kept: Kept, guards: bool, ends: float | None, library: str = "imported"
+        self, workers: int, limit: float, kept: KeptVerdicts, guards: bool, ends: float | None, library: str = "imported"
     ) -> None:
         self._rules = operators()
         self._limit, self._kept, self._guards, self._ends = limit, kept, guards, ends
@@ -81,7 +81,7 @@ class Deciding:
         self._workers = Workers(self._rules, workers, limit)
         self._number = 0
         self._running: dict[str, _Steps] = {}
-        self._done: list[Imported] = []
+        self._done: list[ImportedRule] = []
         #: rules whose equation is being proved for another one, by that equation
         self._waiting: dict[object, list[Pending]] = {}
         self._first: dict[object, RuleVerdict] = {}
@@ -92,7 +92,7 @@ class Deciding:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._workers.__exit__(kind, error, at)
 
-    def run(self, pending: Iterable[Pending]) -> Iterator[Imported]:
+    def run(self, pending: Iterable[Pending]) -> Iterator[ImportedRule]:
         """The rules as they are decided; those that are not until the end of the time are missing.
 
         A rule and its reverse are one equation, proved once. Guards are looked for beside the other proofs.
@@ -128,7 +128,7 @@ class Deciding:
     def _late(self) -> bool:
         return self._ends is not None and time.monotonic() >= self._ends
 
-    def _taken(self) -> list[Imported]:
+    def _taken(self) -> list[ImportedRule]:
         done, self._done = self._done, []
         return done
 
@@ -153,10 +153,10 @@ class Deciding:
         first: RuleVerdict | None = None
         unknown = 0
 
-        def found(reading: Translation, verdict: RuleVerdict) -> Imported:
+        def found(reading: Translation, verdict: RuleVerdict) -> ImportedRule:
             outcome: Outcome = "guarded" if reading.guard else "proved"
             wider = first if first is not None and first.status == "refuted" and outcome == "proved" else None
-            return Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
+            return ImportedRule(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
 
         for reading in one.readings:
             if unknown and "(G" in reading.text:
@@ -177,7 +177,7 @@ class Deciding:
                 if verdict.status in RELIABLE:
                     return found(reading, verdict)
         outcome: Outcome = "rejected" if first.status == "refuted" else "undecided"
-        return Imported(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
+        return ImportedRule(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
 
     def _release(self, key: object, verdict: RuleVerdict) -> None:
         """Starts the rules that waited for the first verdict on their equation."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dslc.foreign.rule import ForeignRule, Operator, Parameter, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, Parameter, RuleTensor
 from dslc.foreign.translate import Translation
 
 # TASO's element-wise sum and product: `taso` has the laws, and a rule matches both orders of their operands
@@ -76,7 +76,7 @@ class Seen:
         return self._terms.setdefault(term, len(self._terms))
 
 
-def _at(known: Sequence[int], tensor: Tensor, numbers: dict[int, int]) -> tuple[int, int]:
+def _at(known: Sequence[int], tensor: RuleTensor, numbers: dict[int, int]) -> tuple[int, int]:
     """A tensor of a side: an operator's number and which of its outputs, or an input's number."""
     return (known[tensor.operator], tensor.output) if tensor.operator >= 0 else (-1, numbers[tensor.operator])
 

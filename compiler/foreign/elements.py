@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dslc.foreign.counterparts import ELEMENTS, OF_ANY_ELEMENTS
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
 
 _NAMES = {"T": "numbers", "bool": "truth values", "int64": "positions"}
-_Place = tuple[int, Tensor]
+_Place = tuple[int, RuleTensor]
 
 
 def element_types(rule: ForeignRule) -> dict[int, str]:
@@ -22,10 +22,10 @@ def element_types(rule: ForeignRule) -> dict[int, str]:
             found.operator(side, at, op)
     for output in rule.outputs:
         found.equal(_place(0, output.source), _place(1, output.target))
-    return {number: found.type_of(_place(0, Tensor(number))) for number in rule.inputs()}
+    return {number: found.type_of(_place(0, RuleTensor(number))) for number in rule.inputs()}
 
 
-def _place(side: int, tensor: Tensor) -> _Place:
+def _place(side: int, tensor: RuleTensor) -> _Place:
     """Inputs are the same on both sides."""
     return (0 if tensor.operator < 0 else side, tensor)
 
@@ -41,17 +41,17 @@ class _Elements:
         return place
 
     def operator(self, side: int, at: int, op: Operator) -> None:
-        result = (side, Tensor(at))
+        result = (side, RuleTensor(at))
         if op.kind in OF_ANY_ELEMENTS:
             for tensor in op.inputs:
                 self.equal(result, _place(side, tensor))
             for output in range(1, 16 if op.kind == "split" else 1):
-                self.equal(result, (side, Tensor(at, output)))
+                self.equal(result, (side, RuleTensor(at, output)))
             return
         wanted, given = ELEMENTS.get(op.kind, (("T",) * len(op.inputs), "T"))
         self._is(result, given)
         if op.kind == "topk":
-            self._is((side, Tensor(at, 1)), "int64")
+            self._is((side, RuleTensor(at, 1)), "int64")
         for tensor, kind in zip(op.inputs, wanted, strict=False):
             self._is(_place(side, tensor), kind)
 

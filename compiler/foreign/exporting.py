@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Diagnostic, DslcError
-from dslc.foreign.attributes import Inexpressible, parameters
+from dslc.foreign.attributes import InexpressibleCall, parameters
 from dslc.foreign.counterparts import CONSTANTS, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
 from dslc.foreign.define import definition
 from dslc.foreign.numbering import reverse_of, reversed_rule
 from dslc.foreign.parallel import AxisOrder, distributed, ranked, undistributed
-from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
-from dslc.foreign.typing import Unknown
+from dslc.foreign.typing import UnknownOperator
 from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
 from dslc.semantics.checks.duplicates import canonical
@@ -81,13 +81,13 @@ def export_rule(
     syntax = sub.syntax
     try:
         if syntax.partial:
-            raise Inexpressible("a partial substitution", syntax.span)
+            raise InexpressibleCall("a partial substitution", syntax.span)
         found = []
         for at, (rule, inputs) in enumerate(directions_of(sub, form)):
             if _check(rules, _ordered(sub, rule, inputs, at == 1), rule) and wider is not None:
                 wider.append(rule.name)
             found.append(_distributed(rule, form, axes) if {"replicate", "reduce"} & {*rule.kinds()} else rule)
-    except Inexpressible as problem:
+    except InexpressibleCall as problem:
         message = f"`{sub.name}` is not written: {problem}"
         raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
     return tuple(found)
@@ -135,15 +135,15 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     """Whether the rule is a narrow reading of what is written, whose widest reading is wrong. Raises Inexpressible."""
     try:
         readings = [definition(rules, reading) for reading in translations(rule, own.syntax.name, "")]
-    except (Clash, Unknown) as problem:
-        raise Inexpressible(f"no sizes fit it there: {problem}") from None
+    except (Clash, UnknownOperator) as problem:
+        raise InexpressibleCall(f"no sizes fit it there: {problem}") from None
     same = next((at for at, each in enumerate(readings) if untagged(each) == untagged(own)), None)
     if same is not None:
         # a few draws of sizes, as one may have a single group
         verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_TUNING.draws))
         return same > 0 and any(verdict.status == "refuted" for verdict in verdicts)
     if verify_rule(rules, readings[0]).status not in RELIABLE:
-        raise Inexpressible("it is not proved without its guards and types, which the format has no place for")
+        raise InexpressibleCall("it is not proved without its guards and types, which the format has no place for")
     return False
 
 
@@ -158,16 +158,16 @@ def untagged(sub: SubstitutionDef) -> object:
 def _distributed(rule: ForeignRule, form: str, axes: AxisOrder) -> ForeignRule:
     """With FlexFlow's own parameters. What is written has to be read as this rule, and not as one that only distributes."""
     if form != "flexflow":
-        raise Inexpressible("`replicate` and `reduce`, which only FlexFlow has")
+        raise InexpressibleCall("`replicate` and `reduce`, which only FlexFlow has")
     written = distributed(rule, axes)
     try:
         texts = [
             next(translations(each, "r", "")).text for each in (ranked(rule, axes), undistributed(written, axes)[0])
         ]
-    except (Clash, Unknown) as problem:
-        raise Inexpressible(f"no sizes fit it there: {problem}") from None
+    except (Clash, UnknownOperator) as problem:
+        raise InexpressibleCall(f"no sizes fit it there: {problem}") from None
     if texts[0] != texts[1]:
-        raise Inexpressible("FlexFlow's copies for the devices of a product, or their sums, would be read in it")
+        raise InexpressibleCall("FlexFlow's copies for the devices of a product, or their sums, would be read in it")
     return written
 
 
@@ -175,7 +175,7 @@ def _distributed(rule: ForeignRule, form: str, axes: AxisOrder) -> ForeignRule:
 class _Side:
     operators: list[Operator] = field(default_factory=list)
     known: dict[Operator, int] = field(default_factory=dict)
-    names: dict[str, Tensor] = field(default_factory=dict)
+    names: dict[str, RuleTensor] = field(default_factory=dict)
 
 
 class _Reader:
@@ -186,7 +186,7 @@ class _Reader:
         self._form = form
         self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
         self.inputs: dict[str, int] = {}
-        self._ranks: dict[tuple[int, Tensor], int] = {}
+        self._ranks: dict[tuple[int, RuleTensor], int] = {}
         self._given: dict[int, str] = {}
         tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
         kernels = next((tag[8:] for tag in tags if re.fullmatch(r"kernels(_\d+x\d+)+", tag)), "")
@@ -206,7 +206,7 @@ class _Reader:
         taken: set[int] = set()
         for param in self._sub.syntax.params:
             if param.star or param.default is not None:
-                raise Inexpressible("a list of tensors, or a tensor that may be left out", param.span)
+                raise InexpressibleCall("a list of tensors, or a tensor that may be left out", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
             if found is not None and int(found[1]) > 0 and -int(found[1]) not in taken:
                 self.inputs[param.name] = -int(found[1])
@@ -220,10 +220,10 @@ class _Reader:
             dims = param.type.dims if param.type is not None else None
             if dims is not None and not any(isinstance(dim, t.Pack) for dim in dims):
                 for side in (0, 1):
-                    self._ranks[side, Tensor(self.inputs[param.name])] = len(dims)
+                    self._ranks[side, RuleTensor(self.inputs[param.name])] = len(dims)
 
     def _side(self, number: int, statements: tuple[t.GraphStatement, ...]) -> _Side:
-        side = _Side(names={name: Tensor(at) for name, at in self.inputs.items()})
+        side = _Side(names={name: RuleTensor(at) for name, at in self.inputs.items()})
         for statement in statements:
             if isinstance(statement, t.Bind):
                 value = statement.value
@@ -233,10 +233,10 @@ class _Reader:
                     if (number, first) in self._ranks:
                         self._ranks[number, side.names[name]] = self._ranks[number, first]
             elif not isinstance(statement, t.Where | t.Tags | t.Verify):
-                raise Inexpressible(f"a statement of the kind `{statement.span.text.split()[0]}`", statement.span)
+                raise InexpressibleCall(f"a statement of the kind `{statement.span.text.split()[0]}`", statement.span)
         return side
 
-    def _expr(self, number: int, side: _Side, expr: t.Expr) -> Tensor:
+    def _expr(self, number: int, side: _Side, expr: t.Expr) -> RuleTensor:
         if isinstance(expr, t.Name) and expr.id in side.names:
             return side.names[expr.id]
         if isinstance(expr, t.Field):
@@ -249,11 +249,11 @@ class _Reader:
                 self._ranks[number, tensor] = self._ranks[number, call]
             return tensor
         if not isinstance(expr, t.Call):
-            raise Inexpressible("something else than operators and tensors", expr.span)
+            raise InexpressibleCall("something else than operators and tensors", expr.span)
         op = self._sub.module.lookup(expr.function)
         kind = _BY_NAME.get(op.name) if isinstance(op, OperatorDef) else None
         if kind is None or not isinstance(op, OperatorDef):
-            raise Inexpressible(f"the operator `{expr.function}`", expr.span)
+            raise InexpressibleCall(f"the operator `{expr.function}`", expr.span)
         inputs = tuple(self._expr(number, side, arg) for arg in expr.args)
         attrs = {k.name: k.value for k in expr.kwargs}
         rank = next((self._ranks[number, each] for each in inputs if (number, each) in self._ranks), None)
@@ -265,10 +265,10 @@ class _Reader:
         if at is None:
             at = side.known[found] = len(side.operators)
             side.operators.append(found)
-        self._rank(number, found, Tensor(at), attrs)
-        return Tensor(at)
+        self._rank(number, found, RuleTensor(at), attrs)
+        return RuleTensor(at)
 
-    def _rank(self, number: int, op: Operator, tensor: Tensor, attrs: dict[str, t.Expr]) -> None:
+    def _rank(self, number: int, op: Operator, tensor: RuleTensor, attrs: dict[str, t.Expr]) -> None:
         shape = attrs.get("shape")
         if op.kind in _RANKS:
             self._ranks[number, tensor] = _RANKS[op.kind]

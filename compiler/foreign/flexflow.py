@@ -9,7 +9,7 @@ from typing import Any
 
 from dslc.errors import error
 from dslc.foreign.rule import TUNING as RULE_TUNING
-from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, Tensor, checked, damaged
+from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 #: what distributes a tensor
 PARALLEL = frozenset({"replicate", "reduce", "partition", "combine", "pipeline", "fused_parallel"})
@@ -80,9 +80,9 @@ _MAP = frozenset({"srcOpId", "srcTsId", "dstOpId", "dstTsId"})
 _RULE = frozenset({"srcOp", "dstOp", "mappedOutput"})
 
 
-def _tensor(value: Any) -> Tensor:
-    part = _object(value, "Tensor", _TENSOR)
-    return Tensor(_integer(part["opId"]), _integer(part["tsId"]))
+def _tensor(value: Any) -> RuleTensor:
+    part = _object(value, "RuleTensor", _TENSOR)
+    return RuleTensor(_integer(part["opId"]), _integer(part["tsId"]))
 
 
 def _parameter(value: Any) -> tuple[str, Parameter]:
@@ -105,7 +105,7 @@ def _output(value: Any) -> Output:
     source, source_output, target, target_output = (
         _integer(part[key]) for key in ("srcOpId", "srcTsId", "dstOpId", "dstTsId")
     )
-    return Output(Tensor(source, source_output), Tensor(target, target_output))
+    return Output(RuleTensor(source, source_output), RuleTensor(target, target_output))
 
 
 def _rule(value: Any) -> ForeignRule:
@@ -156,7 +156,7 @@ def _written(op: Operator) -> dict[str, Any]:
     return {
         "_t": "Operator",
         "type": _upper(op.kind, "OP_"),
-        "input": [{"_t": "Tensor", "opId": t.operator, "tsId": t.output} for t in op.inputs],
+        "input": [{"_t": "RuleTensor", "opId": t.operator, "tsId": t.output} for t in op.inputs],
         "para": [{"_t": "Parameter", "key": _upper(k, "PM_"), "value": _numeric(v)} for k, v in op.parameters],
     }
 

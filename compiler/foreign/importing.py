@@ -11,18 +11,18 @@ from pathlib import Path
 from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.deciding import Deciding
 from dslc.foreign.duplicates import Seen
-from dslc.foreign.keeping import Kept
+from dslc.foreign.keeping import KeptVerdicts
 from dslc.foreign.merging import merged
 from dslc.foreign.misfit import misfit
 from dslc.foreign.naming import described, names_of
 from dslc.foreign.numbering import documented
-from dslc.foreign.outcome import OUTCOMES, Import, Imported, Outcome, Pending
+from dslc.foreign.outcome import OUTCOMES, Import, ImportedRule, Outcome, Pending
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.report import as_json, imported_text
 from dslc.foreign.rule import ForeignRule
-from dslc.foreign.shapes import Clash, Unbound
+from dslc.foreign.shapes import Clash, UnboundTensor
 from dslc.foreign.translate import tensor_names, translations
-from dslc.foreign.typing import Unknown
+from dslc.foreign.typing import UnknownOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ def import_rules(
     plain = [undistributed(rule, order) for rule in rules]
     names = names_of([rule for rule, _ in plain])
     reader = _Reader(names, result, origin or f"a {form} file")
-    with Deciding(workers, limit, Kept(cache, limit), guards, ends, library or out.stem) as deciding:
+    with Deciding(workers, limit, KeptVerdicts(cache, limit), guards, ends, library or out.stem) as deciding:
         for rule in deciding.run(reader.pending(plain, tell)):
             result.rules.append(rule)
             tell()
     decided = {rule.number for rule in result.rules}
-    result.rules += [Imported(k, name, "open") for k, name in enumerate(names) if k not in decided]
+    result.rules += [ImportedRule(k, name, "open") for k, name in enumerate(names) if k not in decided]
     result.rules.sort(key=lambda rule: rule.number)
     result.rules = merged(result.rules, [rule for rule, _ in plain], form)
     told = 0
@@ -125,11 +125,11 @@ class _Reader:
                 self._result.rules.append(found)
                 tell()
 
-    def _read(self, number: int, rule: ForeignRule, left_out: int) -> Pending | Imported:
+    def _read(self, number: int, rule: ForeignRule, left_out: int) -> Pending | ImportedRule:
         name = self._names[number]
 
-        def told(outcome: Outcome, reason: str) -> Imported:
-            return Imported(number, name, outcome, reason, left_out=left_out)
+        def told(outcome: Outcome, reason: str) -> ImportedRule:
+            return ImportedRule(number, name, outcome, reason, left_out=left_out)
 
         if left_out and (not rule.source or all(output.source.operator < 0 for output in rule.outputs)):
             return told("distribution", "the source distributes tensors and computes nothing")
@@ -145,17 +145,17 @@ class _Reader:
             doc += what if len(doc + what) <= _TUNING.width else "."
         try:
             readings = tuple(translations(rule, name, doc))
-        except Unbound as problem:
+        except UnboundTensor as problem:
             return told("unbound", str(problem))
-        except (Clash, Unknown) as problem:
+        except (Clash, UnknownOperator) as problem:
             where = misfit(rule, tensor_names(rule))
             return told("impossible" if where is None else "rejected", where or str(problem))
         if self._seen.one_graph(rule, readings[0]):
-            return Imported(number, name, "distribution" if left_out else "same", "", readings[0], left_out=left_out)
+            return ImportedRule(number, name, "distribution" if left_out else "same", "", readings[0], left_out=left_out)
         other = self._seen.other(name, rule, readings[0])
         if other is not None:
-            return Imported(number, name, "duplicate", other, readings[0], left_out=left_out)
+            return ImportedRule(number, name, "duplicate", other, readings[0], left_out=left_out)
         return Pending(number, name, readings, left_out)
 
 
-__all__ = ["OUTCOMES", "Import", "Imported", "Outcome", "Progress", "as_json", "import_rules", "imported_text"]
+__all__ = ["OUTCOMES", "Import", "ImportedRule", "Outcome", "Progress", "as_json", "import_rules", "imported_text"]

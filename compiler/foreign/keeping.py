@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dslc.foreign.define import definition, operators
-from dslc.foreign.outcome import LIVE, Imported
+from dslc.foreign.outcome import LIVE, ImportedRule
 from dslc.foreign.translate import Translation
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, Lock, ProofCache, read_lock, write_lock
@@ -25,7 +25,7 @@ def digest_of(reading: Translation) -> str:
     return rule_digest(rules, definition(rules, replace(reading, name=_NAME, text=text)))
 
 
-class Kept:
+class KeptVerdicts:
     """Verdicts and guards by digest. Without a folder nothing is kept.
 
     Args:
@@ -57,7 +57,7 @@ class Kept:
             Store(self._folder / "guards").put_json(digest, list(guards))
 
 
-def write_proofs(path: Path, imported: Sequence[Imported]) -> str:
+def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:
     """Puts the verdicts of a written library into the `dslc.lock` beside it: nothing is proved again. A note where it cannot."""
     verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE}
     place = path.resolve()

@@ -10,12 +10,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dslc.foreign.attributes import Inexpressible
+from dslc.foreign.attributes import InexpressibleCall
 from dslc.foreign.define import definition, operators
 from dslc.foreign.duplicates import Seen
 from dslc.foreign.exporting import directions_of, untagged
 from dslc.foreign.numbering import documented_both, reverse_tags, reversed_rule
-from dslc.foreign.outcome import LIVE, Imported
+from dslc.foreign.outcome import LIVE, ImportedRule
 from dslc.foreign.rule import ForeignRule
 from dslc.foreign.translate import Translation
 from dslc.prove.verdict import RuleVerdict
@@ -39,7 +39,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def merged(found: Sequence[Imported], rules: Sequence[ForeignRule], form: str) -> list[Imported]:
+def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule], form: str) -> list[ImportedRule]:
     """What became of the rules of a file, in order, once reverses are joined.
 
     The earlier one of two stands for both, with the weaker verdict; the later one is `merged`, its reason the earlier one's name.
@@ -51,7 +51,7 @@ def merged(found: Sequence[Imported], rules: Sequence[ForeignRule], form: str) -
     out = {rule.number: rule for rule in found}
     live = [rule for rule in found if rule.outcome in LIVE and rule.translation is not None]
     seen = Seen()
-    by_form: dict[object, list[Imported]] = {}
+    by_form: dict[object, list[ImportedRule]] = {}
     for rule in live:
         by_form.setdefault(seen.form(rules[rule.number]), []).append(rule)
     for rule in live:
@@ -74,7 +74,7 @@ def _weaker(one: RuleVerdict | None, other: RuleVerdict | None) -> RuleVerdict |
     return other if other is not None and other.status == "bounded" else one
 
 
-def _joined(rule: Imported, other: Imported, form: str) -> Translation | None:
+def _joined(rule: ImportedRule, other: ImportedRule, form: str) -> Translation | None:
     """The reading of a rule for both directions, where `other` is exactly its reverse; None where it is not."""
     first, second = rule.translation, other.translation
     if first is None or second is None or rule.outcome != other.outcome or first.guard != second.guard:
@@ -94,7 +94,7 @@ def _joined(rule: Imported, other: Imported, form: str) -> Translation | None:
             back = [each for each, _ in directions_of(definition(known, joint), form)]
             if [forward, wanted][: 1 if other is rule else 2] == [back[0], *(replace(each, names=()) for each in back[1:])]:
                 return joint
-    except Inexpressible:
+    except InexpressibleCall:
         # what cannot be written cannot be compared either
         return None
     return None

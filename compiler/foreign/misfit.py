@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dslc.foreign.rule import ForeignRule, Output
-from dslc.foreign.shapes import Clash, Dim, Number, Product, Shape, Size, Sum, Unifier, Windows, value_of
+from dslc.foreign.shapes import Clash, Dim, Number, Shape, Size, SizeProduct, Sum, Unifier, Windows, value_of
 from dslc.foreign.typing import Mode, Typing, rank_of_products
 
 
@@ -59,8 +59,8 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
             case Size() as size:
                 few = _TUNING.numbers[len(chosen) % len(_TUNING.numbers)]
                 return chosen.setdefault(size, Number(_TUNING.window if size.hint in ("R", "S") else few))
-            case Product(first, second):
-                return Product(number(first), number(second))
+            case SizeProduct(first, second):
+                return SizeProduct(number(first), number(second))
             case Sum(parts):
                 return Sum(tuple(number(part) for part in parts))
             case Windows(size, kernel, stride, same):

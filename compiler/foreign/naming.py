@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 
@@ -79,14 +79,14 @@ def _stem(rule: ForeignRule) -> str:
     return name[: _TUNING.longest].rstrip("_")
 
 
-def _sides(rule: ForeignRule) -> tuple[tuple[tuple[Operator, ...], list[Tensor]], tuple[tuple[Operator, ...], list[Tensor]]]:
+def _sides(rule: ForeignRule) -> tuple[tuple[tuple[Operator, ...], list[RuleTensor]], tuple[tuple[Operator, ...], list[RuleTensor]]]:
     return (
         (rule.source, [output.source for output in rule.outputs]),
         (rule.target, [output.target for output in rule.outputs]),
     )
 
 
-def _words(side: Sequence[Operator], tensor: Tensor) -> str:
+def _words(side: Sequence[Operator], tensor: RuleTensor) -> str:
     """An operator and those that it reads."""
     if tensor.operator < 0:
         return "input"
@@ -95,7 +95,7 @@ def _words(side: Sequence[Operator], tensor: Tensor) -> str:
     return f"{top}_of_{_several(inner)}" if inner else top
 
 
-def _top(side: Sequence[Operator], tensor: Tensor) -> str:
+def _top(side: Sequence[Operator], tensor: RuleTensor) -> str:
     return _short(side[tensor.operator].kind) if tensor.operator >= 0 else "input"
 
 

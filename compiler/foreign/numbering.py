@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
@@ -57,7 +57,7 @@ def reversed_rule(rule: ForeignRule, name: str, inputs: dict[int, int] | None = 
     """Target and source exchanged. `inputs`: the number for each free input, where it is another one."""
     renamed = inputs or {}
 
-    def tensor(each: Tensor) -> Tensor:
+    def tensor(each: RuleTensor) -> RuleTensor:
         return replace(each, operator=renamed.get(each.operator, each.operator))
 
     def side(operators: Sequence[Operator]) -> tuple[Operator, ...]:

@@ -50,7 +50,7 @@ MEANING: dict[Outcome, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedRule:
     """What became of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one.
 
     `wider`: why the most general reading, which the other project's types allow, was refuted before a narrower one was proved.
@@ -80,7 +80,7 @@ class Imported:
 class Import:
     """All rules of a file. `unknown` counts the operators without counterpart by name."""
 
-    rules: list[Imported] = field(default_factory=list)
+    rules: list[ImportedRule] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
 
     def counts(self) -> dict[Outcome, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dslc.foreign.flexflow import PARALLEL
-from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 
 #: how parallel dimensions are counted: from the outermost axis, which is the replica axis (the files of FlexFlow's generator), or
 #: from the innermost, the replica axis last (as Legion and FlexFlow's runtime do)
@@ -94,9 +94,9 @@ class _Side:
     axes: _Axes
     kept: list[Operator] = field(default_factory=list)
     _known: dict[Operator, int] = field(default_factory=dict)
-    _places: dict[tuple[Tensor, bool], Tensor] = field(default_factory=dict)
+    _places: dict[tuple[RuleTensor, bool], RuleTensor] = field(default_factory=dict)
 
-    def place(self, tensor: Tensor, read: bool = False) -> Tensor:
+    def place(self, tensor: RuleTensor, read: bool = False) -> RuleTensor:
         """Where the tensor is on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
         if tensor.operator < 0:
             return tensor
@@ -104,11 +104,11 @@ class _Side:
             self._places[tensor, read] = self._place(tensor, read)
         return self._places[tensor, read]
 
-    def _place(self, tensor: Tensor, read: bool) -> Tensor:
+    def _place(self, tensor: RuleTensor, read: bool) -> RuleTensor:
         op = self.operators[tensor.operator]
         if op.kind not in PARALLEL or len(op.inputs) != 1:
             inputs = tuple(self.place(each, op.kind in _PRODUCTS) for each in op.inputs)
-            return Tensor(self._add(replace(op, inputs=inputs)), tensor.output)
+            return RuleTensor(self._add(replace(op, inputs=inputs)), tensor.output)
         (inner,) = op.inputs
         dimension, degree = op.get("parallel_dim"), op.get("parallel_degree")
         copies = dimension == self.axes.replica
@@ -124,17 +124,17 @@ class _Side:
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)
         if not isinstance(dimension, int) or not isinstance(degree, int):
-            return Tensor(self._add(replace(op, inputs=(self.place(inner),))))
+            return RuleTensor(self._add(replace(op, inputs=(self.place(inner),))))
         if op.kind == "reduce" and self.axes.rank == 4 and dimension == 3 and self.axes.copies:
-            return Tensor(self._add(Operator(_BESIDE_COPIES, (self.place(inner),))))
+            return RuleTensor(self._add(Operator(_BESIDE_COPIES, (self.place(inner),))))
         parameters = [("axis", self.axes.axis(dimension)), ("degree", degree)]
         if self.axes.rank is not None:
             parameters.append(("numdim", self.axes.rank))
-        return Tensor(
+        return RuleTensor(
             self._add(Operator(op.kind, (self.place(inner, read and op.kind == "replicate"),), tuple(parameters)))
         )
 
-    def _copied(self, op: Operator) -> Tensor | None:
+    def _copied(self, op: Operator) -> RuleTensor | None:
         """What was replicated along the dimension that is reduced, if it was."""
         (tensor,) = op.inputs
         while tensor.operator >= 0:
@@ -146,10 +146,10 @@ class _Side:
             (tensor,) = inner.inputs
         return None
 
-    def _sum(self, tensor: Tensor, count: int) -> Tensor:
+    def _sum(self, tensor: RuleTensor, count: int) -> RuleTensor:
         total = tensor
         for _ in range(count - 1):
-            total = Tensor(self._add(Operator("ew_add", (tensor, total))))
+            total = RuleTensor(self._add(Operator("ew_add", (tensor, total))))
         return total
 
     def _add(self, op: Operator) -> int:
@@ -159,11 +159,11 @@ class _Side:
             self.kept.append(op)
         return at
 
-    def _moves(self, tensor: Tensor, kinds: set[str]) -> bool:
+    def _moves(self, tensor: RuleTensor, kinds: set[str]) -> bool:
         op = self.operators[tensor.operator]
         return op.kind in kinds and len(op.inputs) == 1
 
-    def _partial(self, tensor: Tensor) -> bool:
+    def _partial(self, tensor: RuleTensor) -> bool:
         """Whether these are the partial sums of a product without activation, one for each part of its inner axis."""
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
@@ -212,7 +212,7 @@ def _rank(rule: ForeignRule) -> int:
 def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
     """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
     from dslc.foreign.shapes import Clash
-    from dslc.foreign.typing import Mode, Typing, Unknown
+    from dslc.foreign.typing import Mode, Typing, UnknownOperator
 
     telling = [
         rule
@@ -225,7 +225,7 @@ def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
         for order in counts:
             try:
                 Typing(undistributed(rule, order)[0], Mode())
-            except (Clash, Unknown):
+            except (Clash, UnknownOperator):
                 continue
             counts[order] += 1
     return "inner" if counts["inner"] > counts["outer"] else "outer"

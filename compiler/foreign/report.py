@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from dslc.errors import SourceText
-from dslc.foreign.outcome import LIVE, MEANING, Import, Imported
+from dslc.foreign.outcome import LIVE, MEANING, Import, ImportedRule
 from dslc.foreign.translate import Translation
 from dslc.prove.counterexample import text_of
 from dslc.syntax.printer import format_source
@@ -73,7 +73,7 @@ def _sum_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _explained(rule: Imported) -> str:
+def _explained(rule: ImportedRule) -> str:
     lines = [f"{rule.name}, rule {rule.number}, {rule.outcome}" + (f": {rule.reason}" if rule.reason else "")]
     if rule.wider is not None:
         lines = [f"{rule.name}, rule {rule.number}, holds for the types above; it is wrong for others that it fits"]
@@ -85,7 +85,7 @@ def _explained(rule: Imported) -> str:
     return "\n".join(lines)
 
 
-def _counterexample(rule: Imported) -> str | None:
+def _counterexample(rule: ImportedRule) -> str | None:
     """Values on which the sides differ, or sizes at which the target does not fit."""
     if rule.wider is not None and rule.wider.counterexample is not None:
         return text_of(rule.wider.counterexample)

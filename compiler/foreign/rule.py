@@ -12,7 +12,7 @@ Parameter = int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class RuleTensor:
     """`operator` below 0: a free input of the rule; else an operator of the same side, by position, and which output of it."""
 
     operator: int
@@ -24,7 +24,7 @@ class Operator:
     """`kind` and the keys of parameters are TASO's names in lower case (`conv2d`, `stride_h`), `#77` for an unknown number."""
 
     kind: str
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[RuleTensor, ...]
     parameters: tuple[tuple[str, Parameter], ...] = ()
 
     def get(self, key: str) -> Parameter | None:
@@ -35,8 +35,8 @@ class Operator:
 class Output:
     """A tensor of the source that a tensor of the target replaces."""
 
-    source: Tensor
-    target: Tensor
+    source: RuleTensor
+    target: RuleTensor
 
 
 @dataclass(frozen=True, slots=True)

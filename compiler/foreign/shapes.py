@@ -16,7 +16,7 @@ class Clash(Exception):
     """No sizes fit these operators."""
 
 
-class Unbound(Clash):
+class UnboundTensor(Clash):
     """The target reads a tensor that the source does not."""
 
 
@@ -39,7 +39,7 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class SizeProduct:
     """(groups, channels)."""
 
     first: Dim
@@ -56,7 +56,7 @@ class Windows:
     same: bool
 
 
-Dim: TypeAlias = "Size | Number | Sum | Product | Windows"
+Dim: TypeAlias = "Size | Number | Sum | SizeProduct | Windows"
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +94,7 @@ class Unifier:
                 return self.dim(self.sizes[dim]) if dim in self.sizes else dim
             case Sum(parts):
                 return Sum(tuple(self.dim(part) for part in parts))
-            case Product(first, second):
+            case SizeProduct(first, second):
                 first, second = self.dim(first), self.dim(second)
                 if first == Number(1):
                     return second
@@ -151,7 +151,7 @@ class Unifier:
 
     def _factor(self, a: Dim, b: Dim) -> None:
         """A size that is a product with itself: the other factor is 1."""
-        if isinstance(b, Product) and (b.first == a or b.second == a):
+        if isinstance(b, SizeProduct) and (b.first == a or b.second == a):
             other = b.second if b.first == a else b.first
             if isinstance(other, Number):
                 raise Clash(f"a size is {other.value} times itself")
@@ -175,20 +175,20 @@ class Unifier:
 def _times(first: Dim, second: Dim) -> Dim:
     """A product of one factor and the others; neighbouring numbers are one."""
     match first, second:
-        case Product(a, b), rest:
+        case SizeProduct(a, b), rest:
             return _times(a, _times(b, rest))
         case Number(a), Number(b):
             return Number(a * b)
-        case Number(a), Product(Number(b), rest):
-            return Product(Number(a * b), rest)
+        case Number(a), SizeProduct(Number(b), rest):
+            return SizeProduct(Number(a * b), rest)
         case Number(1), rest:
             return rest
-    return Product(first, second)
+    return SizeProduct(first, second)
 
 
 def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Two products without common factors, or two dimensions, of which one is a sum, without what both add; sums in sums are one."""
-    if isinstance(a, Product) and isinstance(b, Product):
+    if isinstance(a, SizeProduct) and isinstance(b, SizeProduct):
         return _without_factors(a, b)
     if not isinstance(a, Sum) and not isinstance(b, Sum):
         return a, b
@@ -205,7 +205,7 @@ def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return first, second
 
 
-def _without_factors(a: Product, b: Product) -> tuple[Dim, Dim]:
+def _without_factors(a: SizeProduct, b: SizeProduct) -> tuple[Dim, Dim]:
     left, right = list(factors_of(a)), list(factors_of(b))
     for factor in tuple(left):
         if factor in right:
@@ -220,7 +220,7 @@ def _product(factors: list[Dim]) -> Dim:
 
 def factors_of(dim: Dim) -> Iterator[Dim]:
     """What is multiplied, the outermost first; a dimension that is no product is one factor."""
-    if isinstance(dim, Product):
+    if isinstance(dim, SizeProduct):
         yield from factors_of(dim.first)
         yield from factors_of(dim.second)
     else:
@@ -240,19 +240,19 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
     match a, b:
         case (Size(), _) | (_, Size()):
             return [(a, b)]
-        case (Product(), _) if b in (a.first, a.second):
+        case (SizeProduct(), _) if b in (a.first, a.second):
             return [(a.second if b == a.first else a.first, Number(1))]
-        case (_, Product()) if a in (b.first, b.second):
+        case (_, SizeProduct()) if a in (b.first, b.second):
             return [(b.second if a == b.first else b.first, Number(1))]
-        case (Product(Number(m), left), Product(Number(n), right)) if m % n == 0 or n % m == 0:
+        case (SizeProduct(Number(m), left), SizeProduct(Number(n), right)) if m % n == 0 or n % m == 0:
             return [(_times(Number(m // n), left), right) if m % n == 0 else (left, _times(Number(n // m), right))]
-        case (Product(Number(m), part), Number(n)) | (Number(n), Product(Number(m), part)) if n % m == 0:
+        case (SizeProduct(Number(m), part), Number(n)) | (Number(n), SizeProduct(Number(m), part)) if n % m == 0:
             return [(part, Number(n // m))]
-        case (Product(Number(m), part), Sum(parts)) | (Sum(parts), Product(Number(m), part)) if m % len(parts) == 0:
+        case (SizeProduct(Number(m), part), Sum(parts)) | (Sum(parts), SizeProduct(Number(m), part)) if m % len(parts) == 0:
             return [(each, _times(Number(m // len(parts)), part)) for each in parts]
         case (Sum(left), Sum(right)) if len(left) == len(right):
             return list(zip(left, right, strict=True))
-        case (Product(), Product()):
+        case (SizeProduct(), SizeProduct()):
             return [(a.first, b.first), (a.second, b.second)]
         case (Windows(), Windows()) if (a.stride, a.same) == (b.stride, b.same):
             return [(a.size, b.size), (a.kernel, b.kernel)]
@@ -267,7 +267,7 @@ def value_of(dim: Dim) -> int | None:
         case Sum(parts):
             values = [value_of(part) for part in parts]
             return None if None in values else sum(value for value in values if value is not None)
-        case Product(first, second):
+        case SizeProduct(first, second):
             a, b = value_of(first), value_of(second)
             return None if a is None or b is None else a * b
         case Windows(size, kernel, stride, same):
@@ -283,7 +283,7 @@ def parts_of(dim: Dim) -> Iterator[Dim]:
         case Sum(parts):
             for part in parts:
                 yield from parts_of(part)
-        case Product(first, second):
+        case SizeProduct(first, second):
             yield from parts_of(first)
             yield from parts_of(second)
         case Windows(size, kernel, _, _):

@@ -25,7 +25,7 @@ from dslc.foreign.rule import (
     Operator,
     Output,
     Parameter,
-    Tensor,
+    RuleTensor,
     checked,
     damaged,
 )
@@ -121,7 +121,7 @@ class _Reader:
             part = data[at : at + number]
             at += number
             if tag >> 3 == 2:
-                inputs.append(Tensor(*_numbers(part, 2, "tensor")))
+                inputs.append(RuleTensor(*_numbers(part, 2, "tensor")))
             else:
                 key, value = _numbers(part, 2, "parameter")
                 parameters.append((_name(KEYS, key), value))
@@ -133,7 +133,7 @@ class _Reader:
         found = self._outputs.get(data)
         if found is None:
             source, target, source_output, target_output = _numbers(data, 4, "mapped output")
-            found = self._outputs[data] = Output(Tensor(source, source_output), Tensor(target, target_output))
+            found = self._outputs[data] = Output(RuleTensor(source, source_output), RuleTensor(target, target_output))
         return found
 
     def rule(self, data: bytes) -> ForeignRule:

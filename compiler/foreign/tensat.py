@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dslc.errors import error
 from dslc.foreign.rule import TUNING as RULE_TUNING
-from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, Tensor, checked, damaged
+from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
 _KERNEL = ("kernel_h", "kernel_w")
@@ -139,20 +139,20 @@ class _Side:
     operators: list[Operator] = field(default_factory=list)
     known: dict[Operator, int] = field(default_factory=dict)
 
-    def add(self, op: Operator) -> Tensor:
+    def add(self, op: Operator) -> RuleTensor:
         at = self.known.get(op)
         if at is None:
             at = self.known[op] = len(self.operators)
             self.operators.append(op)
             if at >= RULE_TUNING.most_operators:
                 raise _Wrong(f"a side of more than {RULE_TUNING.most_operators} operators")
-        return Tensor(at)
+        return RuleTensor(at)
 
-    def tensor(self, term: _Term) -> Tensor:
+    def tensor(self, term: _Term) -> RuleTensor:
         head, args = term.head, term.args
         if args is None:
             if _is_variable(head):
-                return Tensor(self.names.number(head))
+                return RuleTensor(self.names.number(head))
             if _NUMBER.fullmatch(head):
                 raise _Wrong(f"the number {head} stands where a tensor should")
             args = ()
@@ -160,7 +160,7 @@ class _Side:
             inner = args[0] if len(args) == 1 and args[0].head == "split" else _Term("split", args)
             if inner.args is None or len(inner.args) != 2:
                 raise _Wrong(f"`{head}` wants a split")
-            return Tensor(self.tensor(inner).operator, int(head[-1]))
+            return RuleTensor(self.tensor(inner).operator, int(head[-1]))
         if head in {"concat", "concat2", "concat3", "concat4", "concat5"}:
             return self._concat(head, args)
         kind = _KINDS.get(head, head)
@@ -198,7 +198,7 @@ class _Side:
     def _too_many(self, head: str, count: int) -> tuple[int, int]:
         raise _Wrong(f"`{head}` cannot have these {count} arguments")
 
-    def _concat(self, head: str, args: tuple[_Term, ...]) -> Tensor:
+    def _concat(self, head: str, args: tuple[_Term, ...]) -> RuleTensor:
         front = 0
         while front < len(args) and args[front].args is None and _NUMBER.fullmatch(args[front].head):
             front += 1
@@ -210,7 +210,7 @@ class _Side:
         parameters = tuple(zip(("axis", "numdim"), map(_parameter, args[:front]), strict=False))
         return self.add(Operator("concat", tuple(self.tensor(a) for a in args[front:]), parameters))
 
-    def _unknown(self, head: str, args: tuple[_Term, ...]) -> Tensor:
+    def _unknown(self, head: str, args: tuple[_Term, ...]) -> RuleTensor:
         """An operator without a form here keeps its arguments: numbers as parameters, with their places."""
         inputs, parameters = [], []
         for at, arg in enumerate(args):
@@ -368,7 +368,7 @@ def write(rules: Iterable[ForeignRule]) -> bytes:
     return "".join(line + "\n" for line in out).encode()
 
 
-def _text(side: tuple[Operator, ...], tensor: Tensor, names: dict[int, str]) -> str:
+def _text(side: tuple[Operator, ...], tensor: RuleTensor, names: dict[int, str]) -> str:
     if tensor.operator < 0:
         return "?" + names.get(tensor.operator, f"input_{-tensor.operator}")
     op = side[tensor.operator]

@@ -29,17 +29,17 @@ from dslc.foreign.parameters import (
     permutation,
     strides,
 )
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import (
     Clash,
     Dim,
     DimensionRow,
     Number,
-    Product,
     Shape,
     Size,
+    SizeProduct,
     Sum,
-    Unbound,
+    UnboundTensor,
     Windows,
     factors_of,
     parts_of,
@@ -100,7 +100,7 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
     names = tensor_names(rule)
     extra = [names[number] for number in rule.inputs() if number not in _inputs_of(rule.source)]
     if extra:
-        raise Unbound(f"the target reads {', '.join(extra)}, which the source does not have")
+        raise UnboundTensor(f"the target reads {', '.join(extra)}, which the source does not have")
     clash: Clash | None = None
     seen: set[str] = set()
     for mode in _modes(rule):
@@ -227,7 +227,7 @@ class _Writer:
                 return str(value)
             case Sum(parts):
                 return " + ".join(self._dim(part) for part in parts)
-            case Product():
+            case SizeProduct():
                 if typed:
                     return f"({', '.join(self._dim(part) for part in factors_of(dim))})"
                 return " * ".join(self._factor(part) for part in factors_of(dim))
@@ -264,7 +264,7 @@ class _Writer:
             uses[tensor.operator] = uses.get(tensor.operator, 0) + 1
         order = linear(operators, roots)
         nested = order == list(range(len(operators)))
-        given: dict[Tensor, str] = {}
+        given: dict[RuleTensor, str] = {}
         for name, root in zip(outputs, roots, strict=True):
             if root.operator >= 0:
                 given.setdefault(root, name)
@@ -273,22 +273,23 @@ class _Writer:
         inner = self._inner_names(side)
         for at, op in enumerate(operators):
             count = len([key for key in self.typing.results if key[:2] == (side, at)])
-            alone = nested and uses.get(at, 0) == 1 and Tensor(at) not in given
+            alone = nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given
             if count == 1 and alone:
                 call = self._call(side, at, op, results)
                 if _depth(call) <= _TUNING.deepest:
-                    results[Tensor(at)] = call
+                    results[RuleTensor(at)] = call
                     continue
             if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:
                 call = self._call(side, at, op, results)
                 for output, field_name in enumerate(FIELDS.get(op.kind, ("Y", "Z"))):
-                    tensor = Tensor(at, output)
+                    tensor = RuleTensor(at, output)
                     if tensor not in given:
                         results[tensor] = f"{call}.{field_name}"
                     else:
                         lines.append(f"{given[tensor]} = {call}.{field_name}")
                 continue
-            names = [results.setdefault(Tensor(at, k), next(inner)) if Tensor(at, k) not in results else results[Tensor(at, k)]
+            names = [results.setdefault(RuleTensor(at, k), next(inner))
+                     if RuleTensor(at, k) not in results else results[RuleTensor(at, k)]
                      for k in range(count)]  # fmt: skip
             lines.append(f"{', '.join(names)} = {self._call(side, at, op, results)}")
         for name, root in zip(outputs, roots, strict=True):
@@ -307,7 +308,7 @@ class _Writer:
                 self.names[Size(name)] = name
                 yield name
 
-    def _call(self, side: int, at: int, op: Operator, results: dict[Tensor, str]) -> str:
+    def _call(self, side: int, at: int, op: Operator, results: dict[RuleTensor, str]) -> str:
         # what folds into a kernel is the scale and the variance; TASO's operator has shift and mean for nothing
         inputs = (*op.inputs[:2], op.inputs[4]) if op.kind == "fuse_conv_batchnorm" else op.inputs
         args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in inputs]
@@ -482,7 +483,7 @@ def _inputs_of(side: tuple[Operator, ...]) -> set[int]:
     return {tensor.operator for op in side for tensor in op.inputs if tensor.operator < 0}
 
 
-def linear(operators: tuple[Operator, ...], roots: list[Tensor]) -> list[int]:
+def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int]:
     """The operators in the order in which they are met from the outputs, arguments first."""
     order: list[int] = []
 

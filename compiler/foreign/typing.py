@@ -17,11 +17,11 @@ from dslc.foreign.parameters import (
     sizes_of,
     strides,
 )
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
-from dslc.foreign.shapes import Clash, Dim, DimensionRow, Number, Product, Shape, Size, Sum, Unifier, Windows
+from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
+from dslc.foreign.shapes import Clash, Dim, DimensionRow, Number, Shape, Size, SizeProduct, Sum, Unifier, Windows
 
 
-class Unknown(Exception):
+class UnknownOperator(Exception):
     """An operator that has no counterpart; the argument is its name."""
 
 
@@ -75,7 +75,7 @@ class Typing:
         self._cut()
         self.unifier.settle()
 
-    def of(self, side: int, tensor: Tensor) -> Shape:
+    def of(self, side: int, tensor: RuleTensor) -> Shape:
         if tensor.operator < 0:
             return self.inputs.setdefault(tensor.operator, Shape((), DimensionRow()))
         shape = self.results.get((side, tensor.operator, tensor.output))
@@ -83,13 +83,13 @@ class Typing:
             raise Clash(f"operator {tensor.operator} has no output {tensor.output}")
         return shape
 
-    def _of_rank(self, side: int, tensor: Tensor, dims: tuple[Dim, ...]) -> None:
+    def _of_rank(self, side: int, tensor: RuleTensor, dims: tuple[Dim, ...]) -> None:
         self.unifier.equal_shapes(self.of(side, tensor), Shape(dims))
 
     def _operator(self, side: int, at: int, op: Operator) -> None:
         kind = op.kind
         if kind not in KNOWN:
-            raise Unknown(kind)
+            raise UnknownOperator(kind)
         if len(op.inputs) not in ARITY[kind]:
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
         here = (side, at, 0)
@@ -175,15 +175,15 @@ class Typing:
         front, size = tuple(Size("ABDE"[k] if axis <= 4 else "A") for k in range(axis)), Size("D")
         back = tuple(Size("E") for _ in range(rank - axis - 1)) if isinstance(rank, int) else ()
         tail = None if isinstance(rank, int) else DimensionRow()
-        one, many = Shape((*front, size, *back), tail), Shape((*front, Product(Number(degree), size), *back), tail)
+        one, many = Shape((*front, size, *back), tail), Shape((*front, SizeProduct(Number(degree), size), *back), tail)
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
         self.results[side, at, 0] = many if op.kind == "replicate" else one
 
     def _merged_kernel(self, side: int, at: int, op: Operator) -> None:
         """As many parts of the filters as groups become one, each with zeros at the channels of the others."""
         count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
-        self._of_rank(side, op.inputs[0], (Product(count, f), c, r, s))
-        self.results[side, at, 0] = Shape((Product(count, f), Product(count, c), r, s))
+        self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
+        self.results[side, at, 0] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
 
     def _norm(self, side: int, at: int, op: Operator) -> None:
         """The first tensor has channels, the others a number for each; a kernel has a filter for each instead."""
@@ -240,7 +240,7 @@ class Typing:
             return Number(1)
         counts = {count_of(op) for op in (self.rule.target, self.rule.source)[side] if op.kind == "merge_gconv"}
         if self.mode.merged and len(counts) == 1:
-            return Product(Size("G"), Number(counts.pop()))
+            return SizeProduct(Size("G"), Number(counts.pop()))
         return Size("G")
 
     def _convolution(self, side: int, at: int, op: Operator) -> None:
@@ -251,10 +251,10 @@ class Typing:
             value = op.get(name)
             if self.mode.kernels == 2:
                 self.unifier.equal(dim, Number(value if isinstance(value, int) else 3))
-        self._of_rank(side, op.inputs[0], (n, Product(groups, c), h, w))
-        self._of_rank(side, op.inputs[1], (Product(groups, f), c, r, s))
+        self._of_rank(side, op.inputs[0], (n, SizeProduct(groups, c), h, w))
+        self._of_rank(side, op.inputs[1], (SizeProduct(groups, f), c, r, s))
         self.stated[side, at] = (r, s)
-        self.results[side, at, 0] = Shape((n, Product(groups, f), *self._windows(op, (h, w), (r, s))))
+        self.results[side, at, 0] = Shape((n, SizeProduct(groups, f), *self._windows(op, (h, w), (r, s))))
 
     def _windows(self, op: Operator, sizes: tuple[Dim, Dim], kernel: tuple[Dim, ...]) -> tuple[Dim, ...]:
         if self.mode.free and is_open(op):

@@ -11,7 +11,7 @@ from math import exp, inf, log
 
 from dslc.codegen.host.processor import here
 from dslc.cost.measure import Measurer, Sample
-from dslc.fuse.profile import Profiles, Reach, Reading, Work
+from dslc.fuse.profile import NodeWork, Profiles, Reach, Reading
 from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
 from dslc.onnx.plain import addition_model, product_model
 from dslc.semantics.elaborate import expand
@@ -172,7 +172,7 @@ class _Traffic:
         node = value.node
         if not isinstance(node, ScopeNode):
             return False
-        work: Work = self.works[node]
+        work: NodeWork = self.works[node]
         return not work.reduces and work.operations <= 4.0 * max(work.points, 1.0)
 
 

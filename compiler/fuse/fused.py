@@ -16,7 +16,7 @@ from dslc.fuse.estimate import EVERYDAY, Speeds, machine
 from dslc.fuse.formed import formed
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import folded
-from dslc.fuse.offers import Offer, Prices
+from dslc.fuse.offers import Offer, OfferPrices
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Dropped, Subject, Trials, Tried, WhyUnused
@@ -66,7 +66,7 @@ SPLIT = (WhyUnused.NOT_GENERATED, WhyUnused.NOT_WRITTEN, WhyUnused.NOT_BUILT, Wh
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptKernel:
     """A kernel of the result, in how many places it is, and what it saves in all of them in seconds."""
 
     tried: Tried
@@ -80,7 +80,7 @@ class FusingStory:
 
     proposed: int
     priced: int
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptKernel, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     late: bool = False
 
@@ -147,7 +147,7 @@ class Fusing:
         self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
         self.limits = GroupLimits(sizes=sizes)
         self.costs = costs
-        self.prices = Prices(graph, costs, self.profiles, self._speeds(), self.around, strict)
+        self.prices = OfferPrices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         trying = Deadline(now=until.now, outer=self._trying)
         footprint = costs.timer.footprint
         self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint)
@@ -385,7 +385,7 @@ class Fusing:
         for program, own in places.items():
             found = self.found[program]
             assert isinstance(found, Tried)
-            kept.append(Kept(found, len(own), sum(map(self._measured, own))))
+            kept.append(KeptKernel(found, len(own), sum(map(self._measured, own))))
         kept.sort(key=lambda one: -one.saving)
         most = self.trials.compiled_in(self.until.left())
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
@@ -422,4 +422,4 @@ def _first(subjects: Sequence[Subject]) -> list[Subject]:
     return list(found.values())
 
 
-__all__ = ["Fused", "Fusing", "FusingStory", "Kept", "fused"]
+__all__ = ["Fused", "Fusing", "FusingStory", "KeptKernel", "fused"]

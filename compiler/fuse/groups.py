@@ -1,4 +1,4 @@
-"""Which nodes could run as one kernel: connected sets that no path leaves and enters again, and their cuts.
+"""Groups of nodes that could run as one kernel: connected sets that no path leaves and enters again, and their cuts.
 
 `proposals` are linear in the graph: the largest sets of nodes that a kernel computes between those that it does not (products,
 convolutions, what dslc does not know), and of each a few smaller ones, cut where a value is looked at elsewhere than at its own

@@ -1,4 +1,4 @@
-"""What a group would save: the price of its nodes on the runtime, its own fusions and all, less what a kernel is estimated to take."""
+"""Savings of a group: the price of its nodes on the runtime, its own fusions and all, less what a kernel is estimated to take."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Offer:
 
 
 @dataclass(slots=True)
-class Prices:
+class OfferPrices:
     """Prices of groups of one graph on one target."""
 
     graph: Graph
@@ -133,4 +133,4 @@ def _rest(group: Together, gone: Collection[Node]) -> list[Together]:
     return [Together(tuple(group.nodes[k] for k in run), tuple(group.args[k] for k in run)) for run in out]
 
 
-__all__ = ["Offer", "Prices"]
+__all__ = ["Offer", "OfferPrices"]

@@ -1,4 +1,4 @@
-"""What a kernel would do for a node, read off its equations: how it reads its arguments, how often, and how much it computes."""
+"""Profile of a node in a kernel, read off its equations: how it reads its arguments, how often, and how much it computes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 
-from dslc.analysis.numeric import Interval, Unknown, interval
+from dslc.analysis.numeric import DataDependent, Interval, interval
 from dslc.codegen.factored import strided
 from dslc.cost.kinds import view
 from dslc.errors import DslcError
@@ -73,7 +73,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class NodeWork:
     """What one scope takes: `points` elements of the result, operations (additions; others by `WEIGHTS`), readings by operand,
     how often a sum of products of elements at different positions uses each of them, and other reductions theirs."""
 
@@ -92,7 +92,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A node: the reach of each argument, its operations, and the most reuse and the largest window of its scopes (see `Work`)."""
+    """A node: the reach of each argument, its operations, and the most reuse and the largest window of its scopes (see `NodeWork`)."""
 
     reach: tuple[Reach, ...]
     operations: float
@@ -118,7 +118,7 @@ class WorkSizes:
             return size
         try:
             low, high = interval(size, self.intervals(size))
-        except Unknown:
+        except DataDependent:
             return 1
         return max(1, (low + high) // 2)
 
@@ -144,7 +144,7 @@ class WorkSizes:
         return self.elements(type) * type.dtype.bytes
 
 
-def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers = ()) -> Work:
+def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: WorkSizes, numbers: Numbers = ()) -> NodeWork:
     """What one expression takes; `numbers` are those that operands hold everywhere, where that is known."""
     return _Counting(scope, operands, sizes, numbers).work()
 
@@ -166,12 +166,12 @@ class _Counting:
         self.reuse, self.window, self.reduces, self.loose = 1.0, 1.0, False, False
         self.seen: set[Scalar] = set()
 
-    def work(self) -> Work:
+    def work(self) -> NodeWork:
         body = self.scope.body
         operations = self.count(body, self.points, frozenset())
         moves = not any(isinstance(node, Reduce) for node in walk(body)) and operations == 0
         reads = tuple(map(self._joined, self.found, self.operands))
-        return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.loose)
+        return NodeWork(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.loose)
 
     def count(self, node: Scalar, times: float, bound: frozenset[Iter]) -> float:
         """Operations of an expression that is evaluated so many times; what occurs twice is computed once."""
@@ -221,7 +221,7 @@ class _Counting:
         for it, extent in zip(node.iters, node.extents, strict=True):
             try:
                 low, high = interval(extent, self.range)
-            except Unknown:
+            except DataDependent:
                 low = high = UNNAMED
             self.extent[it] = max((max(low, 0) + max(high, 0)) / 2, 1.0)
             self.range[it] = (0, max(high - 1, 0))
@@ -309,7 +309,7 @@ class Profiles:
         self.sizes = WorkSizes(sizes)
         self._known: dict[object, Profile | None] = {}
         self._nodes: dict[Node, Profile | None] = {}
-        self._works: dict[tuple[Scope, tuple[TensorType, ...], Numbers], Work] = {}
+        self._works: dict[tuple[Scope, tuple[TensorType, ...], Numbers], NodeWork] = {}
 
     def of(self, node: Node) -> Profile | None:
         """None for what no kernel computes: what dslc does not know, or has no meaning at these types."""
@@ -326,7 +326,7 @@ class Profiles:
             self._known[key] = self._profile(node)
         return self._known[key]
 
-    def work(self, node: ScopeNode) -> Work:
+    def work(self, node: ScopeNode) -> NodeWork:
         """What a scope over its operands takes."""
         numbers = tuple(number_of(arg) for arg in node.args)
         key = (node.scope, tuple(arg.type for arg in node.args), numbers)
@@ -385,4 +385,4 @@ def _below(outputs: tuple[Value, ...], params: tuple[Value, ...]) -> Iterator[No
             yield node
 
 
-__all__ = ["UNNAMED", "WEIGHTS", "Profile", "Profiles", "Reach", "Reading", "Work", "WorkSizes", "places", "work_of"]
+__all__ = ["UNNAMED", "WEIGHTS", "NodeWork", "Profile", "Profiles", "Reach", "Reading", "WorkSizes", "places", "work_of"]

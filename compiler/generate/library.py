@@ -26,8 +26,8 @@ from dslc.generate.proofs import Proofs
 from dslc.generate.pruning.classes import Classes, family_inputs
 from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.pruning.foresee import derivable_pairs
-from dslc.generate.pruning.renamed import Values, key, most_general, reduced, without_renamed
-from dslc.generate.settings import Progress, Settings, Stages
+from dslc.generate.pruning.renamed import PrimeValues, key, most_general, reduced, without_renamed
+from dslc.generate.settings import GenerationSettings, Progress, Stages
 from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
@@ -41,7 +41,7 @@ from dslc.syntax import tree as t
 
 
 @dataclass(slots=True)
-class Library:
+class GeneratedLibrary:
     """What a generation found. `statuses` are the provers' words, by rule."""
 
     rules: Rules
@@ -56,14 +56,14 @@ class _OutOfTime(Exception):
     pass
 
 
-def generate(settings: Settings, progress: Progress | None = None) -> Library:
+def generate(settings: GenerationSettings, progress: Progress | None = None) -> GeneratedLibrary:
     """All rules over some operators, up to a number of operators.
 
     Raises:
         DslcError: unknown libraries or operators; no operator that tensors fit.
     """
     rules = load_many(settings.libraries)
-    library = Library(rules)
+    library = GeneratedLibrary(rules)
     run = _Generation(rules, settings, library, progress)
     library.families = families(rules, operators_named(rules, settings), sizes_of(settings))
     if not any(family.items for family in library.families):
@@ -81,7 +81,7 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
     return library
 
 
-def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
+def operators_named(rules: Rules, settings: GenerationSettings) -> list[OperatorDef]:
     """The operators of a generation: those named (as the given libraries know them), else those of the first library of which its
     properties state laws, else all of the first library.
 
@@ -112,7 +112,7 @@ def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
     return [op for op in found if op in lawful] or found
 
 
-def sizes_of(settings: Settings) -> InputSizes:
+def sizes_of(settings: GenerationSettings) -> InputSizes:
     """`--inputs count=3,size=4,spatial=5,windows=3+1` as sizes.
 
     Raises:
@@ -138,10 +138,10 @@ class _Decision:
 
 
 class _Generation:
-    def __init__(self, rules: Rules, settings: Settings, library: Library, progress: Progress | None) -> None:
+    def __init__(self, rules: Rules, settings: GenerationSettings, library: GeneratedLibrary, progress: Progress | None) -> None:
         self.rules, self.settings, self.library, self.progress = rules, settings, library, progress
         self.build = partial(outputs, rules)
-        self.values = Values(rules, settings.seed)
+        self.values = PrimeValues(rules, settings.seed)
         self.start = time.monotonic()
         self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed, settings.resume)
         #: candidates by key: kept or following from what was kept, or not

@@ -13,7 +13,7 @@ from dslc.errors import SourceText
 from dslc.generate.general.naming import described, named
 from dslc.generate.general.rules import GeneralRule, operators_of, rule_text, short_names
 from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names, written
-from dslc.generate.settings import Settings, Stages
+from dslc.generate.settings import GenerationSettings, Stages
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Term, inputs, values
 from dslc.ir.dtype import DType
@@ -134,7 +134,7 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
 
 
 def header_of(
-    rules: Rules, families: Sequence[Family], settings: Settings, stages: Stages, seconds: float
+    rules: Rules, families: Sequence[Family], settings: GenerationSettings, stages: Stages, seconds: float
 ) -> list[str]:
     """The comment on top: where the rules come from, what was tried, how many were left at each stage."""
     operators = sorted({item.op for family in families for item in (*family.items, *(c for c, _ in family.constants))})

@@ -12,7 +12,7 @@ Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GenerationSettings:
     """One generation. Nothing here but `workers`, `provers`, `scheduler`, `budget` and `resume` may change what is found.
 
     `libraries` are where the operators come from; `operators` their names (empty: those of the first library of which its properties

@@ -10,10 +10,10 @@ from itertools import permutations, product
 from typing import Any
 
 from dslc.analysis.conditions import Case, both, cases
-from dslc.analysis.numeric import Undefined, Unknown, value
+from dslc.analysis.numeric import DataDependent, Undefined, value
 from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
-from dslc.analysis.reads import Access, Loop, accesses
+from dslc.analysis.reads import Access, ReadLoop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, apply, as_scalar, conjuncts, num, walk
@@ -43,7 +43,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Finding:
+class BoundsFinding:
     """A read that is not proved: `counterexample` is empty where none was found."""
 
     span: Span
@@ -60,7 +60,7 @@ class BoundsReport:
     bounded: int = 0
     assumed: int = 0
     elaborated: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[BoundsFinding] = field(default_factory=list)
     problem: EvalError | None = None
 
     @property
@@ -172,10 +172,10 @@ def _check_scope(
             if any(f.span is span and f.counterexample for f in report.findings):
                 continue
             found = counterexample(index, size, access.loops, guards, choice)
-            report.findings.append(Finding(span, text, "" if found is None else found))
+            report.findings.append(BoundsFinding(span, text, "" if found is None else found))
 
 
-def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
+def _facts(choice: AssumedChoice, index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...]) -> tuple[Case, ...]:
     """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
     near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
     todo = [(part, _names((part,))) for condition in choice.conditions for part in conjuncts(condition)]
@@ -210,7 +210,7 @@ def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scal
 
 
 @cache
-def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], facts: tuple[Case, ...]) -> bool:
+def _proved(goal: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...], facts: tuple[Case, ...]) -> bool:
     return all(nonnegative(goal, loops, case) for case in both(facts, *(cases(guard) for guard in guards)))
 
 
@@ -218,7 +218,7 @@ def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], f
 
 
 def counterexample(
-    index: Scalar, size: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], choice: AssumedChoice
+    index: Scalar, size: Scalar, loops: tuple[ReadLoop, ...], guards: tuple[Scalar, ...], choice: AssumedChoice
 ) -> str | None:
     """Small sizes and a position at which `0 <= index < size` fails; None where a search finds none."""
     unknowns = _unknowns((index, size, *guards, *choice.conditions, *(loop.extent for loop in loops)))
@@ -231,7 +231,7 @@ def counterexample(
             for point in _points(loops, at):
                 if all(_holds(guard, point) for guard in guards) and not _inside(index, size, point):
                     return _show(unknowns, index, size, point)
-        except Unknown:
+        except DataDependent:
             continue
     return None
 
@@ -260,7 +260,7 @@ def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
         yield tuple(seeded.choice(option) for option in options)
 
 
-def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
+def _points(loops: tuple[ReadLoop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
     left = _TUNING.points
 
     def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
@@ -280,7 +280,7 @@ def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[
 def _holds(guard: Scalar, at: Mapping[Scalar, int]) -> bool:
     try:
         return bool(value(guard, at))
-    except Unknown:
+    except DataDependent:
         return True
 
 

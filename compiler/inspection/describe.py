@@ -9,7 +9,7 @@ from dslc.analysis.counts import graph_counts, scope_counts
 from dslc.analysis.iterators import describe as describe_group
 from dslc.analysis.iterators import iterator_table
 from dslc.analysis.linearity import linear_classes
-from dslc.analysis.numeric import Unknown
+from dslc.analysis.numeric import DataDependent
 from dslc.analysis.pointwise import is_pointwise
 from dslc.inspection.bounds import check_operator
 from dslc.ir.dtype import DType
@@ -158,6 +158,6 @@ def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
         cut = splits(scope, shapes)
         sizes = [int(e) for e in scope.extents if isinstance(e, int)]
         facts["boxes"] = {"count": cut.boxes(sizes), "splits": [list(p) for p in cut.points], "exact": cut.exact}
-    except Unknown:
+    except DataDependent:
         facts["boxes"] = None
     return facts

@@ -52,7 +52,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class WrongInstance:
     """An instance, and the first element (or type) in which its sides differ."""
 
     instance: Instance
@@ -71,7 +71,7 @@ class Wrong:
 def differing(
     rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, instances: int,
     dtypes: Sequence[DType] = (DType.F32,), types: Mapping[str, DType] | None = None,
-) -> Wrong | None:  # fmt: skip
+) -> WrongInstance | None:  # fmt: skip
     """The first difference that some instances show; None where they show none. `dtypes`, `types`: see `instantiate`."""
     near, options = numbers_of(sub), term_options(rules, sub)
     if sub.syntax.partial or not all(options.values()):
@@ -92,7 +92,7 @@ def differing(
         forms[form] += 1
         mistyped = _types(instance)
         if mistyped is not None:
-            return Wrong(instance, mistyped)
+            return WrongInstance(instance, mistyped)
         pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left))
         if pair is None or pair.left == pair.right:
             # the same program tells little
@@ -103,7 +103,7 @@ def differing(
         for manner in (*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))):
             one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
             if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
-                return Wrong(instance, one)
+                return WrongInstance(instance, one)
     return None
 
 

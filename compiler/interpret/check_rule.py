@@ -11,7 +11,7 @@ import numpy as np
 from dslc.errors import Diagnostic
 from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.draws import ORDINARY, Draws, type_in_turn
+from dslc.interpret.draws import ORDINARY, InstanceDraws, type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -86,9 +86,9 @@ def check_substitution(
     """
     rng = np.random.default_rng(seed)
     found, worst, reasons = 0, "field", []
-    sizes = _roomy(sub)
+    sizes = roomy(sub)
     # a correction is wrong at a few positions, if at all
-    trials = max(trials, _TUNING.corrected) if _own_corrections(sub) else trials
+    trials = max(trials, _TUNING.corrected) if own_corrections(sub) else trials
     for terms in term_choices(rules, sub, rng, operators):
         instances = 0
         for attempt in range(min(attempts, _TUNING.attempts_with_terms) if terms else attempts):
@@ -218,39 +218,56 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
     return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
 
 
-def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
-    """`partial` where each correction of the author's own is the left side wherever the sides differ; a diagnostic where one is not."""
+@dataclass(frozen=True, slots=True)
+class WrongCorrection:
+    """Where the sides differ and a correction of the author's own is not the left side: the output, and the first such position."""
+
+    name: str
+    place: tuple[int, ...]
+
+
+def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator) -> WrongCorrection | bool:
+    """A position at which a correction is wrong, on random inputs; else whether inputs were found for all of them."""
     for name, own in instance.corrected.items():
-        left, right = instance.left[name], instance.right[name]
-        if own.type != left.type:
-            message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
-            return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
         domain = Field(int(rng.integers(1 << 20)))
         for attempt in range(_TUNING.redraws):
             feeds = {value: draw(value.type, domain, rng, attempt) for value in instance.inputs}
             try:
-                was, new, instead = run(rules, [left, right, own], feeds, domain)
+                was, new, instead = run(rules, [instance.left[name], instance.right[name], own], feeds, domain)
             except (Redraw, InterpretError):
                 continue
             wrong = np.argwhere(~domain.close(was, new, _TUNING.tolerance) & ~domain.close(was, instead, _TUNING.tolerance))
             if len(wrong):
-                place = list(map(int, wrong[0]))
-                message = f"the correction of `{sub.name}` is wrong at `{name}`{place}, where its sides differ"
-                return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+                return WrongCorrection(name, tuple(map(int, wrong[0])))
             break
         else:
-            return None
-    return "partial"
+            return False
+    return True
 
 
-def _own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
+def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
+    """`partial` where each correction of the author's own is the left side wherever the sides differ; a diagnostic where one is not."""
+    for name, own in instance.corrected.items():
+        left = instance.left[name]
+        if own.type != left.type:
+            message = f"the correction of `{name}` is {own.type}, and `{name}` is {left.type}"
+            return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+    found = wrong_correction(rules, instance, rng)
+    if isinstance(found, WrongCorrection):
+        message = f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
+        return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
+    return "partial" if found else None
+
+
+def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
+    """The corrections that an author wrote."""
     every = (*sub.syntax.left, *sub.syntax.right)
     return [one for one in every if isinstance(one, t.Correct) and isinstance(one.what, t.Bind)]
 
 
-def _roomy(sub: SubstitutionDef) -> Draws:
+def roomy(sub: SubstitutionDef) -> InstanceDraws:
     """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
-    numbers = {part.value for one in _own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
+    numbers = {part.value for one in own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
     large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= _TUNING.literal for k in range(3))
     return replace(ORDINARY, sizes=(*ORDINARY.sizes, *large, *large)) if large else ORDINARY
 

@@ -72,7 +72,7 @@ class PairOfLists:
     def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
         """Where the sides differ on some inputs; None where they agree, or where the left side has no meaning."""
         left = _results(self.left, feeds)
-        if not isinstance(left, Defined):
+        if not isinstance(left, DefinedResults):
             return None
         right = _results(self.right, feeds)
         if isinstance(right, InterpretError):
@@ -87,7 +87,7 @@ class PairOfLists:
         return None
 
     def _first(
-        self, value: Value, left: Defined, right: Defined, k: int, feeds: Mapping[Value, Any]
+        self, value: Value, left: DefinedResults, right: DefinedResults, k: int, feeds: Mapping[Value, Any]
     ) -> tuple[Way, tuple[int, ...]] | None:
         """The first element of output `k` that differs: another number before none at all."""
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
@@ -110,7 +110,7 @@ class PairOfLists:
         nodes = topological(value.node for value in (*self.left, *self.right))
         values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
         found = _results(values, feeds)
-        if not isinstance(found, Defined):
+        if not isinstance(found, DefinedResults):
             return False
         sizes = [np.abs(array[np.isfinite(array)]).max(initial=0.0) for array in found.arrays]
         return bool(abs(a - b) <= self.tolerance * max(sizes, default=0.0))
@@ -150,7 +150,7 @@ def feeds_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Defined:
+class DefinedResults:
     """Results, and where they have no value: no finite number, or an integer that depends on a quotient by zero."""
 
     arrays: list[Array]
@@ -161,7 +161,7 @@ class Defined:
         return "no value" if self.missing[k][at] else f"{item:.7g}" if self.arrays[k].dtype.kind == "f" else str(item)
 
 
-def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | InterpretError | None:
+def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> DefinedResults | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
         first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _TUNING.absent)
@@ -170,4 +170,4 @@ def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | I
     except (OverflowError, MemoryError):
         return None
     missing = [(a != b) | (~np.isfinite(a) if a.dtype.kind == "f" else False) for a, b in zip(first, second, strict=True)]
-    return Defined(first, missing)
+    return DefinedResults(first, missing)

@@ -15,7 +15,7 @@ from dslc.semantics.values import Numbers, far_sizes, values
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class InstanceDraws:
     """What names may stand for; a value that is more often in a tuple is drawn more often.
 
     `ranks`: of packs; `entries`: integer attributes; `numbers`: float attributes and free numbers; `casts`: targets of casts besides
@@ -30,11 +30,11 @@ class Draws:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-ORDINARY = Draws()
+ORDINARY = InstanceDraws()
 #: numbers of every sign, for what only a sign tells apart
 SIGNED = replace(ORDINARY, numbers=tuple(Fraction(n, 4) for n in (-8, -4, -3, -1, 0, 1, 2, 4, 5, 12)))
 
-_SMALL = Draws(
+_SMALL = InstanceDraws(
     ranks=(0, 1, 2, 3, 4, 5, 6),
     entries=(-2, -1, 0, 0, 1, 1, 1, 2, 2, 3),
     numbers=tuple(Fraction(n, 4) for n in (-8, -4, -3, -2, -1, 0, 0, 1, 2, 4, 5, 8, 12)),
@@ -49,7 +49,7 @@ _WIDE = replace(
 _TINY = replace(_SMALL, sizes=(1, 1, 2, 2, 3))
 
 
-def adversarial(near: Numbers, rng: np.random.Generator) -> Draws:
+def adversarial(near: Numbers, rng: np.random.Generator) -> InstanceDraws:
     """Draws that look for mistakes: tiny, small or wide ones, with the numbers that a rule names and those beside them."""
     base = (_TINY, _SMALL, _WIDE, ORDINARY)[int(rng.choice(4, p=(0.35, 0.35, 0.2, 0.1)))]
     if not near.every or rng.random() < (0.2 if near.own else 0.4):

@@ -28,7 +28,7 @@ from dslc.interpret.functions import (
     power,
 )
 from dslc.interpret.radix import prepare
-from dslc.interpret.reads import Operand, OutOfBounds, read
+from dslc.interpret.reads import OutOfBounds, ReadOperand, read
 from dslc.interpret.tensors import wrapped
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -70,7 +70,7 @@ class _Frame:
         return replace(self, ranges={**self.ranges, it: (start, stop)})
 
 
-def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain, dtypes: tuple[DType, ...] = ()) -> Operand:
+def evaluate(scope: Scope, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...] = ()) -> ReadOperand:
     """The tensor that the scope defines, of operands of these element types. Raises CannotEvaluate, OutOfBounds and Redraw.
 
     Integers are those modulo 2^bits of their type: sums and products are reduced where something looks at their value.
@@ -81,18 +81,18 @@ def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain, dtypes: 
     machine = _Machine(operands, domain, dtypes)
     ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}
     if 0 in shape:
-        return Operand(np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind)
+        return ReadOperand(np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind)
     axis, pieces = _pieces(prepared.body, ranges)
     if axis is None:
         result = _result(machine.final(prepared.body, _Frame(ranges), scope.dtype), prepared.iters, ranges, kind, domain)
-        return Operand(result.reshape(shape), kind)
+        return ReadOperand(result.reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
     for start in range(0, size, -(-size // pieces)):
         part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
         parts.append(_result(machine.final(prepared.body, _Frame(part), scope.dtype), prepared.iters, part, kind, domain))
         machine.forget(axis)
-    return Operand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
+    return ReadOperand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
 
 
 def _result(arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain) -> Array:
@@ -152,7 +152,7 @@ def _bound(extent: Scalar, sizes: dict[Iter, int]) -> int:
 
 
 class _Machine:
-    def __init__(self, operands: Sequence[Operand], domain: Domain, dtypes: tuple[DType, ...]) -> None:
+    def __init__(self, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...]) -> None:
         self._operands = operands
         self._domain = domain
         self._memo: dict[tuple[Any, ...], Arr] = {}
@@ -261,11 +261,11 @@ class _Machine:
     def _table(self, node: Table, frame: _Frame) -> Arr:
         shape, flat = _flatten(node.values)
         if all(isinstance(item, int) for item in flat):
-            operand = Operand(integers(flat, shape), "int")
+            operand = ReadOperand(integers(flat, shape), "int")
         else:
             exact = np.empty(len(flat), dtype=object)
             exact[:] = [Fraction(repr(item)) if isinstance(item, float) else Fraction(item) for item in flat]
-            operand = Operand(exact.reshape(shape), "rat")
+            operand = ReadOperand(exact.reshape(shape), "rat")
         index = self._positions(node.index, frame)
         return read(operand, index, None, frame.guarded, f"table {node}")
 

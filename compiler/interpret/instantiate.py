@@ -17,7 +17,7 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.draft import Draft, entry_count, partly_bound
-from dslc.interpret.draws import ORDINARY, Draws
+from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.rule_text import NamePlace, operator_hints, rule_text
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
@@ -101,7 +101,7 @@ class _Random(Draft):
     dtypes: tuple[DType, ...]
     #: what names of element types stand for, where that is not drawn
     types: Mapping[str, DType]
-    draws: Draws
+    draws: InstanceDraws
     #: by the number of a guard the name that it waits for; empty where it holds
     waits: dict[int, str] = field(default_factory=dict)
     #: what is known of calls; their tensors are kept, as they are told apart by identity
@@ -290,7 +290,7 @@ def instantiate(
     terms: Mapping[str, OperatorDef] | None = None,
     dtypes: tuple[DType, ...] = (DType.F32,),
     types: Mapping[str, DType] | None = None,
-    draws: Draws = ORDINARY,
+    draws: InstanceDraws = ORDINARY,
 ) -> Instance:
     """One random instance, with element types that `types` does not give drawn from `dtypes`.
 

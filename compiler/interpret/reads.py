@@ -33,7 +33,7 @@ class OutOfBounds(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class ReadOperand:
     data: Array
     kind: Kind
 
@@ -54,7 +54,7 @@ def _affine(index: Arr) -> tuple[int, dict[Iter, int]] | None:
     return (offset, steps) if np.array_equal(np.broadcast_to(expected, data.shape), data) else None
 
 
-def read(operand: Operand, index: Sequence[Arr], other: Arr | None, guarded: bool, where: str) -> Arr:
+def read(operand: ReadOperand, index: Sequence[Arr], other: Arr | None, guarded: bool, where: str) -> Arr:
     """One element of the operand for each position; `other` (of the operand's kind) outside its bounds.
 
     `guarded`: positions outside are read and thrown away by the caller, so they may be anything. Raises OutOfBounds.

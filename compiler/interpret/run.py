@@ -11,7 +11,7 @@ import numpy as np
 
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, OutOfBounds, evaluate
-from dslc.interpret.reads import Operand
+from dslc.interpret.reads import ReadOperand
 from dslc.interpret.tensors import decode, encode
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological
@@ -56,7 +56,7 @@ def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], doma
 
 def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
     """As `run`, for graphs without calls."""
-    known: dict[Value, Operand] = {value: _fed(value, array, domain) for value, array in feeds.items()}
+    known: dict[Value, ReadOperand] = {value: _fed(value, array, domain) for value, array in feeds.items()}
     nodes = _needed(outputs, known)
     uses = Counter(arg for node in nodes for arg in node.args)
     uses.update(outputs)
@@ -71,7 +71,7 @@ def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Dom
         return [decode(known[value], value.type.dtype, domain, final=True) for value in outputs]
 
 
-def _needed(outputs: Sequence[Value], known: Mapping[Value, Operand]) -> list[Node]:
+def _needed(outputs: Sequence[Value], known: Mapping[Value, ReadOperand]) -> list[Node]:
     """What has to be computed, arguments first; nothing below a value that is fed."""
     fed = {value.node for value in known if len(value.node.types) == 1}
     needed: set[Node] = set()
@@ -84,7 +84,7 @@ def _needed(outputs: Sequence[Value], known: Mapping[Value, Operand]) -> list[No
     return [node for node in topological(value.node for value in outputs) if node in needed]
 
 
-def _fed(value: Value, array: Any, domain: Domain) -> Operand:
+def _fed(value: Value, array: Any, domain: Domain) -> ReadOperand:
     operand = encode(array, value.type.dtype, domain)
     if value.type.is_static:
         shape = value.type.sizes
@@ -93,7 +93,7 @@ def _fed(value: Value, array: Any, domain: Domain) -> Operand:
     return operand
 
 
-def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand:
+def _node(node: Node, known: Mapping[Value, ReadOperand], domain: Domain) -> ReadOperand:
     if isinstance(node, ScopeNode):
         try:
             out = evaluate(node.scope, [known[arg] for arg in node.args], domain, tuple(arg.type.dtype for arg in node.args))
@@ -110,7 +110,7 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
         type = Value(node).type
         if isinstance(node.data, FillRef) and type.dtype.is_float and domain.name != "float64":
             shape = type.sizes
-            return Operand(np.broadcast_to(domain.number(node.data.value), shape), "val")
+            return ReadOperand(np.broadcast_to(domain.number(node.data.value), shape), "val")
         return encode(node.data.load(), type.dtype, domain)
     if isinstance(node, Input):
         raise InterpretError(f"no value is given for the input {node.name}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dslc.interpret.differ import Difference, Way, feeds_of, pair_of
-from dslc.interpret.draws import MANNERS, Draws, Manner
+from dslc.interpret.draws import MANNERS, InstanceDraws, Manner
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.shrink import measure, smaller_elements, smaller_names
 from dslc.ir.dtype import DType
@@ -34,7 +34,7 @@ class _Tuning:
 
 _TUNING = _Tuning()
 
-_TINY = Draws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
+_TINY = InstanceDraws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def smallest(rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | 
         return None
     way, manner = found.difference.way, found.manner
 
-    def again(names: Mapping[str, Any], draws: Draws = _TINY) -> Smallest | None:
+    def again(names: Mapping[str, Any], draws: InstanceDraws = _TINY) -> Smallest | None:
         try:
             other = instantiate(rules, sub, rng, terms, (DType.F32,), draws=replace(draws, fixed=names))
         except (Rejected, ArithmeticError, TypeError):

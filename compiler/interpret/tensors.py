@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dslc.interpret.domain import INT_MAX, Array, Domain
-from dslc.interpret.reads import Operand
+from dslc.interpret.reads import ReadOperand
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 
@@ -29,19 +29,19 @@ def wrapped(data: Array, dtype: DType) -> Array:
     return data.astype(NUMPY[dtype]).astype(np.int64)
 
 
-def encode(array: Any, dtype: DType, domain: Domain) -> Operand:
+def encode(array: Any, dtype: DType, domain: Domain) -> ReadOperand:
     """A numpy array as an operand of the given element type."""
     data = np.asarray(array)
     if dtype is DType.BOOL:
-        return Operand(data.astype(bool), "bool")
+        return ReadOperand(data.astype(bool), "bool")
     if dtype.is_float:
-        return Operand(domain.encode(data, dtype), "val")
+        return ReadOperand(domain.encode(data, dtype), "val")
     if data.dtype == np.uint64 and data.size and int(data.max()) > INT_MAX:
-        return Operand(data.astype(object), "int")
-    return Operand(data.astype(np.int64) if data.dtype != object else data, "int")
+        return ReadOperand(data.astype(object), "int")
+    return ReadOperand(data.astype(np.int64) if data.dtype != object else data, "int")
 
 
-def decode(operand: Operand, dtype: DType, domain: Domain, final: bool) -> Array:
+def decode(operand: ReadOperand, dtype: DType, domain: Domain, final: bool) -> Array:
     """The inverse of `encode`: element types are the declared ones where the domain has them."""
     if operand.kind == "val":
         return domain.decode(operand.data, dtype, final)

@@ -13,7 +13,7 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
-from dslc.checking.incremental import Look
+from dslc.checking.incremental import FileFindings
 from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.lsp.commands import run
 from dslc.lsp.completion import complete
@@ -80,7 +80,7 @@ class Server(LanguageServer):
         super().__init__("dslc", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental)
         self.session = EditorSession()
         #: what the last look at each document found
-        self.found: dict[Path, Look] = {}
+        self.found: dict[Path, FileFindings] = {}
         self._running: dict[Path, asyncio.Task[None]] = {}
         self._told: dict[Path, set[str]] = {}
 

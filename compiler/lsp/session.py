@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlparse
 
 from lsprotocol import types as lsp
 
-from dslc.checking.incremental import Edited, Look
+from dslc.checking.incremental import Edited, FileFindings
 from dslc.errors import DslcError, SourceText, Span
-from dslc.lsp.texts import EditorPlaces, Text
+from dslc.lsp.texts import EditorPlaces, EditorText
 from dslc.semantics.definitions import Module
 from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
@@ -57,7 +57,7 @@ class Document:
 
     uri: str
     path: Path
-    text: Text
+    text: EditorText
     version: int | None
 
 
@@ -90,7 +90,7 @@ class EditorSession:
 
     def open(self, uri: str, text: str, version: int | None) -> Document:
         path = path_of(uri)
-        document = self.documents[path] = Document(uri, path, Text(text, self.encoding), version)
+        document = self.documents[path] = Document(uri, path, EditorText(text, self.encoding), version)
         self.files.edit(path, document.text.source)
         return document
 
@@ -110,7 +110,7 @@ class EditorSession:
         self._loaded.pop(path, None)
         return self.documents.pop(path, None)
 
-    def looks(self, path: Path) -> Iterator[Look]:
+    def looks(self, path: Path) -> Iterator[FileFindings]:
         """Looks at a document until all findings are known."""
         return self.files.looks(path)
 

@@ -43,7 +43,7 @@ def normal(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Text:
+class EditorText:
     """The text of a document as its editor has it."""
 
     raw: str
@@ -73,15 +73,15 @@ class Text:
         start, end = self._lines[max(position.line, 0)]
         return start + prefix(self.raw[start:end], position.character, self.encoding)
 
-    def changed(self, changes: Sequence[lsp.TextDocumentContentChangeEvent]) -> Text:
+    def changed(self, changes: Sequence[lsp.TextDocumentContentChangeEvent]) -> EditorText:
         """The text after edits, each of which speaks of the text that those before it made."""
         text = self
         for change in changes:
             if isinstance(change, lsp.TextDocumentContentChangePartial):
                 start, end = sorted((text._offset(change.range.start), text._offset(change.range.end)))
-                text = Text(text.raw[:start] + change.text + text.raw[end:], text.encoding)
+                text = EditorText(text.raw[:start] + change.text + text.raw[end:], text.encoding)
             else:
-                text = Text(change.text, text.encoding)
+                text = EditorText(change.text, text.encoding)
         return text
 
 

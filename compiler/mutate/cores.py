@@ -66,7 +66,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class CoreNumbers:
     """What attributes are taken from: the numbers of a region's attributes, and the sizes of its tensors."""
 
     problem: MutationProblem
@@ -172,7 +172,7 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: Numbers, most: int = TUNING.derived) -> Iterator[Core]:
+def choices(op: OperatorDef, numbers: CoreNumbers, most: int = TUNING.derived) -> Iterator[Core]:
     """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:
@@ -204,12 +204,12 @@ def _plain(value: Any) -> Any:
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
-def _usual(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
+def _usual(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
     found: list[tuple[Any, bool]] = [] if attr.default is None else [(None, False)]
     return found + [(value, False) for value in numbers.own.get(attr.name, []) if _plain(value) != _default(attr)]
 
 
-def _derived(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
+def _derived(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
     """Other values: of two numbers for each dimension (begins and ends) or of one, as the attribute has them."""
     kind = attr.type.name
     needed = attr.default is None
@@ -286,4 +286,4 @@ def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Pl
     return tuple(sorted(pairs))
 
 
-__all__ = ["Core", "Numbers", "arity", "choices", "instance", "is_linear", "operators", "together"]
+__all__ = ["Core", "CoreNumbers", "arity", "choices", "instance", "is_linear", "operators", "together"]

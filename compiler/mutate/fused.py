@@ -57,7 +57,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedCorrection:
     """A mutant whose operator computes `pieces`, too: for each box a part of its result."""
 
     mutant: Value
@@ -83,7 +83,7 @@ class _Piece:
         return tuple(size - begin for size, begin in zip(shape_of(self.operand), self.begins, strict=True))
 
 
-def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequence[Box]) -> Fused | None:
+def fused(rules: Rules, old: Value, region: Value, mutant: Value, boxes: Sequence[Box]) -> FusedCorrection | None:
     """A mutant and its corrections by one operator; None where that is not found.
 
     Args:
@@ -229,7 +229,7 @@ def _piece(
 
 def _joined(
     rules: Rules, mutant: Value, core: Call, operand: int, along: Sequence[Slide], pieces: Sequence[_Piece]
-) -> Fused | None:
+) -> FusedCorrection | None:
     """A mutant with its pieces in further images."""
     attrs = pieces[0].call.attrs
     batch = batch_of(rules, core, operand, attrs, [slide.axis for slide in along])
@@ -258,7 +258,7 @@ def _joined(
         moved |= {slide.result: place[slide.axis] - piece.begins[slide.axis] for slide in along}
         (value,) = replace((piece.value,), {piece.call.values[0]: _cut(result, piece.call.values[0].type, moved)})
         values.append(_looked_up(value))
-    return Fused(_looked_up(changed), tuple(piece.box for piece in pieces), tuple(values))
+    return FusedCorrection(_looked_up(changed), tuple(piece.box for piece in pieces), tuple(values))
 
 
 def _surrounded(images: Value, along: Sequence[Slide], core: Call) -> Value:
@@ -353,4 +353,4 @@ def _computes(value: Value) -> bool:
     return value.node.scope.body.binds
 
 
-__all__ = ["Fused", "fused"]
+__all__ = ["FusedCorrection", "fused"]

@@ -18,7 +18,7 @@ from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import Call, Graph, Scope, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, num, read, traversal
-from dslc.mutate.cores import Core, Numbers, choices
+from dslc.mutate.cores import Core, CoreNumbers, choices
 from dslc.mutate.problem import MutationProblem
 from dslc.mutate.problem import shape_of as shape
 from dslc.semantics.library import Rules
@@ -106,7 +106,7 @@ def joined(rules: Rules, problem: MutationProblem, seed: int = 0) -> Iterator[Jo
         own: list[int | None] = [None] if all(call.args[number] == first for call in calls) else []
         ranks = {len(call.args[number].type.shape) for call in calls}
         options.append([*own, *(range(ranks.pop()) if len(ranks) == 1 else ())])
-    for core in choices(rules.operator(calls[0].op), Numbers(problem)):
+    for core in choices(rules.operator(calls[0].op), CoreNumbers(problem)):
         for axes in product(*options):
             for axis in range(len(problem.small.outputs[0].type.shape)):
                 one = Joined(core, axes, axis)

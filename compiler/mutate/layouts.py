@@ -326,6 +326,21 @@ def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
 # ---- of several tensors ------------------------------------------------------------------------------------------
 
 
+def whole_first(ways: Sequence[Sequence[Layout]], shapes: Sequence[Shape]) -> Iterator[tuple[Layout, ...]]:
+    """As `alike`, for tensors of some shapes: those that leave nothing out take turns with the others.
+
+    Of a dimension that does not divide there are several layouts for each that pads it, of two dimensions several times as many, and
+    of two tensors these are pairs. One tensor's are few.
+    """
+    if len(ways) < 2:
+        yield from alike(ways)
+        return
+    kept = [{way for way in each if way.keeps(shape)} for each, shape in zip(ways, shapes, strict=True)]
+    whole = alike([[way for way in each if way in own] for each, own in zip(ways, kept, strict=True)])
+    rest = (every for every in alike(ways) if not all(way in own for way, own in zip(every, kept, strict=True)))
+    yield from (chosen for turn in zip_longest(whole, rest) for chosen in turn if chosen is not None)
+
+
 def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
     """Layouts of several tensors that cut off parts of the same sizes: one alone is no use where operands meet."""
     if len(ways) < 2:
@@ -414,4 +429,4 @@ def _spans(shape: Shape, wanted: Shape) -> bool:
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
 
 
-__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "repeated", "resized"]
+__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "repeated", "resized", "whole_first"]

@@ -32,7 +32,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MutantOptions:
     """How far mutants are looked for."""
 
     #: operators and changes of layout of a mutant, one each
@@ -51,7 +51,7 @@ class Options:
     seed: int = 0
 
 
-OPTIONS = Options()
+OPTIONS = MutantOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,4 +201,4 @@ def fraction(number: float) -> Fraction:
     return Fraction(number).limit_denominator(1 << 16)
 
 
-__all__ = ["OPTIONS", "Argument", "Mutant", "MutantStep", "MutantsFound", "Options", "made"]
+__all__ = ["OPTIONS", "Argument", "Mutant", "MutantOptions", "MutantStep", "MutantsFound", "made"]

@@ -37,7 +37,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class TensorPool:
     """What is still to be taken, each tensor once, and the operators that made some of it."""
 
     operands: tuple[Operand, ...]
@@ -61,4 +61,4 @@ class Pool:
         return all(arg.layout is None or self.of(arg.input).constant for arg in args)
 
 
-__all__ = ["Fitted", "Operand", "Pool"]
+__all__ = ["Fitted", "Operand", "TensorPool"]

@@ -91,7 +91,7 @@ def is_linear_call(rules: Rules, node: Call) -> bool:
     """Whether a call of floats is linear in each of its tensors that are no constants, alone or jointly."""
     args = tuple(hole(k, arg.type) if not arg.constant or not _is_number(arg) else arg for k, arg in enumerate(node.args))
     varying = tuple(arg for old, arg in zip(node.args, args, strict=True) if arg is not old)
-    if not varying or not all(arg.type.dtype.is_float for arg in varying) or len(node.types) != 1:
+    if not varying or not all(arg.type.dtype.is_float for arg in varying):
         return False
     try:
         outputs = expand(rules, with_args(node, args))
@@ -253,9 +253,14 @@ def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ..
 def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
     """Notes which dimensions of a call are one, and which are read in other ways than position by position. False: of another kind."""
     try:
-        (made,) = expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
+        every = expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
     except (Mismatch, EvalError, Unbound, ValueError):
         return False
+    return all(_result_passes(node, result, made, sizes) for result, made in zip(node.values, every, strict=True))
+
+
+def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> bool:
+    """The same of one of its results."""
     if not isinstance(made.node, ScopeNode):
         return False
     holes = {hole(k, arg.type): k for k, arg in enumerate(node.args)}
@@ -289,9 +294,9 @@ def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
         own = [scope.iters[k] for k in range(start, start + count) if scope.extents[k] != 1]
         start += count
         if len(own) == 1 and own[0] in where:
-            where[own[0]].append((node.values[0], axis))
+            where[own[0]].append((result, axis))
         else:
-            sizes.fix((node.values[0], axis))
+            sizes.fix((result, axis))
     for it, places in where.items():
         for place in places[1:]:
             sizes.one(places[0], place)
@@ -300,7 +305,7 @@ def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
     # sizes that the body speaks of otherwise (a mean divides by them) stay
     numbers = {int(part.value) for part in walk(body) if isinstance(part, Num) and isinstance(part.value, int)}
     divided = any(getattr(part, "name", "") in {"/", "//", "%"} for part in walk(body))
-    for value in (*node.args, *node.values):
+    for value in (*node.args, result):
         for axis, size in enumerate(shape_of(value)):
             if size <= 4 or (divided and size in numbers):
                 sizes.fix((value, axis))

@@ -25,7 +25,8 @@ _TUNING = _Tuning()
 def regions(
     nodes: Sequence[Node], used: Mapping[Value, Sequence[Node]], final: set[Value], most: int, linear: Callable[[Call], bool]
 ) -> Iterator[tuple[Call, tuple[Call, ...]]]:
-    """Operators with some of those below them, `most` together at most, that nothing else needs; the fewest first.
+    """Operators of one result with some of those below them (a split as well), `most` together at most, that nothing else needs; the
+    fewest first.
 
     Args:
         nodes: of a graph, arguments first; `used` has who reads a value, `final` what the graph gives.
@@ -35,11 +36,11 @@ def regions(
 
     def fits(node: Node) -> bool:
         if node not in known:
-            known[node] = isinstance(node, Call) and len(node.types) == 1 and linear(node)
+            known[node] = isinstance(node, Call) and linear(node)
         return known[node]
 
     for root in nodes:
-        if not isinstance(root, Call) or not fits(root):
+        if not isinstance(root, Call) or len(root.types) != 1 or not fits(root):
             continue
         found: list[tuple[Call, ...]] = []
         seen: set[frozenset[Call]] = set()
@@ -49,8 +50,7 @@ def regions(
             for below in dict.fromkeys(arg.node for node in region for arg in node.args):
                 if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
                     continue
-                value = below.values[0]
-                if value in final or any(user not in region for user in used.get(value, ())):
+                if any(value in final or any(user not in region for user in used.get(value, ())) for value in below.values):
                     continue
                 larger = (*region, below)
                 if frozenset(larger) not in seen:

@@ -27,13 +27,13 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import TUNING as CORES_TUNING
-from dslc.mutate.cores import Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
-from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse
-from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantsFound, MutantStep, Options, fraction, made
-from dslc.mutate.pool import Fitted, Operand, Pool
+from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
+from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
+from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantOptions, MutantsFound, MutantStep, fraction, made
+from dslc.mutate.pool import Fitted, Operand, TensorPool
 from dslc.mutate.problem import MutationProblem, shape_of
 from dslc.mutate.shapes import Shapes
-from dslc.mutate.ways import Ways, middle
+from dslc.mutate.ways import LayoutWays, middle
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
@@ -55,6 +55,7 @@ class _Tuning:
         first: the same where a region is several operators.
         pace: operations that are computed in a second, about.
         operations: operations that are computed at most: sums over gathered elements hold all of them at once.
+        right: share of the result that differs of mutants that come before the others: what is corrected by default.
     """
 
     held: int = 1 << 24
@@ -69,12 +70,13 @@ class _Tuning:
     first: float = 0.25
     pace: float = 1e8
     operations: float = 4e8
+    right: float = 0.25
 
 
 _TUNING = _Tuning()
 
 
-def search(rules: Rules, problem: MutationProblem, options: Options = OPTIONS) -> MutantsFound:
+def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTIONS) -> MutantsFound:
     """Mutants of a region of one result."""
     return _Search(rules, problem, options).run() if _computable(rules, problem, options) else MutantsFound((), 0, 0, 0.0, False)
 
@@ -91,8 +93,8 @@ class _Effort(Enum):
 class _Search:
     rules: Rules
     problem: MutationProblem
-    options: Options
-    numbers: Numbers = field(init=False)
+    options: MutantOptions
+    numbers: CoreNumbers = field(init=False)
     wanted: Shape = field(init=False)
     #: what the region computes
     result: Array = field(init=False)
@@ -125,12 +127,12 @@ class _Search:
     #: the middle of what operators compute
     _parts: dict[Value, Value] = field(init=False, default_factory=dict)
     _sorted: Array | None = field(init=False, default=None)
-    _ways: Ways = field(init=False)
+    _ways: LayoutWays = field(init=False)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
 
     def __post_init__(self) -> None:
         self.began = self._now()
-        self.numbers = Numbers(self.problem)
+        self.numbers = CoreNumbers(self.problem)
         (out,) = self.problem.small.outputs
         self.wanted = shape_of(out)
         self.domain = Field(self.options.seed)
@@ -157,11 +159,9 @@ class _Search:
             self.found,
             key=lambda each: (each.operations + _TUNING.computed_again * each.share * self.operations, each.steps),
         )
-        # the best by each chain of operators take turns: what one of them is priced at says little about the others
-        kinds: dict[tuple[str, ...], list[Mutant]] = {}
-        for each in best:
-            kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
-        best = [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
+        # what is mostly wrong comes last, whatever its price
+        right = [each for each in best if each.share <= _TUNING.right]
+        best = [*_in_turns(right), *_in_turns([each for each in best if each.share > _TUNING.right])]
         complete = self.complete and not self._late()
         best = best[: self.options.best]
         seconds = self._now() - self.began
@@ -174,7 +174,7 @@ class _Search:
         now = self._now()
         return now > end or now - self.began > self.options.seconds or self.tried >= self.options.tries
 
-    def _computed(self) -> Pool | None:
+    def _computed(self) -> TensorPool | None:
         """The region's inputs, its result computed; None where that fails."""
         rng = np.random.default_rng(self.options.seed)
         values = self.problem.small.inputs
@@ -185,16 +185,16 @@ class _Search:
             inputs = [draw(value.type, self.domain, rng, 0, False) for value in values]
             feeds = dict(zip(values, inputs, strict=True))
             (self.result,) = run_scopes(scopes, feeds, self.domain)
-            self._ways = Ways(self.problem, self.numbers, self.domain, scopes[0], feeds, self.options.share)
+            self._ways = LayoutWays(self.problem, self.numbers, self.domain, scopes[0], feeds, self.options.share)
         except (InterpretError, Redraw):
             return None
         self.operations = max(1.0, known_flops(scopes) or 1.0)
         pairs = enumerate(zip(values, inputs, strict=True))
-        return Pool(tuple(Operand(k, array, value.constant) for k, (value, array) in pairs))
+        return TensorPool(tuple(Operand(k, array, value.constant) for k, (value, array) in pairs))
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _all(self, pool: Pool, end: float, tries: float = inf) -> None:
+    def _all(self, pool: TensorPool, end: float, tries: float = inf) -> None:
         """Tries every operator that takes all of a pool."""
         for fitted, args in self._programs(pool, end):
             if self._late(end) or self.tried >= tries:
@@ -203,7 +203,7 @@ class _Search:
             self.tried += 1
             self._try(pool, fitted, args)
 
-    def _programs(self, pool: Pool, end: float) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
+    def _programs(self, pool: TensorPool, end: float) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on the tensors in other layouts, those with the fewest layouts first, and the region's own operators."""
         count = len(pool.operands)
         most = min(self.options.depth - pool.steps - 1, count, inf if self._effort is None else self._effort.value)
@@ -228,16 +228,17 @@ class _Search:
             yield from batch
             spent[number] += (1 + self.work - before) / weights[number]
 
-    def _turn(self, pool: Pool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
+    def _turn(self, pool: TensorPool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
         """Operators on the tensors, of which some have other layouts: the region's own operators, or all others."""
         region = {node.op for node in self.problem.calls}
-        for chosen in alike([self._ways.useful(pool.operands[k]) for k in changed]):
+        ways = [self._ways.useful(pool.operands[k]) for k in changed]
+        for chosen in whole_first(ways, [pool.operands[k].shape for k in changed]):
             given = dict(zip(changed, chosen, strict=True))
             own = [Argument(each.number, given.get(k, identity(each.shape))) for k, each in enumerate(pool.operands)]
             yield list(self._applied(pool, own, lambda op: (op in region) is same))
 
     def _applied(
-        self, pool: Pool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
+        self, pool: TensorPool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
     ) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on some tensors, or on them and a constant."""
         for tensors in (len(own), len(own) + 1)[: 1 if self._plain else 2]:
@@ -266,7 +267,7 @@ class _Search:
     def _plain(self) -> bool:
         return self._effort in (_Effort.PLAIN, _Effort.LAYOUTS)
 
-    def _arguments(self, pool: Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
+    def _arguments(self, pool: TensorPool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
             yield from permutations(own)
             return
@@ -286,7 +287,7 @@ class _Search:
                 for sizes in product(channel, channel):
                     yield Argument(-1, None, (*sizes, *window), 1 / prod(window))
 
-    def _fitting(self, pool: Pool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool) -> list[Fitted]:
+    def _fitting(self, pool: TensorPool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool) -> list[Fitted]:
         """The operator with each choice of attributes that takes tensors of these shapes, and, where it is the last one, gives one that
         a way leads back from."""
         shapes = tuple(pool.shape(arg) for arg in args)
@@ -334,7 +335,7 @@ class _Search:
 
     # ---- chains ------------------------------------------------------------------------------------------------
 
-    def _chains(self, pool: Pool, end: float) -> None:
+    def _chains(self, pool: TensorPool, end: float) -> None:
         """Operators one after the other, depth first: each is taken as a first one, and what it gives is an operand of the others."""
         # every operator takes two tensors at most, so that so many are needed
         if self.options.depth - pool.steps - 1 < max(1, len(pool.operands) - 2) or self._late(end):
@@ -353,9 +354,9 @@ class _Search:
                 else:
                     self._chains(each, until)
 
-    def _firsts(self, pool: Pool, end: float) -> list[Pool]:
+    def _firsts(self, pool: TensorPool, end: float) -> list[TensorPool]:
         """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
-        made: dict[tuple[int, int], list[Pool]] = {}
+        made: dict[tuple[int, int], list[TensorPool]] = {}
         until = self._now() + (end - self._now()) / 3
         count = len(pool.operands)
         changes: list[list[list[Argument]]] = []
@@ -379,7 +380,7 @@ class _Search:
         best = [nsmallest(self.options.best, made[key], key=lambda one: one.operations) for key in sorted(made)]
         return [one for several in zip_longest(*best) for one in several if one is not None]
 
-    def _after(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> Pool | None:
+    def _after(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> TensorPool | None:
         """What is left after an operator; None where that was reached before, or costs too much."""
         self.tried += 1
         constant = pool.are_constant(args)
@@ -401,11 +402,11 @@ class _Search:
         self._reached.add(key)
         step = MutantStep(fitted.core, args, fitted.shape)
         number = len(self.problem.inputs) + len(pool.before)
-        return Pool((*rest, Operand(number, result, constant)), (*pool.before, step), operations)
+        return TensorPool((*rest, Operand(number, result, constant)), (*pool.before, step), operations)
 
     # ---- one program -------------------------------------------------------------------------------------------
 
-    def _result(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> Array | None:
+    def _result(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> Array | None:
         feeds = {value: self._array(pool, arg, value.type) for value, arg in zip(fitted.holes, args, strict=True)}
         try:
             (result,) = run_scopes((fitted.scope,), feeds, self.domain)
@@ -416,7 +417,7 @@ class _Search:
         found: Array = result
         return found
 
-    def _try(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
+    def _try(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
         if pool.operations + fitted.operations > self.options.operations * self.operations:
             return
         if fitted.operations > _TUNING.large and not self._occurs(pool, fitted, args):
@@ -437,11 +438,15 @@ class _Search:
                     best = Mutant(args, core, layout, ties, share, operations, pool.before, shape)
         if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
+        taken = (self._array(pool, arg, value.type) for arg, value in zip(args, fitted.holes, strict=True))
+        if pool.before and any(_equal(result, each) for each in taken):
+            # a chain without its last operator is that already
+            return
         if self._is_new(best, pool):
             self.found.append(best)
             self._when[best] = self._now() - self.began
 
-    def _occurs(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
+    def _occurs(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
         """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
@@ -463,7 +468,7 @@ class _Search:
         # a layout may span more than a shape, or less
         return self._kept_array((layout, (shape, ties)), places)
 
-    def _array(self, pool: Pool, arg: Argument, type: TensorType) -> Array:
+    def _array(self, pool: TensorPool, arg: Argument, type: TensorType) -> Array:
         if arg.layout is None:
             return np.broadcast_to(np.asarray(self.domain.number(fraction(arg.number))), type.sizes)
         own, layout = pool.of(arg.input), arg.layout
@@ -483,7 +488,7 @@ class _Search:
             self._arrays[key] = found
         return found
 
-    def _is_new(self, mutant: Mutant, pool: Pool) -> bool:
+    def _is_new(self, mutant: Mutant, pool: TensorPool) -> bool:
         """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
         shapes = tuple(pool.shape(arg) for arg in mutant.arguments)
         like = (tuple(step.core for step in mutant.before), mutant.core, shapes, round(mutant.share, 9))
@@ -500,6 +505,18 @@ class _Search:
         return True
 
 
+def _equal(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and bool(np.array_equal(one, other))
+
+
+def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
+    """The best by each chain of operators take turns: what one of them is priced at says little about the others."""
+    kinds: dict[tuple[str, ...], list[Mutant]] = {}
+    for each in best:
+        kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
+    return [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
+
+
 def _slides(layout: Layout) -> bool:
     """Whether a layout leaves the dimensions alone that windows slide over."""
     return len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
@@ -510,10 +527,10 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     return a % b == 0 or b % a == 0
 
 
-def _computable(rules: Rules, problem: MutationProblem, options: Options) -> bool:
+def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) -> bool:
     """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
     operations = known_flops(expand(rules, problem.small.outputs))
     return operations is None or operations <= min(_TUNING.pace * options.seconds, _TUNING.operations)
 
 
-__all__ = ["Argument", "Mutant", "MutantsFound", "Options", "made", "search"]
+__all__ = ["Argument", "Mutant", "MutantOptions", "MutantsFound", "made", "search"]

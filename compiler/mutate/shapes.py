@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from dslc.analysis.numeric import Undefined, Unknown, value
+from dslc.analysis.numeric import DataDependent, Undefined, value
 from dslc.errors import DslcError
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
@@ -93,7 +93,7 @@ class Shapes:
             case = self._found(core, shapes, at)
             if case is not None:
                 return None if case.result is None else tuple([int(value(as_scalar(size), at)) for size in case.result.type.shape])
-        except (Unknown, Undefined):
+        except (DataDependent, Undefined):
             pass
         made = instance(self.rules, core, self.holes(shapes))
         return None if made is None else shape_of(made)
@@ -109,7 +109,7 @@ class Shapes:
                 memo: dict[Scalar, Scalar] = {}
                 (found,) = with_sizes((case.result,), lambda item: rebuild(item, lambda node: _number(node, at), memo))
                 return found
-        except (Unknown, Undefined):
+        except (DataDependent, Undefined):
             pass
         made = instance(self.rules, core, self.holes(shapes))
         return None if made is None else expand(self.rules, (made,))[0]
@@ -133,7 +133,7 @@ class Shapes:
             return None
         try:
             found = self._case(core, ranks, at)
-        except (Unknown, EvalError, Unbound, DslcError, TypeError, ValueError, ArithmeticError, IndexError):
+        except (DataDependent, EvalError, Unbound, DslcError, TypeError, ValueError, ArithmeticError, IndexError):
             return None
         cases.insert(0, found)
         return found

@@ -14,7 +14,7 @@ from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.graph import Value
 from dslc.ir.scopes import restrict
-from dslc.mutate.cores import Numbers
+from dslc.mutate.cores import CoreNumbers
 from dslc.mutate.layouts import Layout, Shape, gathered, layouts, repeated
 from dslc.mutate.pool import Operand
 from dslc.mutate.problem import MutationProblem, shape_of
@@ -37,14 +37,14 @@ _TUNING = _Tuning()
 
 
 @dataclass(slots=True)
-class Ways:
+class LayoutWays:
     """Layouts for a region at small sizes.
 
     `region` is its result in scopes, `feeds` what its inputs hold, `share` what may differ.
     """
 
     problem: MutationProblem
-    numbers: Numbers
+    numbers: CoreNumbers
     domain: Field
     region: Value
     feeds: Mapping[Value, Array]
@@ -154,4 +154,4 @@ def middle(value: Value, most: int) -> Value:
     return restrict(value, boxes) if boxes else value
 
 
-__all__ = ["Ways", "middle"]
+__all__ = ["LayoutWays", "middle"]

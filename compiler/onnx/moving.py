@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dslc.analysis.numeric import Unknown, vector
+from dslc.analysis.numeric import DataDependent, vector
 from dslc.ir.dtype import Dim
 from dslc.ir.scalar import Iter, Scalar
 
@@ -99,7 +99,7 @@ def lines_of(
             return None
         try:
             line = _line(index, dict(zip(axes, static, strict=True)), sizes, axes, iters, free)
-        except Unknown:
+        except DataDependent:
             return None
         if line is None:
             return None

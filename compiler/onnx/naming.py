@@ -15,7 +15,7 @@ RULE, METADATA = "dslc.rule", 10
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CalledNode:
     """What a node comes from: `name` of the file's node that it is, or that was replaced by it; `rule` made it, if any.
 
     `place` says where that was, also where the file's node has no name. An operator inside such a node, or inside a replacement, is
@@ -28,7 +28,7 @@ class Called:
     whole: bool = True
     file: NodeProto | None = None
 
-    def made_by(self, rule: str, whole: bool) -> Called:
+    def made_by(self, rule: str, whole: bool) -> CalledNode:
         return replace(self, rule=rule, whole=whole, file=None)
 
     def text(self, op_type: str) -> str:
@@ -52,15 +52,15 @@ class Naming:
     """Names of a graph: of values (as far as they are results of the file), and what its nodes come from."""
 
     values: Mapping[Value, str] = field(default_factory=dict)
-    nodes: Mapping[Node, Called] = field(default_factory=dict)
+    nodes: Mapping[Node, CalledNode] = field(default_factory=dict)
 
 
 def naming_of(context: Context) -> Naming:
     """The names of the model as it was imported; of values that are equal, that of the first."""
-    nodes: dict[Node, Called] = {}
+    nodes: dict[Node, CalledNode] = {}
     origins = dict.fromkeys(context.origins.values())
     for origin in origins:
-        called = Called(origin.proto.name, origin.proto.name or _first(origin), file=origin.proto)
+        called = CalledNode(origin.proto.name, origin.proto.name or _first(origin), file=origin.proto)
         for value in origin.outputs:
             if value is not None:
                 nodes.setdefault(value.node, called)
@@ -68,7 +68,7 @@ def naming_of(context: Context) -> Naming:
         _inside(origin, nodes)
     for value, name in context.names.items():
         if value.node.args:
-            nodes.setdefault(value.node, Called("", name))
+            nodes.setdefault(value.node, CalledNode("", name))
     return Naming(context.names, nodes)
 
 
@@ -76,7 +76,7 @@ def _first(origin: Origin) -> str:
     return next((name for name in origin.proto.output if name), origin.proto.op_type)
 
 
-def _inside(origin: Origin, nodes: dict[Node, Called]) -> None:
+def _inside(origin: Origin, nodes: dict[Node, CalledNode]) -> None:
     """The nodes between a file's node's results and what it reads: where several operators say what it means."""
     ends = {value.node for value in origin.inputs if value is not None}
     roots = [value.node for value in origin.outputs if value is not None]
@@ -113,7 +113,7 @@ class Namer:
             value = self.stands_for[value]
         return value
 
-    def _called(self, value: Value) -> Called | None:
+    def _called(self, value: Value) -> CalledNode | None:
         """What the node of a value comes from, or the operator that it is written for."""
         found = self._naming.nodes.get(value.node) or self._naming.nodes.get(self._meant(value).node)
         if found is None and value.node in self.inside:
@@ -154,4 +154,4 @@ class Namer:
         return name
 
 
-__all__ = ["METADATA", "RULE", "Called", "Namer", "Naming", "naming_of"]
+__all__ = ["METADATA", "RULE", "CalledNode", "Namer", "Naming", "naming_of"]

@@ -17,6 +17,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
 from dslc.errors import DslcError, error
 from dslc.onnx.external import FileRegion, entries, is_external, region
 from dslc.onnx.protos import copy_fields
+from dslc.store import is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
 LIMIT = (2 << 30) - (64 << 20)
@@ -51,6 +52,8 @@ def save(
         folder: what the model's external data is relative to (the folder that it was read from).
         external_data: True writes all larger weights to `NAME.data` beside the model; None does so only where the model would not
             fit into one file. A weight that is in a file of the same folder stays there.
+
+    A device or a pipe stays what it is, and is written to.
 
     Returns:
         The files that were written.
@@ -96,10 +99,13 @@ class _Writer:
     def __init__(self, model: ModelProto, target: Path, source: Path | None, stays: bool) -> None:
         self.model, self.target, self.source, self.stays = model, target, source, stays
         self.data = target.with_name(target.name + ".data")
-        self._temporary: list[Path] = []
+        self._temporary: dict[Path, Path] = {}
 
     def write(self, external: bool | None) -> list[Path]:
         moved = self._moved(external)
+        if moved and is_stream(self.target):
+            why = f"{self.target} is no file, so there is no place beside it for the weights"
+            raise error("E0903", why, path=str(self.target), hint="nothing was written")
         model = self.model
         written: list[Path] = []
         if moved:
@@ -118,20 +124,24 @@ class _Writer:
             raise error("E0812", f"{self.target} would be larger than 2 GiB: {problem}", path=str(self.target)) from None
         with self._open(self.target) as out:
             out.write(content)
-        for temporary, final in zip(list(self._temporary), [*written, self.target], strict=True):
+        for final, temporary in list(self._temporary.items()):
             os.replace(temporary, final)
-            self._temporary.remove(temporary)
+            del self._temporary[final]
         return [*written, self.target]
 
     def clean(self) -> None:
-        for temporary in self._temporary:
+        for temporary in self._temporary.values():
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _open(self, final: Path) -> Iterator[IO[bytes]]:
+        if is_stream(final):
+            with final.open("wb") as out:
+                yield out
+            return
         temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-        self._temporary.append(temporary)
+        self._temporary[final] = temporary
         with temporary.open("wb") as out:
             yield out
             out.flush()

@@ -44,7 +44,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True)
-class Types:
+class ModelTypes:
     """Type by value name (None: no type of the language), and which input axis a symbolic size comes from."""
 
     by_name: Mapping[str, TensorType | None]
@@ -175,7 +175,7 @@ def infer(
     bind: Mapping[str, int],
     small: Mapping[str, np.ndarray],
     where: str,
-) -> Types:
+) -> ModelTypes:
     """Types of all values at the bound sizes.
 
     Args:
@@ -203,7 +203,7 @@ def infer(
     by_name: dict[str, TensorType | None] = {}
     for value in (*inferred.value_info, *inferred.output, *inferred.input):
         by_name[value.name] = tensor_type(value.type, value.name)
-    return Types(by_name, dims)
+    return ModelTypes(by_name, dims)
 
 
 def _run(copy: ModelProto, bind: Mapping[str, int], where: str) -> GraphProto:

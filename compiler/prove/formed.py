@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dslc.analysis.numeric import interval
 from dslc.derivation.building import Right
 from dslc.derivation.matching import UnknownBindings, at_index
-from dslc.derivation.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read
@@ -130,7 +130,8 @@ class _Formed:
                 sizes = [extent for sub in node.subs if isinstance(sub, t.Name) for extent in self.sets[self.own[sub.id]].extents]
                 number = self._input(sizes)
                 whole = read(number, tuple(it for vector in vectors for it in vector))
-                found = found.put("tensors", node.base.id, number).put("terms", at_index(node.base.id), Term(tuple(vectors), whole))
+                term = UnknownTerm(tuple(vectors), whole)
+                found = found.put("tensors", node.base.id, number).put("terms", at_index(node.base.id), term)
             elif isinstance(node, t.Call):
                 for arg in node.args:
                     if isinstance(arg, t.Name) and arg.id in self._declared_tensors() and arg.id not in found.tensors:
@@ -145,7 +146,7 @@ class _Formed:
     def _iters(self, index: str) -> tuple[Iter, ...]:
         return self.operands.fresh(len(self.sets[self.own[index]].low))
 
-    def _term(self, signature: t.Signature) -> Term:
+    def _term(self, signature: t.Signature) -> UnknownTerm:
         params: list[tuple[Iter, ...] | Iter | int] = []
         places: list[tuple[Scalar, Scalar]] = []
         elements: list[Scalar] = []
@@ -176,7 +177,7 @@ class _Formed:
             if isinstance(extent, Num):
                 cut = self.drawn.randrange(1, int(extent.value))
                 body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
-        return Term(tuple(params), body)
+        return UnknownTerm(tuple(params), body)
 
     def _halved(
         self, places: Sequence[tuple[Scalar, Scalar]], vectors: Sequence[tuple[Iter, ...] | Iter | int]

@@ -44,7 +44,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class KernelCode:
     """A generated kernel: its operator's name, the nodes that run it, and its C++."""
 
     name: str
@@ -52,4 +52,4 @@ class Code:
     text: str
 
 
-__all__ = ["Code", "DrawnNode", "Picture", "Timed"]
+__all__ = ["DrawnNode", "KernelCode", "Picture", "Timed"]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class PlotSize:
     """Pixels of a plot's height and of its borders above and below; percent of its width where points begin and end."""
 
     height: float = 220.0
@@ -45,7 +45,7 @@ class Plot:
     band: tuple[float, float] | None = None
 
 
-def ratios(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
+def ratios(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
     """How many times as fast the second of each pair was, in the order of the rounds; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one["before_ms"] / one["after_ms"] for one in pairs]
@@ -67,7 +67,7 @@ def ratios(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
     return Plot(size.height, dots, tuple(lines), (scale.y(high), scale.y(low) - scale.y(high)) if ends else None)
 
 
-def times(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
+def times(sizes: Mapping[str, Any], size: PlotSize = PlotSize()) -> Plot | None:
     """Milliseconds of both models in each pair; None where there are no pairs."""
     pairs = [one for one in sizes["pairs"] if one["before_ms"] > 0 and one["after_ms"] > 0]
     values = [one[key] for one in pairs for key in ("before_ms", "after_ms")]
@@ -84,7 +84,7 @@ def times(sizes: Mapping[str, Any], size: Size = Size()) -> Plot | None:
 class _Scale:
     """Logarithms of some values as places from above."""
 
-    def __init__(self, values: Iterable[float], size: Size) -> None:
+    def __init__(self, values: Iterable[float], size: PlotSize) -> None:
         found = list(values)
         # a scale has some extent, also where all is equal
         self.low, self.high = math.log(min(found) / 1.02), math.log(max(found) * 1.02)
@@ -114,12 +114,12 @@ class _Scale:
         return lines
 
 
-def _x(k: int, count: int, size: Size) -> float:
+def _x(k: int, count: int, size: PlotSize) -> float:
     return round(size.left + (size.right - size.left) * ((k + 0.5) / count), 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PlotBar:
     """Milliseconds of a group of nodes before and after, and both as parts of the longest."""
 
     label: str
@@ -129,7 +129,7 @@ class Bar:
     after_part: float
 
 
-def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[Bar, ...]:
+def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14) -> tuple[PlotBar, ...]:
     """The groups that take longest in one of the two models, what is left as one more."""
     names = sorted({*before, *after}, key=lambda name: -max(before.get(name, 0.0), after.get(name, 0.0)))
     shown, rest = names[:most], names[most:]
@@ -137,7 +137,7 @@ def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14
     if rest:
         rows.append((f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest)))
     longest = max((max(one, other) for _, one, other in rows), default=0.0) or 1.0
-    return tuple(Bar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows)
+    return tuple(PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows)
 
 
 def by_operator(timed: Sequence[Mapping[str, Any]], kernels: Collection[str] = ()) -> dict[str, float]:
@@ -191,4 +191,4 @@ def _parts(name: str) -> tuple[str, ...]:
     return tuple(part for part in own.split(separator) if part)
 
 
-__all__ = ["Bar", "Dot", "Plot", "PlotLine", "Size", "bars", "by_layer", "by_operator", "ratios", "times"]
+__all__ = ["Dot", "Plot", "PlotBar", "PlotLine", "PlotSize", "bars", "by_layer", "by_operator", "ratios", "times"]

@@ -153,7 +153,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class CallProblem:
     """What is wrong with a call: a code, words, a place, a hint."""
 
     code: str
@@ -162,40 +162,41 @@ class Wrong:
     hint: str = ""
 
 
-def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[Wrong]:
+def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[CallProblem]:
     """What of a call is not what its function declares; `tensors` are the names of the lowering's tensors."""
     function = function_named(call.function)
     if function is None:
-        yield Wrong("E0704", f"no vendor has a function `{call.function}`", call.span, "one of " + ", ".join(functions()))
+        yield CallProblem("E0704", f"no vendor has a function `{call.function}`", call.span, "one of " + ", ".join(functions()))
         return
     given: set[str] = set()
     for entry in call.attrs:
         parameter = function.parameter(entry.name)
         if parameter is None:
-            yield Wrong(
+            yield CallProblem(
                 "E0705", f"`{call.function}` has no argument `{entry.name}`", entry.span,
                 "it has " + ", ".join(one.name for one in function.parameters),
             )  # fmt: skip
             continue
         if entry.name in given:
-            yield Wrong("E0705", f"the argument `{entry.name}` is given twice", entry.span)
+            yield CallProblem("E0705", f"the argument `{entry.name}` is given twice", entry.span)
         given.add(entry.name)
         yield from _misfit(parameter, entry.value, tensors)
     missing = [one.name for one in function.parameters if one.name not in given and not one.optional]
     if missing:
-        yield Wrong("E0705", f"`{call.function}` also takes {', '.join(f'`{name}`' for name in missing)}", call.span)
+        yield CallProblem("E0705", f"`{call.function}` also takes {', '.join(f'`{name}`' for name in missing)}", call.span)
 
 
-def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Iterator[Wrong]:
+def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Iterator[CallProblem]:
     if isinstance(value, t.Conditional):
         yield from _misfit(parameter, value.then, tensors)
         yield from _misfit(parameter, value.otherwise, tensors)
         return
     if isinstance(value, t.Str):
         if parameter.kind is not Kind.WORD:
-            yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}, not a text", value.span)
+            yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}, not a text", value.span)
         elif parameter.words and value.value not in parameter.words:
-            yield Wrong("E0706", f"`{parameter.name}` is never \"{value.value}\"", value.span, "one of " + ", ".join(parameter.words))
+            words = "one of " + ", ".join(parameter.words)
+            yield CallProblem("E0706", f"`{parameter.name}` is never \"{value.value}\"", value.span, words)
         return
     tensor = isinstance(value, t.Name) and value.id in tensors
     number, listed = isinstance(value, t.Int | t.Float), isinstance(value, t.ListExpr)
@@ -205,7 +206,7 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
         Kind.INT: not (tensor or listed or isinstance(value, t.Float)), Kind.FLOAT: not (tensor or listed),
     }  # fmt: skip
     if not fits[parameter.kind]:
-        yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
+        yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
 
 
-__all__ = ["Kind", "Parameter", "VendorFunction", "Wrong", "function_named", "functions", "installed", "wrong"]
+__all__ = ["CallProblem", "Kind", "Parameter", "VendorFunction", "function_named", "functions", "installed", "wrong"]

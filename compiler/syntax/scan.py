@@ -220,6 +220,8 @@ class _Splitter:
                 continue
             token = self._tokens[index]
             if not self._step(index, token):
+                if not self._scan.chunks:
+                    self._cut(token.start, "")
                 return
             index += 1
         self._cut(len(self._source.text), "")

@@ -23,6 +23,16 @@ def test_figure_4_of_three_matrices_the_last_two_are_multiplied_first() -> None:
     assert {"einnet.product_merging", "einnet.factor_hoisting"} <= set(found[0]["steps"])
 
 
+@pytest.mark.parametrize("call, shapes_", [
+    ("matmul(matmul(A: f32[36, 5], B: f32[5, 44]), C: f32[44, 6])", [[[5, 44], [44, 6]], [[36, 5], [5, 6]]]),
+    ("matmul(A: f32[7, 90], matmul(B: f32[90, 11], C: f32[11, 64]))", [[[7, 90], [90, 11]], [[7, 11], [11, 64]]]),
+])  # fmt: skip
+def test_figure_4_nothing_is_transposed_for_it(call: str, shapes_: list[list[list[int]]]) -> None:
+    """Of a product and the same the other way round that is taken for which the operands are there."""
+    programs = derived(call, "--max-states", "20")
+    assert [[], shapes_] in [[each["generated"], [one["shapes"] for one in each["calls"]]] for each in programs]
+
+
 @pytest.mark.parametrize("joined, filters", [("concat({}, {}, axis=1)", 5), ("add({}, {})", 6)])
 def test_figure_3a_windows_of_one_and_of_nine_positions_are_one_product(joined: str, filters: int) -> None:
     """One product of the image by all weights, 6 of them and 9 times as many as the other filters, and a selective sum."""

@@ -88,3 +88,27 @@ def test_a_rule_with_a_mistake_is_named(halves: Path) -> None:
     facts = json.loads(CliRunner().invoke(command, arguments, catch_exceptions=False).output)
     (note,) = facts["notes"]
     assert "E0306" in note and not any(each["steps"] for each in facts["programs"])
+
+
+def test_what_is_the_same_along_an_axis_is_computed_once(tmp_path: Path) -> None:
+    """Squares of differences as three sums: those of one operand alone are of its rows, and not of all pairs."""
+    file = tmp_path / "distances.rules"
+    file.write_text("""dslc 1
+library distances 0.1.0
+operator distances(A: f32[20, 8], B: f32[12, 8]) -> Y: f32[20, 12] {
+  Y[i, j] = sum[k] (A[i, k] - B[j, k]) ^ 2
+}
+derivation square_of_difference {
+  index x: X, y: Y
+  term  f(x, y), g(x, y)
+  expr  [x] sum[y] (f(x, y) - g(x, y)) ^ 2
+  =>
+  expr  [x] ({[x] sum[y] f(x, y) ^ 2}[x] - 2 * {[x] sum[y] f(x, y) * g(x, y)}[x]) + {[x] sum[y] g(x, y) ^ 2}[x]
+}
+""")
+    arguments = [f"{file}::distances", "--max-depth", "1", "--max-states", "20", "--output-format", "json"]
+    programs = json.loads(CliRunner().invoke(command, arguments, catch_exceptions=False).output)["programs"]
+    (product,) = (each for each in programs if [call["operator"] for call in each["calls"]] == ["std.matmul"])
+    assert product["proved"]
+    sums = [scope for scope in product["generated"] if "sum[" in scope]
+    assert sorted(re.findall(r"^\{\[(.*?)\]", scope)[0] for scope in sums) == ["i0: 12", "i0: 20"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from shown import derived, names
 
-from dslc.derivation.pieces import reduced
-from dslc.ir.scalar import apply, iterator, num
+from dslc.derivation.pieces import reduced, unmasked
+from dslc.ir.scalar import apply, iterator, num, read, reduce
 
 
 @pytest.mark.parametrize("factor, window", [(2, 3), (3, 3), (2, 5)])
@@ -22,6 +22,25 @@ def test_an_image_that_was_enlarged_is_convolved_with_a_smaller_window_for_each_
     less = (window + factor - 2) // factor + 1
     wanted = [[2, 4, 5, 6], [3 * factor * factor, 4, less, less]]
     assert [wanted] == [call["shapes"] for call in found if call["operator"] == "std.conv" and call["shapes"] == wanted]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_transposed_window_as_long_as_its_strides_is_one_product(groups: int) -> None:
+    """Eight parts of the window, each for one of eight pixels: a product and a lookup, after few expressions."""
+    channels = 4 // groups
+    text = f"conv_transpose(X: f32[1, 4, 2, 3, 4], K: f32[4, 2, 2, 2, 2], stride=[2, 2, 2], groups={groups})"
+    programs = derived(text, "--max-states", "60")
+    products = [call["shapes"] for each in programs if names(each) == ["std.matmul"] for call in each["calls"]]
+    batch = [groups] * (groups > 1)
+    assert [[*batch, 24, channels], [*batch, channels, 16]] in products
+
+
+def test_a_transposed_window_is_one_product_and_a_selective_sum() -> None:
+    """Strides of 3 and 2, and a window that neither divides: all of it by each pixel, and of that what meets is added."""
+    text = "conv_transpose(X: f32[1, 6, 3, 4], K: f32[6, 2, 4, 3], stride=[3, 2], output_padding=[1, 1])"
+    programs = derived(text, "--max-states", "260", "--max-depth", "3")
+    products = [call["shapes"] for each in programs if names(each) == ["std.matmul"] for call in each["calls"]]
+    assert [[12, 6], [6, 24]] in products
 
 
 @pytest.mark.parametrize("index, count", [("(i + j) % 6", 6), ("(i + j) // 7", 6), ("j // 5", 4), ("(j - i + 20) % 4", 4)])
@@ -43,3 +62,15 @@ def test_quotients_lose_common_factors() -> None:
     assert reduced(whole) == apply("//", apply("+", apply("*", num(2), i), apply("*", num(-3), j)), num(4))
     for node in (apply("//", i, num(2)), apply("%", apply("*", num(6), i), num(12))):
         assert reduced(node) is node
+
+
+def test_of_a_sum_that_a_guard_leaves_one_position_of_that_is_left() -> None:
+    """`sum[u: 4, r: 3] (A[u, r] if u == i + 1 else 0)` is `sum[r: 3] A[i + 1, r]` where i + 1 is one of the four."""
+    i, u, r = iterator("i"), iterator("u"), iterator("r")
+    place = apply("+", i, num(1))
+    masked = apply("select", apply("==", u, place), read(0, (u, r)), num(0))
+    whole = reduce("sum", (u, r), (num(4), num(3)), masked)
+    assert unmasked(whole, {i: (0, 2)}) == reduce("sum", (r,), (num(3),), read(0, (place, r)))
+    assert unmasked(whole, {i: (0, 3)}) is whole
+    greatest = reduce("max", (u, r), (num(4), num(3)), masked)
+    assert unmasked(greatest, {i: (0, 2)}) is greatest

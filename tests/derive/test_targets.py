@@ -78,11 +78,11 @@ def test_table_2_an_operator_is_matched_with_its_own_expression(
 
 
 def test_figure_8_operands_may_be_transposed_strided_and_of_any_rank(rules: Rules) -> None:
-    """`Y[a, b, c] = sum[k] A[c, k, b] * B[k, a]`: one product, its rows b and c together."""
+    """`Y[a, b, c] = sum[k] A[b, k, a] * B[c, k]`: one product, its columns a and b together, and B as it is."""
     value = expression(rules, "matmul(transpose(A: f32[4, 5, 3], perm=[2, 0, 1]), transpose(B: f32[6, 5], perm=[1, 0]))")
     (made,) = (each for _, each in instances(rules, value, ["std.matmul"]))
     (call,) = (node for node in topological([made.node]) if isinstance(node, Call))
-    assert sorted(arg.type.shape for arg in call.args) == [(5, 6), (12, 5)]
+    assert [arg.type.shape for arg in call.args] == [(6, 5), (5, 12)]
     assert isinstance(compare(rules, (value,), expand(rules, (made,)), seconds=120.0), Equal)
 
 
@@ -130,6 +130,12 @@ def test_figure_14_between_two_dilated_bands_the_changes_of_layout_go(rules: Rul
 )
 def test_figure_3a_products_of_different_weights_are_one(rules: Rules, text: str, elements: int) -> None:
     assert_found(rules, text, 1, lambda calls: [(c.op, c.values[0].type.elements) for c in calls] == [("std.matmul", elements)])
+
+
+def test_a_broadcast_batch_of_products_is_one_product() -> None:
+    """As many operations, and one product: no derivation leads there, and it is shown."""
+    programs = printed("matmul(A: f32[6, 1, 10, 12], B: f32[5, 12, 8])", "--max-states", "5")["programs"]
+    assert [[60, 12], [12, 40]] in [call["shapes"] for each in programs for call in each["calls"]]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

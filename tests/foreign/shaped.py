@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 
-X1, X2, X3, W4, W5, W6 = (Tensor(-k) for k in range(1, 7))
-IMAGE, IMAGE2, KERNEL, KERNEL2, SCALAR = Tensor(-7), Tensor(-8), Tensor(-10), Tensor(-11), Tensor(-20)
-NARROW = Tensor(-13)
-
-
-def at(operator: int, output: int = 0) -> Tensor:
-    return Tensor(operator, output)
+X1, X2, X3, W4, W5, W6 = (RuleTensor(-k) for k in range(1, 7))
+IMAGE, IMAGE2, KERNEL, KERNEL2, SCALAR = RuleTensor(-7), RuleTensor(-8), RuleTensor(-10), RuleTensor(-11), RuleTensor(-20)
+NARROW = RuleTensor(-13)
 
 
-def matmul(a: Tensor, b: Tensor) -> Operator:
+def at(operator: int, output: int = 0) -> RuleTensor:
+    return RuleTensor(operator, output)
+
+
+def matmul(a: RuleTensor, b: RuleTensor) -> Operator:
     return Operator("matmul", (a, b), (("acti", 0),))
 
 
-def plain(kind: str, *inputs: Tensor) -> Operator:
+def plain(kind: str, *inputs: RuleTensor) -> Operator:
     return Operator(kind, inputs)
 
 
 def conv(
-    x: Tensor, w: Tensor, acti: int = 0, stride: int = 1, pad: int = 0, kernel: tuple[int, int] = (3, 3)
+    x: RuleTensor, w: RuleTensor, acti: int = 0, stride: int = 1, pad: int = 0, kernel: tuple[int, int] = (3, 3)
 ) -> Operator:
     sizes = (("kernel_h", kernel[0]), ("kernel_w", kernel[1]), ("stride_h", stride), ("stride_w", stride))
     return Operator("conv2d", (x, w), (*sizes, ("pad", pad), ("acti", acti)))
 
 
-def pool(x: Tensor, kind: str = "pool2d_avg") -> Operator:
+def pool(x: RuleTensor, kind: str = "pool2d_avg") -> Operator:
     number = {"pool2d_max": 6, "pool2d_avg": 7}[kind]
     sizes = (("kernel_h", 3), ("kernel_w", 3), ("stride_h", 1), ("stride_w", 1))
     return Operator(kind, (x,), (("op_type", number), *sizes, ("pad", 0), ("acti", 0)))
 
 
-def concat(axis: int, rank: int, *inputs: Tensor) -> Operator:
+def concat(axis: int, rank: int, *inputs: RuleTensor) -> Operator:
     return Operator("concat", inputs, (("num_inputs", len(inputs)), ("axis", axis), ("numdim", rank)))
 
 
-def split(axis: int, x: Tensor) -> Operator:
+def split(axis: int, x: RuleTensor) -> Operator:
     return Operator("split", (x,), (("num_outputs", 2), ("axis", axis)))
 
 
-def transpose(x: Tensor) -> Operator:
+def transpose(x: RuleTensor) -> Operator:
     return Operator("transpose", (x,), (("numdim", 2), ("perm", 2), ("outshuffle", 0)))
 
 
-def sized(kind: str, *inputs: Tensor) -> Operator:
+def sized(kind: str, *inputs: RuleTensor) -> Operator:
     return Operator(kind, inputs, (("kernel_h", 3), ("kernel_w", 3)))
 
 
-def rule(source: list[Operator], target: list[Operator], *outputs: tuple[Tensor, Tensor]) -> ForeignRule:
+def rule(source: list[Operator], target: list[Operator], *outputs: tuple[RuleTensor, RuleTensor]) -> ForeignRule:
     if not outputs:
         outputs = ((at(len(source) - 1), at(len(target) - 1)),)
     return ForeignRule("", tuple(source), tuple(target), tuple(Output(a, b) for a, b in outputs))

@@ -13,21 +13,21 @@ from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.define import definition, operators
 from dslc.foreign.importing import Outcome, import_rules
-from dslc.foreign.rule import KINDS, ForeignRule, Operator, Tensor
+from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
 from dslc.prove.run.verify import verify_rule
 from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
 
-SCALE, SHIFT, MEAN, VARIANCE = (Tensor(-k) for k in range(21, 25))
+SCALE, SHIFT, MEAN, VARIANCE = (RuleTensor(-k) for k in range(21, 25))
 STATISTICS = (SCALE, SHIFT, MEAN, VARIANCE)
 
 
-def merge(w: Tensor, count: int = 2) -> Operator:
+def merge(w: RuleTensor, count: int = 2) -> Operator:
     return Operator("merge_gconv", (w,), (("merge_gconv_count", count),))
 
 
-def along(kind: str, axes: int | str, x: Tensor, keep: int | None = None) -> Operator:
+def along(kind: str, axes: int | str, x: RuleTensor, keep: int | None = None) -> Operator:
     return Operator(kind, (x,), (("axes", axes), *([("keep_dims", keep)] if keep is not None else [])))
 
 

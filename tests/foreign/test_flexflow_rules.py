@@ -13,16 +13,16 @@ from dslc.foreign import flexflow, taso
 from dslc.foreign.formats import read_rules
 from dslc.foreign.importing import Outcome, import_rules
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.translate import translations
 from tests.foreign.shaped import IMAGE, KERNEL, RIGHT, W4, W5, X1, X2, X3, at, concat, plain, pool, rule, split
 
 
-def parallel(kind: str, dimension: int, x: Tensor, degree: int = 2) -> Operator:
+def parallel(kind: str, dimension: int, x: RuleTensor, degree: int = 2) -> Operator:
     return Operator(kind, (x,), (("parallel_dim", dimension), ("parallel_degree", degree)))
 
 
-def linear(x: Tensor, w: Tensor, acti: int = 0) -> Operator:
+def linear(x: RuleTensor, w: RuleTensor, acti: int = 0) -> Operator:
     return Operator("linear", (x, w), (("acti", acti),))
 
 

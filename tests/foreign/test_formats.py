@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dslc.errors import DslcError
 from dslc.foreign import flexflow, taso, tensat
-from dslc.foreign.rule import KEYS, KINDS, ForeignRule, Operator, Output, Tensor
+from dslc.foreign.rule import KEYS, KINDS, ForeignRule, Operator, Output, RuleTensor
 from tests.foreign.shaped import KERNEL, RIGHT, W4, WRONG, X1, at, concat, conv, matmul, plain, rule, split
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -24,7 +24,7 @@ INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 def sides(draw: Any) -> tuple[Operator, ...]:
     operators: list[Operator] = []
     for position in range(draw(st.integers(1, 4))):
-        tensors = st.builds(Tensor, st.integers(-20, position - 1), st.integers(0, 3))
+        tensors = st.builds(RuleTensor, st.integers(-20, position - 1), st.integers(0, 3))
         parameters = st.lists(st.tuples(st.sampled_from([*KEYS, "#77"]), INT32), max_size=4)
         kinds = st.sampled_from([*KINDS, "#99"])
         operators.append(Operator(draw(kinds), tuple(draw(st.lists(tensors, max_size=4))), tuple(draw(parameters))))
@@ -35,8 +35,8 @@ def sides(draw: Any) -> tuple[Operator, ...]:
 def foreign_rules(draw: Any) -> ForeignRule:
     source, target = draw(sides()), draw(sides())
     outputs = [
-        Output(Tensor(draw(st.integers(0, len(source) - 1)), draw(st.integers(0, 3))),
-               Tensor(draw(st.integers(-20, len(target) - 1)), draw(st.integers(0, 3))))
+        Output(RuleTensor(draw(st.integers(0, len(source) - 1)), draw(st.integers(0, 3))),
+               RuleTensor(draw(st.integers(-20, len(target) - 1)), draw(st.integers(0, 3))))
         for _ in range(draw(st.integers(1, 3)))
     ]  # fmt: skip
     return ForeignRule("", source, target, tuple(outputs))
@@ -87,8 +87,8 @@ def schema() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="rules.proto", package="GraphSubst", syntax="proto2")
     for name, fields in {
         "Parameter": (("key", ""), ("value", "")),
-        "Tensor": (("opId", ""), ("tsId", "")),
-        "Operator": (("type", ""), ("input", "Tensor"), ("para", "Parameter")),
+        "RuleTensor": (("opId", ""), ("tsId", "")),
+        "Operator": (("type", ""), ("input", "RuleTensor"), ("para", "Parameter")),
         "MapOutput": (("srcOpId", ""), ("dstOpId", ""), ("srcTsId", ""), ("dstTsId", "")),
         "Rule": (("srcOp", "Operator"), ("dstOp", "Operator"), ("mappedOutput", "MapOutput")),
         "RuleCollection": (("rule", "Rule"),),
@@ -226,9 +226,9 @@ def test_tensat_pairs_of_lines_are_one_rule() -> None:
         "(matmul 0 ?input_1 ?input_5)=>(split_1 (split 1 (matmul 0 ?input_1 (concat 1 2 ?input_4 ?input_5))))\n"
     )
     (found,) = tensat.read(text.encode())
-    joined = Operator("concat", (W4, Tensor(-5)), (("axis", 1), ("numdim", 2)))
+    joined = Operator("concat", (W4, RuleTensor(-5)), (("axis", 1), ("numdim", 2)))
     target = (joined, matmul(X1, at(0)), Operator("split", (at(1),), (("axis", 1),)))
-    assert found.source == (matmul(X1, W4), matmul(X1, Tensor(-5)))
+    assert found.source == (matmul(X1, W4), matmul(X1, RuleTensor(-5)))
     assert found.target == target
     assert found.outputs == (Output(at(0), at(2)), Output(at(1), at(2, 1)))
 
@@ -253,7 +253,7 @@ def test_joined_outputs_are_several_outputs() -> None:
 
 
 def test_parallel_operators_are_read_by_name() -> None:
-    tree = {"_t": "Tensor", "opId": -1, "tsId": 0}
+    tree = {"_t": "RuleTensor", "opId": -1, "tsId": 0}
     partition = {"_t": "Operator", "type": "OP_PARTITION", "input": [tree],
                  "para": [{"_t": "Parameter", "key": "PM_PARALLEL_DIM", "value": 2}]}  # fmt: skip
     data = {"_t": "RuleCollection", "rule": [{"_t": "Rule", "name": "taso_rule_0", "srcOp": [partition], "dstOp": [partition],

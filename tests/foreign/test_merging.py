@@ -10,7 +10,7 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import flexflow, taso
 from dslc.foreign.formats import read_rules, written
-from dslc.foreign.importing import Import, Imported, import_rules
+from dslc.foreign.importing import Import, ImportedRule, import_rules
 from dslc.foreign.merging import merged
 from dslc.foreign.numbering import documented, documented_both, in_source_order, numbers_in, reversed_rule
 from dslc.foreign.rule import ForeignRule
@@ -49,7 +49,7 @@ def named(*rules: ForeignRule) -> list[ForeignRule]:
 PAIR = named(RIGHT[3], OUT_OF_RELU)
 
 
-def single(folder: Path) -> list[Imported]:
+def single(folder: Path) -> list[ImportedRule]:
     """The two of `PAIR` as they are decided when none meets its reverse."""
     alone = [import_rules([each], "taso", folder / "mine.rules", workers=0).rules[0] for each in PAIR]
     return [replace(each, number=number) for number, each in enumerate(alone)]

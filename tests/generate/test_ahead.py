@@ -12,13 +12,13 @@ from dslc.generate.enumeration import ahead
 from dslc.generate.enumeration.ahead import Enumerated, all_enumerated, enumerated
 from dslc.generate.general.rules import GeneralRule, generalise
 from dslc.generate.proofs import Proofs
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture
 from dslc.processes.forked import Fork
 from dslc.prove.verdict import RuleVerdict
 
-SETTINGS = Settings(max_operators=2, workers=2)
+SETTINGS = GenerationSettings(max_operators=2, workers=2)
 
 
 def some_families() -> tuple[Family, ...]:
@@ -28,7 +28,7 @@ def some_families() -> tuple[Family, ...]:
     return tuple(families(rules, [rules.operators[f"taso.{name}"] for name in names], one)[0] for one in sizes)
 
 
-def by_processes(settings: Settings = SETTINGS) -> list[Enumerated]:
+def by_processes(settings: GenerationSettings = SETTINGS) -> list[Enumerated]:
     told: list[int] = []
     with all_enumerated(taso(), settings, some_families()) as wanted:
         return [wanted(family, lambda level, done: told.append(done)) for family in some_families()]

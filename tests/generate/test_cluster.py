@@ -13,12 +13,12 @@ from handmade import taso
 
 from dslc.errors import DslcError
 from dslc.generate.enumeration.cluster import mapper_for, on_cluster
-from dslc.generate.enumeration.evaluate import Chunk, EnumerationState
+from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk
 from dslc.generate.enumeration.levels import Enumeration, enumerate_family
 from dslc.generate.enumeration.workers import Mapper, serial
 from dslc.generate.library import generate
 from dslc.generate.rulefile import library_text
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.interpret.domain import Array
 
@@ -55,7 +55,7 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
         plain = on_cluster(client)
         killed: list[int] = []
 
-        def with_a_death(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
+        def with_a_death(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
             for k, result in enumerate(plain(state, chunks)):
                 if k == 1 and not killed:
                     pid = next(iter(client.run(os.getpid).values()))
@@ -72,7 +72,7 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
 
 
 def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
-    settings = Settings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
+    settings = GenerationSettings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
     ) as cluster:
@@ -85,10 +85,10 @@ def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
 
 
 def test_without_dask_or_a_scheduler_it_says_so() -> None:
-    with pytest.raises(DslcError, match="no scheduler answers at"), mapper_for(Settings(scheduler="tcp://127.0.0.1:9")):
+    with pytest.raises(DslcError, match="no scheduler answers at"), mapper_for(GenerationSettings(scheduler="tcp://127.0.0.1:9")):
         raise AssertionError("a scheduler answered")
 
 
 def test_a_single_process_needs_no_cluster() -> None:
-    with mapper_for(Settings(max_operators=4)) as mapper:
+    with mapper_for(GenerationSettings(max_operators=4)) as mapper:
         assert mapper is serial

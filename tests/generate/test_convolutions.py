@@ -8,9 +8,9 @@ from test_finds_std import reaches
 from test_library import has
 
 from dslc.generate.general.rules import definition, names_in, rule_text
-from dslc.generate.library import Library, generate
+from dslc.generate.library import GeneratedLibrary, generate
 from dslc.generate.pruning.renamed import key
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.term import Conjecture, Term, input_term, inputs, values
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
@@ -23,8 +23,8 @@ A, B, K, M, S = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KER
 
 
 @pytest.fixture(scope="module")
-def library() -> Library:
-    return generate(Settings(operators=OPERATORS, max_operators=3, proof=False))
+def library() -> GeneratedLibrary:
+    return generate(GenerationSettings(operators=OPERATORS, max_operators=3, proof=False))
 
 
 def conv(image: Term, kernel: Term) -> Term:
@@ -39,7 +39,7 @@ def averaging() -> Term:
     return op("C_pool", dtype=DType.F32, channels=4, kernel=(3, 3))
 
 
-def rewritten(library: Library, left: Term, right: Term) -> bool:
+def rewritten(library: GeneratedLibrary, left: Term, right: Term) -> bool:
     """Whether the rules lead from one term to the other in two steps."""
     rules = library.rules
     compiled = [d for rule in library.found for d in compile_directions(rules, definition(rules, rule))]
@@ -48,19 +48,19 @@ def rewritten(library: Library, left: Term, right: Term) -> bool:
     return reaches(compiled, *(Graph(tuple(feeds.values()), side) for side in sides))
 
 
-def test_figure_8b_two_average_pools_and_their_sum_are_one_convolution(library: Library) -> None:
+def test_figure_8b_two_average_pools_and_their_sum_are_one_convolution(library: GeneratedLibrary) -> None:
     assert has(library, conv(A, averaging()), pool(A))
     assert has(library, add(pool(A), pool(B)), pool(add(A, B)))
     assert rewritten(library, add(pool(A), pool(B)), conv(add(A, B), averaging()))
 
 
-def test_figure_8c_a_smaller_kernel_is_enlarged_and_merged(library: Library) -> None:
+def test_figure_8c_a_smaller_kernel_is_enlarged_and_merged(library: GeneratedLibrary) -> None:
     assert has(library, conv(A, op("enlarge", S, size=(3, 3))), conv(A, S))
     merged = conv(A, op("concat", K, M, axis=0))
     assert has(library, (conv(A, K), conv(A, M)), halves(merged, 1))
 
 
-def test_what_follows_from_table_2_for_convolutions_concatenations_and_pools(library: Library) -> None:
+def test_what_follows_from_table_2_for_convolutions_concatenations_and_pools(library: GeneratedLibrary) -> None:
     assert has(library, op("concat", conv(A, K), conv(A, M), axis=1), conv(A, op("concat", K, M, axis=0)))
     assert has(library, add(conv(A, K), conv(A, M)), conv(A, add(K, M)))
     assert has(library, add(conv(A, K), conv(B, K)), conv(add(A, B), K))
@@ -68,7 +68,7 @@ def test_what_follows_from_table_2_for_convolutions_concatenations_and_pools(lib
     assert has(library, op("concat", pool(A), pool(B), axis=1), pool(op("concat", A, B, axis=1)))
 
 
-def test_figure_9c_convolutions_are_merged_into_grouped_ones(library: Library) -> None:
+def test_figure_9c_convolutions_are_merged_into_grouped_ones(library: GeneratedLibrary) -> None:
     # the group count needs no attribute of its own here: it follows from the channels, and the rule holds for any
     merged = conv(op("concat", A, B, axis=1), op("concat", K, M, axis=0))
     side_by_side = op("concat", conv(A, K), conv(B, M), axis=1)
@@ -93,7 +93,7 @@ def test_figure_9c_convolutions_are_merged_into_grouped_ones(library: Library) -
 
 
 def test_a_rule_that_no_prover_decides_is_kept_in_a_form_that_one_proves() -> None:
-    library = generate(Settings(operators=("conv", "pool_avg", "C_pool"), max_operators=1))
+    library = generate(GenerationSettings(operators=("conv", "pool_avg", "C_pool"), max_operators=1))
     (rule,) = [rule for rule in library.found if has_operators(rule.candidate.sources + rule.candidate.targets)]
     # for kernels of every size the quotient is not decided; for this one it is, for all other attributes
     assert {name for name, _, _ in rule.form.holes} == {"stride", "padding"}

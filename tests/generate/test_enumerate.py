@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.counted_graphs import count_graphs, second_hash
-from dslc.generate.enumeration.evaluate import Chunk, EnumerationState, evaluate_chunk
+from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk, evaluate_chunk
 from dslc.generate.enumeration.fingerprint import first_hash
 from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
 from dslc.generate.enumeration.resume import Blocks, digest
@@ -373,9 +373,9 @@ def test_workers_find_the_same(rules: Rules) -> None:
 
 def test_chunks_are_pure(rules: Rules) -> None:
     """A state that was sent to another process gives the same fingerprints."""
-    seen: list[tuple[EnumerationState, Chunk, Array]] = []
+    seen: list[tuple[EnumerationState, TupleChunk, Array]] = []
 
-    def mapper(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def mapper(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
         for chunk in chunks:
             result = evaluate_chunk(state, chunk)
             seen.append((pickle.loads(pickle.dumps(state)), chunk, result))
@@ -390,7 +390,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     small = family(rules, NAMES)
     whole = enumerate_family(rules, ("taso",), small, 3)
 
-    def broken(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def broken(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
         for k, array in enumerate(serial(state, chunks)):
             if k == 20:
                 raise KeyboardInterrupt
@@ -401,7 +401,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
         enumerate_family(rules, ("taso",), small, 3, mapper=broken, store=Blocks(folder, seconds=0))
     count = 0
 
-    def counted(state: EnumerationState, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def counted(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
         nonlocal count
         for array in serial(state, chunks):
             count += 1
@@ -414,7 +414,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     assert [str(e) for e in resumed.equations()] == [str(e) for e in whole.equations()]
     chunks = 0
 
-    def all_of(state: EnumerationState, listed: Iterable[Chunk]) -> Iterator[Array]:
+    def all_of(state: EnumerationState, listed: Iterable[TupleChunk]) -> Iterator[Array]:
         nonlocal chunks
         for array in serial(state, listed):
             chunks += 1

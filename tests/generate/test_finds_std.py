@@ -11,7 +11,7 @@ import pytest
 
 from dslc.generate.general.rules import definition
 from dslc.generate.library import generate
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.ir.graph import Call, Graph, topological
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches
@@ -37,7 +37,7 @@ NOT_FOUND = {
 @pytest.fixture(scope="module")
 def compiled() -> tuple[Rules, list[CompiledRule]]:
     names = tuple(f"taso.{name}" for name in OPERATORS)
-    library = generate(Settings(libraries=("taso", "std"), operators=names, max_operators=3, proof=False))
+    library = generate(GenerationSettings(libraries=("taso", "std"), operators=names, max_operators=3, proof=False))
     return library.rules, [
         d for rule in library.found for d in compile_directions(library.rules, definition(library.rules, rule))
     ]

@@ -13,10 +13,10 @@ from handmade import add, halves, matmul, matrices, op, taso
 from dslc.cli.main import cli
 from dslc.generate.general.join import along_axes, joined, taken_apart
 from dslc.generate.general.rules import GeneralRule, definition, generalise
-from dslc.generate.library import Library, generate
+from dslc.generate.library import GeneratedLibrary, generate
 from dslc.generate.pruning.renamed import key
 from dslc.generate.rulefile import library_text
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
@@ -34,42 +34,42 @@ MATRIX_OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 
 
 @pytest.fixture(scope="module")
-def library() -> Library:
-    return generate(Settings(operators=MATRIX_OPERATORS, max_operators=3))
+def library() -> GeneratedLibrary:
+    return generate(GenerationSettings(operators=MATRIX_OPERATORS, max_operators=3))
 
 
-def has(library: Library, left: Term | tuple[Term, ...], right: Term | tuple[Term, ...]) -> bool:
+def has(library: GeneratedLibrary, left: Term | tuple[Term, ...], right: Term | tuple[Term, ...]) -> bool:
     """Whether a rule was found, up to the names of inputs and the direction; sizes in the keys are those of the enumeration."""
     sides = [side if isinstance(side, tuple) else (side,) for side in (left, right)]
     return any(key(rule.candidate) == key(Conjecture(*sides)) for rule in library.found)
 
 
-def test_figure_2a_products_are_associative(library: Library) -> None:
+def test_figure_2a_products_are_associative(library: GeneratedLibrary) -> None:
     assert has(library, matmul(A, matmul(B, C)), matmul(matmul(A, B), C))
 
 
-def test_figure_2b_products_with_a_common_operand_are_merged(library: Library) -> None:
+def test_figure_2b_products_with_a_common_operand_are_merged(library: GeneratedLibrary) -> None:
     whole = matmul(A, op("concat", B, C, axis=1))
     assert has(library, (matmul(A, B), matmul(A, C)), halves(whole, 1))
 
 
-def test_figure_5_a_product_is_the_transpose_of_one(library: Library) -> None:
+def test_figure_5_a_product_is_the_transpose_of_one(library: GeneratedLibrary) -> None:
     assert has(library, op("transpose", matmul(A, B)), matmul(op("transpose", B), op("transpose", A)))
 
 
-def test_figure_4_the_general_forms_are_there_and_their_instances_are_not(library: Library) -> None:
+def test_figure_4_the_general_forms_are_there_and_their_instances_are_not(library: GeneratedLibrary) -> None:
     assert has(library, op("transpose", op("transpose", A)), A)
     assert not has(library, matmul(A, matmul(B, A)), matmul(matmul(A, B), A))
     assert not has(library, add(matmul(A, B), add(C, D)), add(add(matmul(A, B), C), D))
 
 
-def test_every_rule_is_proved(library: Library) -> None:
+def test_every_rule_is_proved(library: GeneratedLibrary) -> None:
     assert library.found
     assert set(library.statuses.values()) <= {"proved", "bounded"}
     assert len(library.statuses) == len(library.found)
 
 
-def test_figure_3_three_products_are_merged_by_nesting(library: Library) -> None:
+def test_figure_3_three_products_are_merged_by_nesting(library: GeneratedLibrary) -> None:
     rules = library.rules
     (merge,) = [
         rule for rule in library.found
@@ -132,7 +132,7 @@ def convolutions() -> GeneralRule:
     return generalise(taso(), Conjecture((add(op("conv", x, k), op("conv", x, m)),), (op("conv", x, add(k, m)),)))
 
 
-def test_the_library_file_checks_and_passes_its_tests(library: Library, tmp_path: Path) -> None:
+def test_the_library_file_checks_and_passes_its_tests(library: GeneratedLibrary, tmp_path: Path) -> None:
     path = tmp_path / "found.rules"
     write_file(path, library_text(library.rules, library.found, ["Found by a test."], library.statuses))
     runner = CliRunner()
@@ -146,9 +146,9 @@ def test_the_library_file_checks_and_passes_its_tests(library: Library, tmp_path
     assert not list(tmp_path.glob(".found*"))
 
 
-def test_the_same_settings_give_the_same_library(library: Library) -> None:
-    again = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
-    other = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
+def test_the_same_settings_give_the_same_library(library: GeneratedLibrary) -> None:
+    again = generate(GenerationSettings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
+    other = generate(GenerationSettings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
     texts = [library_text(x.rules, x.found, [], x.statuses) for x in (again, other)]
     assert texts[0] == texts[1]
 
@@ -166,13 +166,13 @@ def test_the_command_writes_a_library_and_a_report(tmp_path: Path, monkeypatch: 
 
 
 def test_a_budget_ends_a_generation_with_what_was_found() -> None:
-    stopped = generate(Settings(operators=MATRIX_OPERATORS, max_operators=3, budget=0.0))
+    stopped = generate(GenerationSettings(operators=MATRIX_OPERATORS, max_operators=3, budget=0.0))
     assert stopped.stages.counts.get("stopped by the budget") == 1
     assert stopped.found == []
 
 
 def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: Path) -> None:
-    settings = Settings(operators=("ewadd", "transpose"), max_operators=2, provers=1, resume=tmp_path)
+    settings = GenerationSettings(operators=("ewadd", "transpose"), max_operators=2, provers=1, resume=tmp_path)
 
     def interrupted(stage: str, done: int, total: int, text: str) -> None:
         if "proofs" in stage and done == 2:

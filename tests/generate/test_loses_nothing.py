@@ -15,7 +15,7 @@ from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.library import generate
 from dslc.generate.pruning.classes import Classes, family_inputs
 from dslc.generate.pruning.derivable import KnownRules
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Term, applied, input_term, inputs
 
@@ -35,7 +35,7 @@ def other_names(term: Term, numbers: dict[int, int]) -> Term:
 
 
 def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
-    library = generate(replace(Settings(), operators=OPERATORS, max_operators=3, proof=False))
+    library = generate(replace(GenerationSettings(), operators=OPERATORS, max_operators=3, proof=False))
     equations = list(enumerate_family(taso(), ("taso",), family(), 3).equations())
     # no classes: only the rules themselves may be used
     known = KnownRules(taso(), Classes(taso(), family_inputs(family().inputs)))
@@ -56,7 +56,7 @@ def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
 
 
 def test_without_a_rule_something_is_lost() -> None:
-    library = generate(replace(Settings(), operators=OPERATORS[:2], max_operators=2, proof=False))
+    library = generate(replace(GenerationSettings(), operators=OPERATORS[:2], max_operators=2, proof=False))
     known = KnownRules(taso(), Classes(taso(), family_inputs(family().inputs)))
     reassociation = [
         rule for rule in library.found if {i.op for t in rule.candidate.sources for i, _ in [t.node]} == {"taso.matmul"}

@@ -8,7 +8,7 @@ from handmade import MATRIX, add, halves, matmul, matrices, op, taso
 
 from benchmarks.table3 import without_common
 from dslc.generate.pruning.renamed import (
-    Values,
+    PrimeValues,
     below_common_roots,
     key,
     most_general,
@@ -51,13 +51,13 @@ def test_what_holds_for_equal_inputs_only_is_kept() -> None:
     assert pruned.kept == [commute, REASSOCIATE] or set(map(str, pruned.kept)) == {str(commute), str(REASSOCIATE)}
     powers = one(matmul(A, matmul(A, B)), matmul(matmul(A, A), B))
     assert without_renamed([powers]).kept == [powers]
-    assert key(most_general(powers, Values(taso()))) == key(REASSOCIATE)
+    assert key(most_general(powers, PrimeValues(taso()))) == key(REASSOCIATE)
 
 
 def test_figure_4b_a_common_subgraph_at_the_inputs_is_redundant() -> None:
     shared = matmul(C, D)
     redundant = one(add(shared, add(A, B)), add(add(shared, A), B))
-    assert [key(c) for c in reduced(redundant, Values(taso()), BUILD)] == [
+    assert [key(c) for c in reduced(redundant, PrimeValues(taso()), BUILD)] == [
         key(one(add(C, add(A, B)), add(add(C, A), B)))
     ]
 
@@ -66,14 +66,14 @@ def test_a_common_subgraph_stays_where_the_more_general_rule_is_false() -> None:
     # the first half of what was joined: with another tensor in place of `concat` nothing is left to be cut
     joined = op("concat", A, B, axis=1)
     needed = one(halves(joined, 1)[0], A)
-    assert reduced(needed, Values(taso()), BUILD) == (needed,)
+    assert reduced(needed, PrimeValues(taso()), BUILD) == (needed,)
     both = one(add(op("relu", A), op("relu", A)), op("relu", add(op("relu", A), op("relu", A))))
-    assert reduced(both, Values(taso()), BUILD) == (both,)
+    assert reduced(both, PrimeValues(taso()), BUILD) == (both,)
 
 
 def test_figure_4c_a_common_subgraph_at_the_outputs_is_redundant() -> None:
     redundant = one(add(matmul(A, B), D), add(matmul(op("transpose", op("transpose", A)), B), D))
-    found = reduced(redundant, Values(taso()), BUILD)
+    found = reduced(redundant, PrimeValues(taso()), BUILD)
     assert [key(c) for c in found] == [key(one(op("transpose", op("transpose", A)), A))]
 
 
@@ -81,19 +81,19 @@ def test_results_that_are_the_same_on_both_sides_say_nothing() -> None:
     commute = one(add(A, B), add(B, A))
     for common in (C, op("relu", C), add(A, B)):
         beside = Conjecture((common, *commute.sources), (common, *commute.targets))
-        assert [key(c) for c in reduced(beside, Values(taso()), BUILD)] == [key(commute)]
+        assert [key(c) for c in reduced(beside, PrimeValues(taso()), BUILD)] == [key(commute)]
     nothing = one(add(A, B), add(A, B))
     assert without_same(nothing) == nothing
 
 
 def test_equal_roots_stay_where_their_arguments_differ() -> None:
     commute = one(add(A, B), add(B, A))
-    assert below_common_roots(commute, Values(taso())) is None
+    assert below_common_roots(commute, PrimeValues(taso())) is None
 
 
 def test_the_more_general_rules_are_kept_once() -> None:
     candidates = [one(add(x, add(A, B)), add(add(x, A), B)) for x in (matmul(C, D), op("relu", C), op("transpose", D))]
-    pruned = without_common(candidates, Values(taso()), BUILD)
+    pruned = without_common(candidates, PrimeValues(taso()), BUILD)
     assert len(pruned.kept) == 1
     assert pruned.because[pruned.kept[0]] == candidates
 
@@ -101,6 +101,6 @@ def test_the_more_general_rules_are_kept_once() -> None:
 def test_inputs_beyond_those_enumerated_are_told_apart() -> None:
     # found with two inputs, true for three
     candidate = one(add(A, add(B, A)), add(add(A, B), A))
-    general = most_general(candidate, Values(taso()))
+    general = most_general(candidate, PrimeValues(taso()))
     assert key(general) == key(one(add(A, add(B, C)), add(add(A, B), C)))
     assert input_term(2, MATRIX) in set(general.sources[0].args) | set(general.sources[0].args[1].args)

@@ -8,12 +8,12 @@ from lsprotocol import types as lsp
 
 from dslc.errors import SourceText
 from dslc.lsp.session import path_of
-from dslc.lsp.texts import EditorPlaces, Text, normal, prefix, width
+from dslc.lsp.texts import EditorPlaces, EditorText, normal, prefix, width
 
 
 def change(text: str, start: tuple[int, int], end: tuple[int, int], typed: str, encoding: str = "utf-16") -> str:
     span = lsp.Range(lsp.Position(*start), lsp.Position(*end))
-    return Text(text, encoding).changed([lsp.TextDocumentContentChangePartial(span, typed)]).raw
+    return EditorText(text, encoding).changed([lsp.TextDocumentContentChangePartial(span, typed)]).raw
 
 
 def test_columns_count_code_units() -> None:
@@ -40,7 +40,7 @@ def test_edits_outside_of_a_text_are_at_its_ends() -> None:
 
 def test_a_text_is_read_as_a_file_is() -> None:
     assert normal("\ufeffdslc 1\r\n# \ud800\r") == "dslc 1\n# \ufffd\n"
-    assert (Text("a\r\nb\r\n").newline, Text("a\nb\r\n").newline) == ("\r\n", "\n")
+    assert (EditorText("a\r\nb\r\n").newline, EditorText("a\nb\r\n").newline) == ("\r\n", "\n")
 
 
 def test_positions_and_offsets_are_inverse() -> None:

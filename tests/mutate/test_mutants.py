@@ -16,7 +16,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
-from dslc.mutate.cores import Core, Numbers, choices
+from dslc.mutate.cores import Core, CoreNumbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
 from dslc.mutate.joined import joined
 from dslc.mutate.layouts import alike, gathered, identity, inverse, laid, layouts
@@ -24,7 +24,7 @@ from dslc.mutate.mutant import Argument
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
-from dslc.mutate.search import Mutant, Options, made, search
+from dslc.mutate.search import Mutant, MutantOptions, made, search
 from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
 from dslc.search.finders.validate import validate
@@ -46,7 +46,7 @@ def region(rules: Rules, op: str, *shapes: tuple[int, ...], **attrs: Any) -> Gra
 def found(rules: Rules, over: Graph, tries: int, **options: Any) -> Iterator[tuple[Mutant, list[Value]]]:
     """Mutants, each at the sizes of the region."""
     problem = problem_of(rules, over)
-    for mutant in search(rules, problem, Options(tries=tries, best=64, **options)).mutants:
+    for mutant in search(rules, problem, MutantOptions(tries=tries, best=64, **options)).mutants:
         yield mutant, list(made(rules, mutant, problem.small, problem.region))
 
 
@@ -97,8 +97,8 @@ def test_figure_3_a_dilated_convolution_is_a_dense_one_of_its_phases(rules: Rule
     assert error(rules, over, dense[2 / 7]) > 0.1
     (old,) = over.outputs
     assert corrections(rules, old, dense[2 / 7], limit=0.25) == []
-    by_guard, by_parts = corrections(rules, old, dense[2 / 7], limit=0.3)
-    for one in (by_guard, by_parts):
+    by_guard, by_parts, *by_one_operator = corrections(rules, old, dense[2 / 7], limit=0.3)
+    for one in (by_guard, by_parts, *by_one_operator):
         assert one.share == 2 / 7
         assert error(rules, over, one.value(rules)) < 1e-9
         assert is_shown(rules, over, one) == "exact"
@@ -186,13 +186,32 @@ def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
     assert error(rules, over, cheap[0]) < 1e-9
 
 
+def test_space_to_depth_is_found_at_odd_sizes(rules: Rules) -> None:
+    """Four layouts of the image for each at even sizes, as each dimension may be padded or cut: what leaves nothing out takes turns."""
+    over = region(rules, "std.conv", (1, 20, 27, 31), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
+    cheap = [v for m, (v, *_) in found(rules, over, 900, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    assert [(1, 80, 14, 16), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
+    assert error(rules, over, cheap[0]) < 1e-9
+
+
+def test_figure_1_what_is_mostly_wrong_comes_last(rules: Rules) -> None:
+    """Four images, two of which side by side are a wide one: what would be corrected comes before what is cheaper and too wrong."""
+    over = region(rules, "std.conv", (4, 2, 4, 5), (2, 2, 3, 3), pads=(1, 1, 1, 1))
+    every = search(rules, problem_of(rules, over), MutantOptions(tries=600)).mutants
+    right = [mutant.share <= 0.25 for mutant in every]
+    assert right == sorted(right, reverse=True) and 2 < sum(right) < len(right)
+    assert {0.2, 0.25} <= {round(mutant.share, 9) for mutant in every[: sum(right)]}
+    few = min(mutant.operations for mutant in every[sum(right) :])
+    assert any(few < mutant.operations for mutant in every[: sum(right)])
+
+
 def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -> None:
     """Space to depth: a window of three is padded to four positions, two of which become channels."""
     over = region(rules, "std.conv", (1, 2, 10, 10), (3, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
     problem = problem_of(rules, over)
     # the image begins before its first block, and the operator's attributes say so
     one_side = Core("std.conv", (("pads", (1, 1, 0, 0)),), 2)
-    assert one_side in choices(rules.operator("std.conv"), Numbers(problem))
+    assert one_side in choices(rules.operator("std.conv"), CoreNumbers(problem))
     # of all pairs of layouts those that cut and move both tensors alike are tried first
     ways = [list(layouts(shape, [(2, size) for size in shape])) for shape in problem.small_inputs]
     early = islice(alike(ways), 400)
@@ -346,5 +365,5 @@ def test_tiles_that_overlap_are_right_everywhere(rules: Rules, shape: tuple[int,
 def test_what_takes_longer_to_compute_than_there_is_time_is_left_alone(rules: Rules) -> None:
     """FSRCNN's last layer: 300 million products, whose elements would be gathered to gigabytes."""
     over = region(rules, "conv_transpose", (1, 56, 64, 64), (56, 1, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4), output_padding=(3, 3))
-    found = search(rules, problem_of(rules, over), Options(seconds=0.5))
+    found = search(rules, problem_of(rules, over), MutantOptions(seconds=0.5))
     assert not found.mutants and not found.complete

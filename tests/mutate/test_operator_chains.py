@@ -13,7 +13,7 @@ from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
-from dslc.mutate.mutant import Mutant, Options
+from dslc.mutate.mutant import Mutant, MutantOptions
 from dslc.mutate.problem import is_linear_call, problem_of, shape_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import made, search
@@ -43,7 +43,7 @@ def equal(rules: Rules, over: Graph, tries: int, **options: Any) -> dict[tuple[s
     """Mutants that are equal everywhere, at the region's sizes, by the operators that they run one after the other."""
     problem = problem_of(rules, over)
     found: dict[tuple[str, ...], tuple[Mutant, Value]] = {}
-    for mutant in search(rules, problem, Options(tries=tries, share=0.0, **options)).mutants:
+    for mutant in search(rules, problem, MutantOptions(tries=tries, share=0.0, **options)).mutants:
         for value in made(rules, mutant, problem.small, problem.region):
             ops = tuple(core.op.removeprefix("std.") for core in (*(step.core for step in mutant.before), mutant.core))
             found.setdefault(ops, (mutant, value))
@@ -116,3 +116,30 @@ def test_regions_end_where_an_operator_is_not_linear(rules: Rules) -> None:
     # what the graph gives is no inside of a region
     first = next(node for node in nodes if node.op == "std.matmul")
     assert parts(4, {first.values[0]}) == {("mul", "matmul")}
+
+
+def test_a_split_is_inside_of_a_region(rules: Rules) -> None:
+    """Halves of one tensor, each times a matrix of its own: one product with both matrices below each other."""
+
+    def build(op: Operator, x: Value, a: Value, b: Value) -> Value:
+        left, right = apply(rules, "std.split", [x], {"axis": 1, "sizes": (4, 4)})
+        return op("add", op("matmul", left, a), op("matmul", right, b))
+
+    over = region(rules, build, (6, 8), (4, 5), (4, 5))
+    nodes = [node for node in over.nodes() if isinstance(node, Call)]
+    used: dict[Value, list[Any]] = {}
+    for node in nodes:
+        for arg in node.args:
+            used.setdefault(arg, []).append(node)
+    largest = {"add", "matmul", "split"}
+
+    def reached(final: set[Value]) -> bool:
+        found = regions(nodes, used, final, 4, lambda call: is_linear_call(rules, call))
+        return any({node.op.removeprefix("std.") for node in (root, *inner)} == largest for root, inner in found)
+
+    assert reached(set(over.outputs))
+    # where something else needs a half, it is computed anyway
+    half = next(node for node in nodes if node.op == "std.split").values[1]
+    assert not reached({*over.outputs, half})
+    _, value = equal(rules, over, 400, depth=3)["concat", "matmul"]
+    assert error(rules, over, value) < 1e-9

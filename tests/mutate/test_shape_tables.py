@@ -12,7 +12,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.holes import hole, program
-from dslc.mutate.cores import Numbers, choices, instance
+from dslc.mutate.cores import CoreNumbers, choices, instance
 from dslc.mutate.problem import MutationProblem, problem_of, shape_of
 from dslc.mutate.shapes import Shapes
 from dslc.semantics.apply import apply
@@ -31,7 +31,7 @@ def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> Mutation
 
 @pytest.mark.parametrize("name", ["conv", "conv_transpose", "matmul", "concat", "avg_pool", "reduce_sum", "depth_to_space"])
 def test_what_is_looked_up_is_what_the_operator_gives(rules: Rules, name: str) -> None:
-    numbers = Numbers(problem(rules, (1, 4, 6, 6), (4, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1), groups=2))
+    numbers = CoreNumbers(problem(rules, (1, 4, 6, 6), (4, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1), groups=2))
     known, drawn, fitted, asked = Shapes(rules, DType.F32), random.Random(0), 0, 0
     rng = np.random.default_rng(0)
     for core in islice(choices(rules.operator(f"std.{name}"), numbers), 6):

@@ -217,6 +217,18 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert target.read_bytes() == b"what was there" and sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+def test_a_device_or_pipe_stays_one_and_is_written_to(tmp_path: Path) -> None:
+    made = model([node("Relu", ["x"], ["y"])], [info("x", [1, 200])], [info("y", [1, 200])], [])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDWR), "rb", buffering=0) as reader:
+        save(made, pipe)
+        assert reader.read(10_000) == made.SerializeToString() and pipe.is_fifo()
+    with pytest.raises(DslcError, match="no place beside it for the weights"):
+        save(onnx.load(build(tmp_path)), pipe, external_data=True)
+    assert not (tmp_path / "pipe.data").exists()
+
+
 _CHILD = """
 import resource, sys
 from dslc.onnx.exporter import export

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from dslc.analysis import prove
 from dslc.analysis.prove import always
 from dslc.ir.graph import Opaque
 from dslc.ir.scalar import apply, dimension, num
@@ -25,6 +28,22 @@ def test_a_condition_on_sizes_is_proved_by_cases() -> None:
     rest = apply("+", n, num(-1))
     assert always(apply("or", apply("==", rest, num(0)), apply("<", num(1), n)))
     assert not always(apply("<", num(1), n))
+
+
+def test_a_case_that_contradicts_another_is_not_gone_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `Slice` and `Pad` say of one unknown size is many choices, and nearly all of them are decided by the first."""
+    n = dimension("n")
+    longer, missing = apply("max", n, num(256)), apply("max", apply("-", num(256), n), num(0))
+    proofs = []
+
+    class Counted(prove._Prover):
+        def __init__(self, *given: Any) -> None:
+            proofs.append(given)
+            super().__init__(*given)
+
+    monkeypatch.setattr(prove, "_Prover", Counted)
+    assert always(apply("<=", longer, apply("+", n, missing)))
+    assert len(proofs) == 2
 
 
 @pytest.mark.parametrize(("start", "step"), [(1, 1), (0, 2), (1, 2)])

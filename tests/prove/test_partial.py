@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from dslc.checking.files import check_files
+from dslc.cli.diff import compared
+from dslc.cli.rule_tests import run_tests
+from dslc.errors import DslcError
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.concluding import diagnostic_of
 from dslc.prove.run.verify import verify_rule
+from dslc.search.rewrites.rulesets import chosen_partial
 from dslc.semantics.library import Rules, load_many
 
 HEAD = "dslc 1\nimport std.pointwise (neg)\n"
@@ -114,3 +118,41 @@ def test_a_split_that_does_not_divide_is_refused_where_it_is_checked(tmp_path: P
     path.write_text(HEAD + RULE.format(name="f", right=paired, correct="auto"))
     (finding,) = check_files([path])
     assert finding.code == "E0312" and "N = " in finding.counterexample
+
+
+@pytest.mark.parametrize(("correct", "code"), [("Y = Y", "E0609"), ("Y = negg(X)", "E0201")])
+def test_what_check_refuses_passes_no_test(tmp_path: Path, correct: str, code: str) -> None:
+    path = tmp_path / "own.rules"
+    path.write_text(HEAD + RULE.format(name="f", right=LAST, correct=correct))
+    rules = load_many([path])
+    (outcome,) = run_tests(rules, modules=[rules.substitutions["own.f"].module])
+    assert [one.code for one in outcome.diagnostics] == [code]
+
+
+def test_a_side_that_gives_no_result_passes_no_test(tmp_path: Path) -> None:
+    path = tmp_path / "own.rules"
+    path.write_text((HEAD + RULE.format(name="f", right=LAST, correct="auto")).replace("  Y = {[", "  Z = {["))
+    rules = load_many([path])
+    (outcome,) = run_tests(rules, modules=[rules.substitutions["own.f"].module])
+    assert [one.code for one in outcome.diagnostics] == ["E0313"]
+    # nor is it compared, or used for a model
+    with pytest.raises(DslcError, match="does not bind `Y`"):
+        compared([f"{path}::f"])
+    with pytest.raises(DslcError, match="does not bind `Y`"):
+        chosen_partial(rules)
+
+
+@pytest.mark.parametrize(("wrong", "axis", "at"), [("j == 50", 1, 50), ("i + j == 53", 0, 53), ("i > 40", 0, 41)])
+def test_a_correction_that_is_wrong_only_at_large_sizes_is_refuted(tmp_path: Path, wrong: str, axis: int, at: int) -> None:
+    """Sizes above the numbers that a correction is written with are drawn, too: nothing is wrong at small ones."""
+    path = tmp_path / "own.rules"
+    right = f"Y = {{[i: N, j: M] 3 * X[i, j] if {wrong} else 0 - X[i, j]}}"
+    path.write_text(HEAD + RULE.format(name="f", right="X", correct=right))
+    rules = load_many([path])
+    sub = rules.substitutions["own.f"]
+    verdict = verify_rule(rules, sub)
+    assert verdict.status == "refuted" and verdict.counterexample is not None
+    position = verdict.counterexample.position
+    assert (position[0] + position[1] if "+" in wrong else position[axis]) == at
+    (outcome,) = run_tests(rules, modules=[sub.module])
+    assert [one.code for one in outcome.diagnostics] == ["E0605"]

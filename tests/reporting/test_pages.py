@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dslc.cli.main import run
-from dslc.report import Details, Generator, PairMs, Report, Sizes, Span, Step, Turn, read
-from dslc.reporting.data import Code, DrawnNode, Picture, Timed
+from dslc.report import Details, Generator, PairMs, PhaseSpan, Report, Sizes, Step, Turn, read
+from dslc.reporting.data import DrawnNode, KernelCode, Picture, Timed
 from dslc.reporting.others import page_of_bench, page_of_difference
 from tests.browser import Browser, browser, chromium
 
@@ -38,7 +38,7 @@ def report(count: int = 24, hostile: str = "", name: str = "std.a") -> Report:
     pairs = tuple(PairMs(2.0 + k % 3 / 10, 1.0 + k % 5 / 20, k // 8, k % 2 == 0) for k in range(24))
     details = Details(
         picture(count, hostile, name), picture(count - 4, hostile, name),
-        (Code(f"k_1{hostile}", (f"n{hostile}",), f"int f(); // {hostile}"),),
+        (KernelCode(f"k_1{hostile}", (f"n{hostile}",), f"int f(); // {hostile}"),),
         "native", {"dslc": "0.1.0"}, f"dslc optimize {hostile}", {"searching rules": 4.0, "timing": 10.0},
     )
     return Report(
@@ -47,7 +47,7 @@ def report(count: int = 24, hostile: str = "", name: str = "std.a") -> Report:
         sizes=(Sizes({f"N{hostile}": 8}, 2.1, 1.1, 1.9, 1.8, 2.0, pairs),), notes=(f"a note{hostile}",), budget=10.0,
         phases={"searching": 4.0, f"timing{hostile}": 5.5}, cut=("searching",), moments={"first gain decided": 3.0},
         story=(Turn(name, 3, 1.2, 0.5, None), Turn("kernels", 1, 1.0, 0.2, 1.1)),
-        timeline=(Span("searching", 0.0, 4.0), Span(f"timing{hostile}", 4.0, 9.5)),
+        timeline=(PhaseSpan("searching", 0.0, 4.0), PhaseSpan(f"timing{hostile}", 4.0, 9.5)),
         generators=(Generator(f"fusions{hostile}", 3, 2, 1, 1, 2.5),), details=details,
     )  # fmt: skip
 

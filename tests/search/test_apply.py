@@ -89,6 +89,17 @@ def test_batch_norms_are_folded() -> None:
     assert report.max_rel_error is not None and report.max_rel_error < 1e-5
 
 
+def test_the_report_says_where_infinities_may_become_something_else() -> None:
+    """The logarithm of a softmax is -inf where the softmax underflows, and `LogSoftmax` is a number there."""
+    model = model_of(HEADER + """g (float[2,6] x) => (float[2,6] y) { a = Softmax(x) y = Log(a) }""")
+    result = dslc.optimize(model, apply=["std.log_of_softmax"])
+    assert types(result.model) == {"LogSoftmax": 1}
+    (note,) = (note for note in result.report.notes if "infinities" in note)
+    assert "std.log_of_softmax" in note and "--strict-floats" in note
+    exact = dslc.optimize(model_of(HEADER + "g (float[2,6] x) => (float[2,6] y) { a = Neg(x) y = Neg(a) }"), apply=["std.double_neg"])
+    assert not exact.report.kept_original and not any("infinities" in note for note in exact.report.notes)
+
+
 def test_what_does_nothing_goes() -> None:
     text = HEADER + """g (float[2,6] x) => (float[2,6] y)
     <float one = {1.0}, float zero = {0.0}, int64[2] s = {3, 4}, int64[2] t = {2, 6}, int64[1] ax = {1}, int64[2] e = {2, 6},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -93,6 +94,28 @@ def test_what_is_left_leaves_a_share_for_the_end() -> None:
     hands.time += 8
     assert clock.until(keep=5).over and clock.left() == 4.0
     assert Clock(now=hands).until(keep=5).left() == inf
+
+
+def test_what_loading_takes_is_part_of_the_budget() -> None:
+    """The command line says when it began, and imports come after that."""
+    hands = Hands()
+    clock = Clock(20.0, hands, began=hands() - 7, phase="starting")
+    assert (clock.seconds, clock.left()) == (7.0, 13.0)
+    hands.time += 1
+    clock.enter("reading")
+    assert clock.phases["starting"] == 8.0
+
+
+def test_the_command_hands_on_when_it_began(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.onnx"
+    node = helper.make_node("Relu", ["x"], ["y"])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    onnx.save(helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:]), ir_version=8), path)
+    arguments = ["optimize", str(path), "--dry-run", "--budget", "0", "--output-format", "json"]
+    assert command_line(arguments, began=time.monotonic() - 100.0) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["seconds"] > 100.0 and report["phases"]["starting"] > 100.0
+
 
 
 def test_seconds_go_to_the_phase_that_took_them() -> None:

@@ -27,7 +27,7 @@ from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import fold_of
-from dslc.fuse.offers import Offer, Prices
+from dslc.fuse.offers import Offer, OfferPrices
 from dslc.fuse.profile import Profiles
 from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, WhyUnused
 from dslc.ir.constants import array_value
@@ -112,9 +112,9 @@ class Priced(Measurer):
         return Measured(1e-3)
 
 
-def prices(rules: Rules, whole: Graph) -> Prices:
+def prices(rules: Rules, whole: Graph) -> OfferPrices:
     costs = CostModel(rules, Priced(), lambda inputs, outputs: b"", 17)
-    return Prices(whole, costs, Profiles(rules), FAST, Neighbours(whole))
+    return OfferPrices(whole, costs, Profiles(rules), FAST, Neighbours(whole))
 
 
 def test_what_the_runtime_fuses_with_a_convolution_costs_nothing_more(std: Rules) -> None:
@@ -151,7 +151,7 @@ def test_time_that_is_up_is_told(std: Rules) -> None:
 
     whole = graph(chained(std, x(64, 64), "relu exp"))
     costs = CostModel(std, Late(), lambda inputs, outputs: b"", 17)
-    at = Prices(whole, costs, Profiles(std), FAST, Neighbours(whole))
+    at = OfferPrices(whole, costs, Profiles(std), FAST, Neighbours(whole))
     with pytest.raises(TimeUp):
         at.measured(at.offer(next(proposals(whole, std))))
 

@@ -29,7 +29,7 @@ from dslc.ir.graph import Call, Graph, Kernel, ScopeNode
 from dslc.ir.holes import hole, program
 from dslc.kernels import note, prepared
 from dslc.mutate.partial import compiled
-from dslc.mutate.search import Options
+from dslc.mutate.search import MutantOptions
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import Imported, import_model
 from dslc.search.finders.branches import Branches
@@ -101,7 +101,7 @@ def noted(model: onnx.ModelProto, library: str) -> Mutants:
     """A search for mutants by the rules of a library alone, after it."""
     with priced(model, [library]) as (rules, imported, prices, seconds):
         every = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
-        alone = {"partial": every, "options": Options(tries=0), "tilings": 0}
+        alone = {"partial": every, "options": MutantOptions(tries=0), "tilings": 0}
         finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, **alone)
         finds.of(Candidate(imported.graph, seconds))
     return finds
@@ -143,7 +143,7 @@ def error(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
 @compiles
 def test_a_dilated_convolution_of_a_model_becomes_a_dense_one() -> None:
     model = convolved((1, 3, 5, 7), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
-    (one,), after = looked(model, [], options=Options(tries=500))
+    (one,), after = looked(model, [], options=MutantOptions(tries=500))
     (call,) = (node for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
     assert call.attr("dilation") == (1, 1)
     assert one.rule.startswith("mutant by std.conv")
@@ -154,7 +154,7 @@ def test_a_dilated_convolution_of_a_model_becomes_a_dense_one() -> None:
 def test_tiles_that_overlap_need_no_correction() -> None:
     """38 rows of Table 3's convolution are four times 10; seven are twice four."""
     model = convolved((1, 3, 7, 9), 4, pads=[1, 1, 1, 1])
-    (one,), after = looked(model, [], options=Options(tries=0), tilings=4)
+    (one,), after = looked(model, [], options=MutantOptions(tries=0), tilings=4)
     (call,) = (node for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
     assert one.rule == "mutant by std.conv, equal everywhere" and call.attr("pads") == (0, 0, 0, 0)
     assert error(model, after) < 1e-5
@@ -163,7 +163,7 @@ def test_tiles_that_overlap_need_no_correction() -> None:
 @compiles
 def test_a_partial_substitution_is_corrected_in_a_model() -> None:
     model = convolved((4, 3, 6, 10), 4, pads=[1, 1, 1, 1])
-    (one,), after = looked(model, ["pet"], options=Options(tries=0))
+    (one,), after = looked(model, ["pet"], options=MutantOptions(tries=0))
     assert one.rule == "mutant by pet.pair_images, 10.0% computed again"
     assert error(model, after) < 1e-5
 
@@ -187,7 +187,7 @@ partial substitution pair_biased(X: T[N, C, H, W], K: T[F, C, R, S], B: T[*Q]) -
 def test_a_partial_substitution_of_several_operators_is_corrected_in_its_own_way(tmp_path: Path) -> None:
     (tmp_path / "own.rules").write_text(BIASED.replace("CORRECTION", "Y = add(conv(X, K, pads=p), B)"))
     model = convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1])
-    (one,), after = looked(model, [str(tmp_path / "own.rules")], options=Options(tries=0))
+    (one,), after = looked(model, [str(tmp_path / "own.rules")], options=MutantOptions(tries=0))
     assert one.rule == "mutant by own.pair_biased, 10.0% computed again"
     assert error(model, after) < 1e-5
 
@@ -202,7 +202,7 @@ def test_regions_of_several_operators_are_mutated() -> None:
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with priced(model, []) as (rules, imported, prices, seconds):
-        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, operators=3, options=Options(tries=160))
+        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, operators=3, options=MutantOptions(tries=160))
         _, tale = finds.of(Candidate(imported.graph, seconds))
 
     def working(graph: Graph) -> int:
@@ -230,7 +230,7 @@ def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
 def test_mixed_programs_the_inner_convolution_of_a_mutant_is_derived() -> None:
     """A dilated convolution becomes a dense one of its phases, and that one sums of products (PET and EinNet in one program)."""
     model = convolved((1, 3, 4, 6), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
-    (one, *_), after = looked(model, [], derived=True, options=Options(tries=500))
+    (one, *_), after = looked(model, [], derived=True, options=MutantOptions(tries=500))
     assert one.parent is not None and one.parent.rule.startswith("mutant by std.conv")
     rules = [step.rule for step in one.path()]
     assert len(rules) >= 2 and not rules[-1].startswith("mutant")
@@ -297,7 +297,7 @@ def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.M
 def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, Algorithm 2: each convolution pays for two layouts by itself, both together for two, as the two between them cancel."""
     with priced(behind_each_other(), []) as (rules, imported, prices, seconds):
-        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=Options(tries=500), tilings=0)
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0)
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         # 80 + 2 * 15 is more than 100, 80 + 80 + 2 * 15 less than 200
@@ -318,11 +318,45 @@ def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPa
     assert validate(rules, [one]).how == {one.rule: "exact"}
 
 
-@compiles
-def test_mutants_together_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_weights_between() -> onnx.ModelProto:
+    """The same with a bias of its own for each position before the first relu."""
     model = behind_each_other()
+    bias = np.random.default_rng(1).standard_normal((1, 6, 8, 10)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(bias, "b"))
+    del model.graph.node[1]
+    model.graph.node.insert(1, helper.make_node("Add", ["b", "c0"], ["s"]))
+    model.graph.node.insert(2, helper.make_node("Relu", ["s"], ["r"]))
+    return model
+
+
+def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PET, 6.3: what undoes a layout meets the next one; a bias for each position between them is laid out once, as a weight."""
+    with priced(with_weights_between(), []) as (rules, imported, prices, seconds):
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0)
+        base = Candidate(imported.graph, seconds)
+        around = Neighbours(imported.graph)
+        priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
+        behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, mutants=mutants)
+        ((first, second),) = behind._sets(base, around)
+        found = behind._several(base, (first, second), around, set())
+    assert found is not None
+    one = found.facts[0]
+    new = [node for node in one.new.nodes() if not node.constant and isinstance(node, Call | ScopeNode)]
+    assert [node.op if isinstance(node, Call) else "layout" for node in new] == [
+        "layout", "std.conv", "std.add", "std.relu", "std.conv", "layout", "std.relu",
+    ]  # fmt: skip
+    (added,) = (node for node in new if isinstance(node, Call) and node.op == "std.add")
+    weight = next(arg for arg in added.args if arg.constant)
+    # a layout of the bias, which is computed before the model is written
+    assert isinstance(weight.node, ScopeNode) and str(weight.type) == "f32[4, 6, 4, 5]"
+    assert validate(rules, [one]).how == {one.rule: "exact"}
+
+
+@compiles
+@pytest.mark.parametrize("model", [behind_each_other(), with_weights_between()], ids=["alone", "with weights"])
+def test_mutants_together_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     with priced(model, []) as (rules, imported, prices, seconds):
-        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=Options(tries=500), tilings=0)
+        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=MutantOptions(tries=500), tilings=0)
         behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, mutants=mutants)
         candidates, _ = behind.of(Candidate(imported.graph, seconds))
     (one,) = (each for each in candidates if each.rule.startswith("2 mutants together: "))

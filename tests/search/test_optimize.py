@@ -285,6 +285,7 @@ def test_it_writes_over_its_input_only_when_told(
         (["-o", "out.onnx", "--rules", "nothing"], 1, "E0203"),
         (["-o", "out.onnx", "--alpha", "0.5"], 2, "alpha"),
         (["-o", "out.onnx", "--inputs", "missing.npz"], 1, "E0902"),
+        (["-o", "out.onnx", "--inputs", "missing.npz", "--budget", "0"], 1, "E0902"),
     ],
 )
 def test_wrong_use_is_one_clear_error_and_nothing_is_written(
@@ -356,6 +357,20 @@ def test_doctor_and_bench_say_what_they_should(
     assert command_line(["bench", str(source), str(source), "--budget", "1s", "--threads", "1"]) == 0
     out = capsys.readouterr().out
     assert "median" in out and ("95 % interval" in out or "too few pairs for an interval" in out)
+
+
+def test_bench_says_which_inputs_two_models_do_not_share(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, other, _ = files
+    renamed = onnx.load(source)
+    renamed.graph.input[0].name = "image"
+    for node in renamed.graph.node:
+        node.input[:] = ["image" if name == "x" else name for name in node.input]
+    onnx.save(renamed, other)
+    assert command_line(["bench", str(source), str(other)]) == 1
+    err = capsys.readouterr().err
+    assert f"`x` is an input of {source} and not of {other}" in err and f"`image` is an input of {other} and not of {source}" in err
 
 
 def test_examples_of_the_python_interface_run() -> None:

@@ -23,7 +23,7 @@ from dslc.search.finders.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.divided import is_large
 from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
-from dslc.search.rewrites.regions import Map
+from dslc.search.rewrites.regions import RegionMap
 from dslc.search.rewrites.sweep import sweep
 from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
@@ -92,7 +92,7 @@ def started(graph: Graph, whole: bool = True) -> tuple[Candidate, CostModel]:
 
 @pytest.mark.parametrize("kind", ["layers", "attention", "turned"])
 def test_a_repeated_block_is_one_region_at_many_places(kind: str) -> None:
-    found = Map(large(kind, 2000), model())
+    found = RegionMap(large(kind, 2000), model())
     for turn in (1, 2):
         places = found.places(turn)
         distinct = {place.region.graph.outputs for place in places}
@@ -112,7 +112,7 @@ def test_short_blocks_that_are_repeated_between_others_are_regions_of_their_own(
             inner = op("relu", op("matmul", value, w(0, width, width)))
             inner = op("matmul", op("relu", op("matmul", inner, w(0, width, 6))), w(0, 6, width))
             value = op("relu", op("add", inner, value))
-    places = Map(Graph((a,), (value,)), model(), small=True).places(1)
+    places = RegionMap(Graph((a,), (value,)), model(), small=True).places(1)
     often = Counter(place.region.graph.outputs for place in places)
     assert sorted(often.values()) == [1, 1, 1, 2, 3, 4]
 
@@ -121,7 +121,7 @@ def test_short_blocks_that_are_repeated_between_others_are_regions_of_their_own(
 @pytest.mark.parametrize("turn", range(6))
 def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, turn: int) -> None:
     graph = light(name)
-    found = Map(graph, model())
+    found = RegionMap(graph, model())
     taken: Counter[Value] = Counter()
     for place in found.places(turn):
         region = place.region
@@ -147,7 +147,7 @@ def test_what_an_opaque_node_lies_between_is_not_in_one_region() -> None:
         (value,) = opaque(f"opaque:{k}", "Mystery", None, (value,), (value.type,))
     graph = Graph((a,), (value,))
     for turn in range(3):
-        for place in Map(graph, model()).places(turn):
+        for place in RegionMap(graph, model()).places(turn):
             assert not any(isinstance(node, Opaque) for node in place.region.graph.nodes())
             assert len(place.region.graph.inputs) == 1 and len(place.outputs) == 1
 
@@ -237,7 +237,7 @@ def test_branches_side_by_side_are_not_cut_where_they_soon_come_together() -> No
             branches = [*branches[2:], op("add", branches[0], branches[1])]
         (value,) = branches
     graph = Graph((a,), (value,))
-    cut = [place for place in Map(graph, model()).places(1) if len(place.outputs) > 4]
+    cut = [place for place in RegionMap(graph, model()).places(1) if len(place.outputs) > 4]
     assert not cut
 
 

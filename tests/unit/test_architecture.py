@@ -123,14 +123,11 @@ ENGINE = (
 )  # fmt: skip
 #: names that several exported classes still have, and how many; to be lowered only
 HOMONYMS = """
-    Again:2 Bar:2 Binary:2 Box:2 Builder:2 Built:2 Call:2 Called:2 Choice:2 Chunk:2 Closure:2 Code:2 Compared:3 Counts:2
-    Declared:2 Defined:3 Degree:2 Difference:2 Draft:3 Draws:2 Entries:2 Entry:3 Env:2 Equal:2 Equation:2 EvaluateTuning:2
-    Field:2 Finding:2 Fixed:2 Frame:2 Function:2 Functions:2 Fused:2 Generator:2 Group:2 Import:2 Imported:2 Inexpressible:2
-    Instance:2 Kept:2 Kernels:2 Let:2 Level:3 Library:2 Look:2 Loop:2 Map:2 Match:2 Named:2 Node:2 Number:3 Numbers:2
-    Occurrence:2 Operand:2 Operator:2 Options:2 Pack:2 Part:2 Piece:2 Place:2 Placed:3 Pointer:2 Poly:2 Pool:2 Prices:2
-    Product:2 Quotient:2 Reading:3 Reason:2 Rest:2 Rules:2 Scope:2 Server:2 Settings:2 Shared:2 Shown:2 Sides:2 Signature:2
-    Size:3 Span:2 Store:2 Task:2 Tensor:5 Term:3 Text:2 Tuning:2 Types:3 Unbound:2 Undecided:3 Unfit:2 Unknown:4 Unusable:2
-    Value:2 Values:3 Variable:2 Variant:2 Verdict:2 Ways:2 Work:2 Wrong:2
+    Binary:2 Box:2 Builder:2 Call:2 Choice:2 Closure:2 Declared:2 Degree:2 Difference:2 Draft:2 Entries:2 Entry:2 Env:2 Equal:2
+    Equation:2 EvaluateTuning:2 Field:2 Frame:2 Function:2 Generator:2 Group:2 Import:2 Instance:2 Kernels:2 Let:2 Level:2
+    Named:2 Node:2 Number:3 Occurrence:2 Operator:2 Pack:2 Part:2 Piece:2 Place:2 Pointer:2 Poly:2 Quotient:2 Reason:2 Rest:2
+    Rules:2 Shared:2 Shown:2 Signature:2 Store:2 Task:2 Tensor:2 Term:2 Undecided:2 Unfit:2 Unknown:2 Unusable:2 Value:2
+    Variable:2 Variant:2 Verdict:2
 """
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dslc.cli.bars import Bar, counts_text
+from dslc.cli.bars import CommandBar, counts_text
 
 
 def test_counts_stand_in_the_order_of_their_names() -> None:
@@ -15,7 +15,7 @@ def test_counts_stand_in_the_order_of_their_names() -> None:
 
 
 def test_into_a_pipe_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("proving", quiet=False) as bar:
+    with CommandBar("proving", quiet=False) as bar:
         bar.tell(3, 7, "3 proved")
         assert (bar.done, bar.title) == (3, "proving")
     assert capsys.readouterr() == ("", "")
@@ -25,12 +25,12 @@ def test_a_terminal_shows_counts_and_stages(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    with Bar("", quiet=False, stays=True) as bar:
+    with CommandBar("", quiet=False, stays=True) as bar:
         bar.tell(1, 4, "first", "enumerating")
         bar.tell(2, 2, "second", "proving")
         assert (bar.done, bar.title) == (2, "proving")
     shown = capsys.readouterr().err
     assert "proving" in shown and "2/2" in shown and "second" in shown
-    with Bar("proving", quiet=True) as bar:
+    with CommandBar("proving", quiet=True) as bar:
         bar.tell(1, 2, "no")
     assert capsys.readouterr().err == ""

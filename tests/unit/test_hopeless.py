@@ -34,6 +34,6 @@ def test_a_hopeless_model_runs_once(monkeypatch: pytest.MonkeyPatch, hopeless: f
         "do": "measure", "model": product(64), "weights": [], "copies": 1, "threads": 1, "seconds": 0.02, "layout": False,
         "hopeless": hopeless,
     }  # fmt: skip
-    answer = worker.Server().answer(request)
+    answer = worker.WorkerServer().answer(request)
     assert answer["seconds"] > 0
     assert len(runs) > 3 if most is None else len(runs) == most

@@ -104,6 +104,15 @@ def test_a_file_is_written_whole_and_keeps_its_mode_and_its_links(tmp_path: Path
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "new", "out"]
 
 
+def test_a_pipe_stays_a_pipe_and_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # opened for both, so that nobody waits
+    with open(os.open(pipe, os.O_RDWR), "rb", buffering=0) as reader:
+        write_file(pipe, "one")
+        assert reader.read(10) == b"one" and pipe.is_fifo()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_command_does_not_mind_damaged_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Trees, tables of the grammar and checked laws, each with a flipped bit or cut off."""

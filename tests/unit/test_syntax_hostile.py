@@ -38,6 +38,10 @@ def test_nesting_is_limited(value: str) -> None:
     assert codes(f"dslc 1\nlet f(x) = {value}\n") == ["E0109"]
 
 
+def test_nesting_is_limited_before_the_first_item_too() -> None:
+    assert codes("dslc 1\n" + "(" * 10_000) == ["E0109"]
+
+
 def test_what_is_within_the_limits_is_read() -> None:
     deep = "(" * 99 + "x" + ")" * 99
     long = " + ".join(["x"] * 150)

@@ -33,6 +33,8 @@ WHOLE = {
     "nasrnn_gates": {"MatMul": 16, "Add": 8},
     # 1 + 8 * 2 + 3 convolutions
     "resnet18": {"Conv": 20, "Add": 8, "MatMul": 1},
+    # the same over frames; no pool behind the stem
+    "resnet3d_18": {"Conv": 20, "Add": 8, "MatMul": 1, "MaxPool": 0},
     "dcgan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
     "infogan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
     "fsrcnn": {"Conv": 7, "PRelu": 7, "ConvTranspose": 1},
@@ -60,7 +62,8 @@ WHOLE = {
 }
 #: weights at the papers' sizes, in millions
 MILLIONS = {
-    "resnet50": 25.5, "resnext50": 24.95, "nasrnn": 4.19, "bert": 100.8, "resnet18": 11.69, "dcgan": 3.58, "squeezenet": 1.248,
+    "resnet50": 25.5, "resnext50": 24.95, "nasrnn": 4.19, "bert": 100.8, "resnet18": 11.69, "resnet3d_18": 33.37, "dcgan": 3.58,
+    "squeezenet": 1.248,
     "vgg19": 143.67, "inception_v3": 23.8, "vit_base": 86.57, "vit_huge": 632.0, "convnext": 3.70,
     "vit_large": 304.3, "mobilenet_v2": 3.47,
 }  # fmt: skip

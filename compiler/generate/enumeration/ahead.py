@@ -20,7 +20,7 @@ from dslc.generate.enumeration.cluster import mapper_for, needs_cluster
 from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.interrupts import Interrupts
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Equation
 from dslc.processes.child import ready
@@ -64,7 +64,7 @@ class Enumerated:
     seconds: float = 0.0
 
 
-def enumerated(rules: Rules, settings: Settings, family: Family, told: Told) -> Enumerated:
+def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told: Told) -> Enumerated:
     """One family's enumeration in this process, and what evaluates for it."""
     store = None
     if settings.resume is not None:
@@ -86,7 +86,7 @@ def enumerated(rules: Rules, settings: Settings, family: Family, told: Told) -> 
 
 @contextmanager
 def all_enumerated(
-    rules: Rules, settings: Settings, families: Sequence[Family]
+    rules: Rules, settings: GenerationSettings, families: Sequence[Family]
 ) -> Iterator[Callable[[Family, Told], Enumerated]]:
     """A function that waits for a family's enumeration. With one worker, or on a cluster, it makes it then, and here."""
     if settings.workers <= 1 or needs_cluster(settings):
@@ -104,7 +104,7 @@ def all_enumerated(
             _ended(fork)
 
 
-def _received(rules: Rules, settings: Settings, family: Family, made_by: _Process, told: Told) -> Enumerated:
+def _received(rules: Rules, settings: GenerationSettings, family: Family, made_by: _Process, told: Told) -> Enumerated:
     fork, done = made_by
     try:
         while not ready([fork], Deadline.after(_TUNING.tell)):
@@ -127,7 +127,7 @@ def _ended(fork: Fork) -> None:
     fork.end()
 
 
-def _serve(rules: Rules, settings: Settings, family: Family, done: memoryview, answer: Callable[[object], None]) -> None:
+def _serve(rules: Rules, settings: GenerationSettings, family: Family, done: memoryview, answer: Callable[[object], None]) -> None:
     def told(level: int, terms: int) -> None:
         interrupts.look()
         done[0], done[1] = level, terms

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
-from dslc.generate.enumeration.evaluate import Chunk, ItemStep
+from dslc.generate.enumeration.evaluate import ItemStep, TupleChunk
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.plan import MenuPlan, Planner, combined
 from dslc.generate.enumeration.space import INPUT, TermTable
@@ -49,8 +49,8 @@ class Batch:
     def terms(self) -> int:
         return sum(self.results) * self.count
 
-    def chunk(self, places: Array) -> Chunk:
-        return Chunk(self.steps, self.shapes, np.stack([places[arg] for arg in self.args]).astype(np.int32))
+    def chunk(self, places: Array) -> TupleChunk:
+        return TupleChunk(self.steps, self.shapes, np.stack([places[arg] for arg in self.args]).astype(np.int32))
 
 
 @dataclass(frozen=True)

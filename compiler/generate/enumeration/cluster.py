@@ -17,7 +17,7 @@ from typing import Any
 from dslc.errors import error
 from dslc.generate.enumeration.evaluate import evaluate_chunk
 from dslc.generate.enumeration.workers import Mapper, Work, forked, serial
-from dslc.generate.settings import Settings
+from dslc.generate.settings import GenerationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
-def needs_cluster(settings: Settings) -> bool:
+def needs_cluster(settings: GenerationSettings) -> bool:
     """Whether an address is given, or several workers for five and more operators."""
     return settings.scheduler is not None or (settings.workers > 1 and settings.max_operators >= 5)
 
 
 @contextmanager
-def mapper_for(settings: Settings) -> Iterator[Mapper]:
+def mapper_for(settings: GenerationSettings) -> Iterator[Mapper]:
     """Who evaluates: a cluster where an address is given, or for five and more operators; else this machine's processes.
 
     Raises:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.generate.enumeration.space import TermTable, Types
-from dslc.generate.enumeration.values import Values
+from dslc.generate.enumeration.space import TermTable, TypeNumbers
+from dslc.generate.enumeration.values import TermValues
 from dslc.generate.terms.inputs import Family
 from dslc.interpret.domain import Array
 from dslc.interpret.floats import Floats
@@ -35,9 +35,9 @@ class FloatTest:
     """Keeps the float values of the terms that it has seen, so that levels may come one after the other."""
 
     def __init__(
-        self, rules: Rules, family: Family, types: Types, seed: int, threshold: float = _TUNING.threshold
+        self, rules: Rules, family: Family, types: TypeNumbers, seed: int, threshold: float = _TUNING.threshold
     ) -> None:
-        self._values = Values(rules, family, types, Floats(), real=True)
+        self._values = TermValues(rules, family, types, Floats(), real=True)
         self._seed, self._threshold = seed, threshold
 
     def holds(self, table: TermTable, left: Array, right: TermTable) -> Array:

@@ -47,7 +47,7 @@ class ItemStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TupleChunk:
     """`shapes`: the number of each argument's shape; `rows` [arguments, tuples]: which value of that shape."""
 
     steps: tuple[ItemStep, ...]
@@ -122,7 +122,7 @@ def applied_values(
     return [np.concatenate(results) for results in zip(*pieces, strict=True)]
 
 
-def evaluate_steps(state: EnumerationState, chunk: Chunk) -> list[list[Array]]:
+def evaluate_steps(state: EnumerationState, chunk: TupleChunk) -> list[list[Array]]:
     """For every step its results on the chunk's argument tuples."""
     types = tuple(state.shapes[number] for number in chunk.shapes)
     args = []
@@ -135,7 +135,7 @@ def evaluate_steps(state: EnumerationState, chunk: Chunk) -> list[list[Array]]:
     ]
 
 
-def evaluate_chunk(state: EnumerationState, chunk: Chunk) -> Array:
+def evaluate_chunk(state: EnumerationState, chunk: TupleChunk) -> Array:
     """Fingerprints uint64 [results of all steps, argument tuples]."""
     out = []
     types = tuple(state.shapes[number] for number in chunk.shapes)

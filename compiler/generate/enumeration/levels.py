@@ -35,8 +35,8 @@ from dslc.generate.enumeration.settle import (
     settled,
     together,
 )
-from dslc.generate.enumeration.space import Reader, TermTable, Types, in_first_order, joined_orders, leaves
-from dslc.generate.enumeration.values import Values
+from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders, leaves
+from dslc.generate.enumeration.values import TermValues
 from dslc.generate.enumeration.workers import Mapper, serial
 from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
 from dslc.generate.terms.inputs import Family
@@ -66,7 +66,7 @@ class Enumeration:
     """`table` holds the representatives; row k of `right` is a term that has the value of row `left[k]` of the table."""
 
     family: Family
-    types: Types
+    types: TypeNumbers
     table: TermTable
     left: Array
     right: TermTable
@@ -122,7 +122,7 @@ def enumerate_family(
 
 def all_terms(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
-) -> tuple[TermTable, Array, Types]:
+) -> tuple[TermTable, Array, TypeNumbers]:
     """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
     run = _Run(rules, libraries, family, operators, seed, operators, operators, serial, None, None)
     run.mirrors = True
@@ -143,11 +143,11 @@ class _Run:
         self.varied, self.constants = varied, constants
         #: whether both orders of a commutative item's arguments are made
         self.mirrors = False
-        self.types = Types()
+        self.types = TypeNumbers()
         self.planner = Planner(rules, family, self.types, seed)
         self.state = EnumerationState(libraries, family, seed, self.types.shapes, _rules=rules)
         self.table = leaves(family, self.types, self.planner.widest, operators)
-        self.values = Values(rules, family, self.types, self.state.domain)
+        self.values = TermValues(rules, family, self.types, self.state.domain)
         self.state.values = self.values.arrays
         self.left: list[Array] = []
         self.right: list[TermTable] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dslc.generate.enumeration.evaluate import ItemStep, applied_values, random_values
-from dslc.generate.enumeration.space import Types
+from dslc.generate.enumeration.space import TypeNumbers
 from dslc.generate.terms.inputs import Family, arity
 from dslc.generate.terms.term import TermType, parts
 from dslc.generate.terms.trees import output_types, shapes
@@ -32,7 +32,7 @@ class MenuPlan:
 class Planner:
     rules: Rules
     family: Family
-    types: Types
+    types: TypeNumbers
     seed: int
     #: only inputs may be arguments of these
     of_inputs: frozenset[int] = field(init=False)

@@ -20,7 +20,7 @@ _PLACES = 12
 
 
 @dataclass
-class Types:
+class TypeNumbers:
     """Numbers for types with split trees and roles, and for shapes with roles (a role: see `dslc.generate.terms.inputs`)."""
 
     types: list[TermType] = field(default_factory=list)
@@ -74,7 +74,7 @@ class TermTable:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def leaves(family: Family, types: Types, arity: int, operators: int) -> TermTable:
+def leaves(family: Family, types: TypeNumbers, arity: int, operators: int) -> TermTable:
     """The inputs, then the constants."""
     count = len(family.inputs) + len(family.constants)
     own = [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))]
@@ -102,7 +102,7 @@ def item_of(family: Family, number: int) -> Item:
 class Reader:
     """Rows of a table as terms; made once each."""
 
-    def __init__(self, family: Family, types: Types, table: TermTable) -> None:
+    def __init__(self, family: Family, types: TypeNumbers, table: TermTable) -> None:
         self._family, self._types, self._table = family, types, table
         self._made: dict[int, Term] = {}
 

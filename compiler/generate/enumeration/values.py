@@ -9,7 +9,7 @@ import numpy as np
 
 from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
 from dslc.generate.enumeration.evaluate import applied_values, random_values
-from dslc.generate.enumeration.space import INPUT, TermTable, Types, item_of
+from dslc.generate.enumeration.space import INPUT, TermTable, TypeNumbers, item_of
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import parts
 from dslc.interpret.domain import Array, Domain
@@ -17,10 +17,10 @@ from dslc.ir.dtype import TensorType
 from dslc.semantics.library import Rules
 
 
-class Values:
+class TermValues:
     """`arrays`: for each shape's number [terms, *shape]; `places`: where each row's value is among those of its shape."""
 
-    def __init__(self, rules: Rules, family: Family, types: Types, domain: Domain, real: bool = False) -> None:
+    def __init__(self, rules: Rules, family: Family, types: TypeNumbers, domain: Domain, real: bool = False) -> None:
         """`real`: floats between -1 and 1, and no operator stands in for another; else elements of the field."""
         self._rules, self._family, self._types, self._domain, self._real = rules, family, types, domain, real
         self.arrays: dict[int, Array] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.generate.enumeration.evaluate import Chunk, evaluate_chunk
+from dslc.generate.enumeration.evaluate import TupleChunk, evaluate_chunk
 from dslc.processes.forked import mapped
 
 #: given what all tasks need to know, the tasks, and (`evaluate_chunk` where none is) the function of both: results in the order of the
@@ -42,7 +42,7 @@ def forked(workers: int) -> Mapper:
             # few and large: never more than one is held
             yield from serial(state, tasks, work)
             return
-        listed: list[Chunk] = list(tasks)
+        listed: list[TupleChunk] = list(tasks)
         if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < _TUNING.few:
             yield from serial(state, listed)
             return

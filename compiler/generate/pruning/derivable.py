@@ -47,7 +47,7 @@ Binding = dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class RuleSize:
     """A size of a rule, or a sum of some, as the rule writes it."""
 
     text: str
@@ -332,7 +332,7 @@ class KnownRules:
             value = values[name]
             if name in pattern.item.sized:
                 for text, number in sizes_in(rule, rule.typed.sized[pattern.node][name], value):
-                    if out.setdefault(Size(text), number) != number:
+                    if out.setdefault(RuleSize(text), number) != number:
                         return None
                 continue
             variable = None if isinstance(wanted, DType) else self._variable(rule, pattern.item, name, wanted)
@@ -353,7 +353,7 @@ class KnownRules:
 
     def _made(self, pattern: RulePattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
         """The roots with a binding's inputs and attributes; None where they have no type, or the sizes don't fit the rule."""
-        given = {size.text: value for size, value in binding.items() if isinstance(size, Size)}
+        given = {size.text: value for size, value in binding.items() if isinstance(size, RuleSize)}
         sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)}, given)
         if sizes is None:
             return None

@@ -36,7 +36,7 @@ from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 
-class Values:
+class PrimeValues:
     """Values of terms modulo a prime, for one random tensor per input; equal terms are evaluated once."""
 
     def __init__(self, rules: Rules, seed: int = 0) -> None:
@@ -175,7 +175,7 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
-def most_general(candidate: Conjecture, values: Values, limit: int = 8) -> Conjecture:
+def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
     for one in inputs((*candidate.sources, *candidate.targets)):
         places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
@@ -219,7 +219,7 @@ def _unused(candidate: Conjecture) -> int:
 # ---- common subgraphs --------------------------------------------------------------------------------------------
 
 
-def reduced(candidate: Conjecture, values: Values, build: Build) -> tuple[Conjecture, ...]:
+def reduced(candidate: Conjecture, values: PrimeValues, build: Build) -> tuple[Conjecture, ...]:
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []
     while todo:
@@ -244,7 +244,7 @@ def without_same(candidate: Conjecture) -> Conjecture:
     return Conjecture(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
 
 
-def above_common_subterms(candidate: Conjecture, values: Values, build: Build) -> Conjecture | None:
+def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Build) -> Conjecture | None:
     """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
     common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
@@ -265,7 +265,7 @@ def above_common_subterms(candidate: Conjecture, values: Values, build: Build) -
     return None
 
 
-def below_common_roots(candidate: Conjecture, values: Values) -> tuple[Conjecture, ...] | None:
+def below_common_roots(candidate: Conjecture, values: PrimeValues) -> tuple[Conjecture, ...] | None:
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):

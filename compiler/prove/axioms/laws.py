@@ -23,7 +23,7 @@ from dslc.syntax import tree as t
 Symbols = dict[str, tuple[tuple[Sort, ...], Sort]]
 
 
-class Inexpressible(Exception):
+class InexpressibleLaw(Exception):
     """A law that is no equation between terms over operators."""
 
 
@@ -117,7 +117,7 @@ class _Encoder:
             if scope is self.outer and expr.id in self.params:
                 self.tensors[expr.id] = None
                 return expr.id
-            raise Inexpressible(f"`{expr.id}` is no tensor")
+            raise InexpressibleLaw(f"`{expr.id}` is no tensor")
         if isinstance(expr, t.Int | t.Float):
             value = expr.value if isinstance(expr, t.Int) else Fraction(expr.text)
             return self._known((number_symbol(value),), "tensor")
@@ -128,7 +128,7 @@ class _Encoder:
                 return self._operator(op, expr.call, scope, names.index(expr.name))
         if isinstance(expr, t.Call):
             return self._call(expr, scope)
-        raise Inexpressible(f"`{expr.span.text}` is no application of operators")
+        raise InexpressibleLaw(f"`{expr.span.text}` is no application of operators")
 
     def _call(self, expr: t.Call, scope: _Scope) -> Term:
         found = scope.module.lookup(expr.function)
@@ -139,7 +139,7 @@ class _Encoder:
                 assert isinstance(found, FunctionDef)
                 syntax = found.syntax
             if expr.kwargs or expr.rest or len(expr.args) != len(syntax.params):
-                raise Inexpressible(f"`{expr.span.text}`")
+                raise InexpressibleLaw(f"`{expr.span.text}`")
             names = {param: (arg, scope) for param, arg in zip(syntax.params, expr.args, strict=True)}
             if function is not None:
                 return self.tensor(syntax.body, _Scope(scope.module, {**scope.names, **names}))
@@ -147,7 +147,7 @@ class _Encoder:
             return self.tensor(syntax.body, _Scope(found.module, names))
         if isinstance(found, OperatorDef) and len(found.syntax.outputs) == 1:
             return self._operator(found, expr, scope, 0)
-        raise Inexpressible(f"`{expr.function}` is no operator with one result")
+        raise InexpressibleLaw(f"`{expr.function}` is no operator with one result")
 
     def _operator(self, op: OperatorDef, expr: t.Call, scope: _Scope, index: int) -> Term:
         args = [self.tensor(arg, scope) for arg in expr.args]
@@ -161,13 +161,13 @@ class _Encoder:
             elif attr.default is not None and expr.rest is None:
                 attrs.append(self.parameter(attr.default, _Scope(op.module), attr))
             else:
-                raise Inexpressible(f"the attribute `{attr.name}` of `{op.short}`")
+                raise InexpressibleLaw(f"the attribute `{attr.name}` of `{op.short}`")
         params = op.syntax.params
         if stands_for_pairs(self.rules, op, len(args)):
             return in_pairs(args, lambda total, arg: self._apply(op, index, attrs, (total, arg)))
         for param in params[len(args) :]:
             if not isinstance(param.default, t.Int | t.Float):
-                raise Inexpressible(f"`{param.name}` of `{op.short}` is left out")
+                raise InexpressibleLaw(f"`{param.name}` of `{op.short}` is left out")
             args.append(self.tensor(param.default, _Scope(op.module)))
         return self._apply(op, index, attrs, tuple(args))
 
@@ -195,7 +195,7 @@ class _Encoder:
                 return self._known((list_symbol(count), *[plain] * count), "parameter")
             return plain
         if scope is not self.outer:
-            raise Inexpressible(f"`{expr.span.text}`")
+            raise InexpressibleLaw(f"`{expr.span.text}`")
         for node in walk_expr(expr):
             if isinstance(node, t.Name) and node.id in scope.names:
                 continue
@@ -245,7 +245,7 @@ def encoded_law(rules: Rules, rule: SubstitutionDef, symbols: Symbols) -> Law:
     """
     binds = [s for s in rule.syntax.left if isinstance(s, t.Bind)]
     if any(isinstance(s, t.TermDecl | t.LetMany | t.Const) for s in rule.syntax.left) or len(binds) != 2:
-        raise Inexpressible("terms that stand for any operator")
+        raise InexpressibleLaw("terms that stand for any operator")
     encoder = _Encoder(rules, rule, symbols, rule.name)
     left, right = binds[0].value, binds[1].value
     sides = encoder.tensor(left, encoder.outer), encoder.tensor(right, encoder.outer)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
-from dslc.prove.axioms.laws import Inexpressible, Law, Symbols, axioms_of, encoded_law
+from dslc.prove.axioms.laws import InexpressibleLaw, Law, Symbols, axioms_of, encoded_law
 from dslc.prove.axioms.smt_process import Axiom, Query, QueryResult, SmtProcess, Term, Theory
 from dslc.prove.axioms.terms import NO_PROGRAM, KnownConditions, PairOfPrograms, involutions
 from dslc.prove.cover.instances import Uncovered, cover
@@ -129,7 +129,7 @@ def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: 
         trial: Symbols = {}
         try:
             encoded.append(encoded_law(rules, sub, trial))
-        except Inexpressible as problem:
+        except InexpressibleLaw as problem:
             skipped.append((sub.name, str(problem)))
             continue
         symbols.update(trial)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from dslc.analysis.numeric import Unknown, value
+from dslc.analysis.numeric import DataDependent, value
 from dslc.analysis.poly import Poly, monomial_of, scalar_of
 from dslc.ir.graph import Input
 from dslc.ir.scalar import Scalar, Sym, apply, num
@@ -97,7 +97,7 @@ def _checked(
         }
         at.update(whole)
         shown = tuple(int(value(each, at)) for each in problem.positions[number])
-    except (Unknown, ZeroDivisionError):
+    except (DataDependent, ZeroDivisionError):
         return None
     sizes = {name.name: size for name, size in at.items() if isinstance(name, Sym) and " " not in name.name}
     return Differs(dict(sorted(sizes.items())), number, shown, _monomial(question, term, reads, at))

@@ -52,7 +52,7 @@ def _is_known(node: Apply) -> bool:
     return node.name == "^" and isinstance(below, Num) and below.value >= 0 and below.value == int(below.value)
 
 
-class Defined:
+class DefinedElements:
     """The elements that one comparison's expressions need."""
 
     def __init__(self, evaluator: Evaluator, functions: Functions) -> None:

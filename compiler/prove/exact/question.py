@@ -20,7 +20,7 @@ from dslc.prove.exact.affine import (
     largest_first,
     strides,
 )
-from dslc.prove.exact.defined import Defined
+from dslc.prove.exact.defined import DefinedElements
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import ComparisonProblem, symbols
@@ -91,7 +91,7 @@ class Question:
         self._evaluator = Evaluator(
             self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges
         )
-        self._defined = Defined(self._evaluator, self.functions)
+        self._defined = DefinedElements(self._evaluator, self.functions)
         self._sizes = self._possible_sizes()
 
     def _possible_sizes(self) -> Any:

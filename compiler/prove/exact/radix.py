@@ -14,7 +14,7 @@ from functools import lru_cache
 from dslc.analysis.conditions import Case
 from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, monomial_of, polynomial, scalar_of
 from dslc.analysis.prove import nonnegative
-from dslc.analysis.reads import Loop
+from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -186,12 +186,12 @@ class Radix:
         return extent.args if isinstance(extent, Apply) and extent.name == "min" else ()
 
     def _least(self, goal: Scalar, extents: Mapping[Iter, Scalar]) -> bool:
-        loops: dict[Iter, Loop] = {}
+        loops: dict[Iter, ReadLoop] = {}
         todo = _by_name(goal.free)
         while todo:
             it = todo.pop()
             if it not in loops and it in extents:
-                loops[it] = Loop(it, extents[it], "traversal")
+                loops[it] = ReadLoop(it, extents[it], "traversal")
                 todo.extend(_by_name(extents[it].free))
         ranges = tuple(loops.values())
         return _nonnegative(goal, ranges, self._facts.about(goal, *(loop.extent for loop in ranges)))

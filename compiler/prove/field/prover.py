@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.interpret.check_rule import difference, draw
+from dslc.interpret.check_rule import WrongCorrection, difference, draw, own_corrections, roomy, wrong_correction
 from dslc.interpret.domain import Domain, Redraw
-from dslc.interpret.draws import ORDINARY, Draws
+from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
@@ -48,6 +48,7 @@ class FieldTuning:
         large: one instance is enough where the guards ask for so many elements.
         redraws: draws of an instance whose values are not defined.
         few: elements of a result; a smaller one may agree by chance, and is drawn twice as often.
+        corrected: instances at which corrections of an author's own are computed, also at sizes above the numbers that they have.
     """
 
     draws: int = 2
@@ -57,13 +58,14 @@ class FieldTuning:
     large: int = 1 << 20
     redraws: int = 8
     few: int = 24
+    corrected: int = 24
 
 
 TUNING = FieldTuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedInstance:
     """One instance: `how` it was compared, and by how much the draws may err where that is known."""
 
     how: str  # "field", "floats", "types" (they differ), "none": no inputs were found for which the sides are defined
@@ -85,13 +87,15 @@ def field_verdict(
     """
     began = time.perf_counter()
     rng = np.random.default_rng(seed)
-    kinds: list[Compared] = []
+    kinds: list[ComparedInstance] = []
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
         parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
-        return partial_verdict(rules, sub, found)
+        verdict = partial_verdict(rules, sub, found)
+        wrong = _wrongly_corrected(rules, sub, seed, operators, types) if verdict.answer == "unknown" else None
+        return verdict if wrong is None else Verdict("field", "differs", _since(began), counterexample=wrong)
     for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
@@ -124,13 +128,26 @@ def field_verdict(
     return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
 
 
+def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types) -> Counterexample | None:
+    """Where a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
+    if not own_corrections(sub):
+        return None
+    rng = np.random.default_rng(seed)
+    for instance, _ in _drawn(rules, sub, rng, TUNING.corrected, operators, types, roomy(sub)):
+        # types were compared before
+        wrong = instance is not None and wrong_correction(rules, instance, rng)
+        if instance is not None and isinstance(wrong, WrongCorrection):
+            return Counterexample(dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction")
+    return None
+
+
 def _since(began: float) -> float:
     return round((time.perf_counter() - began) * 1e3, 3)
 
 
 def _drawn(
     rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, types: Types,
-    draws: Draws = ORDINARY,
+    draws: InstanceDraws = ORDINARY,
 ) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
     """Instances, and why other draws were none."""
     for terms in term_choices(rules, sub, rng, operators):
@@ -149,12 +166,12 @@ def _drawn(
             yield instance, ""
 
 
-def compare_instance(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Compared:
+def compare_instance(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> ComparedInstance:
     """Both sides of one instance: their types, then every element, over the field and where that cannot tell over float64."""
     drawn = dict(shown(sub, instance))
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
-        return Compared("types", counterexample=mistyped)
+        return ComparedInstance("types", counterexample=mistyped)
     names = tuple(instance.left)
     left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
     return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
@@ -168,7 +185,7 @@ def compare_values(
     inputs: Sequence[Value],
     rng: np.random.Generator,
     drawn: dict[str, str],
-) -> Compared:
+) -> ComparedInstance:
     """As `compare_instance`, for two lists of values of static shape and equal types over common inputs."""
     try:
         scopes = expand(rules, (*left, *right))
@@ -176,10 +193,10 @@ def compare_values(
         raise Rejected(problem.reason) from None
     sides = scopes[: len(left)], scopes[len(left) :]
     if sides[0] == sides[1]:
-        return Compared("field", 0.0)
+        return ComparedInstance("field", 0.0)
     out = outside(rules, left, right, names, inputs, rng, drawn)
     if out is not None:
-        return Compared("field", counterexample=out)
+        return ComparedInstance("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
     draws = 2 * TUNING.draws if sum(value.type.elements for value in left) < TUNING.few else TUNING.draws
@@ -195,18 +212,18 @@ def compare_values(
     if seen == 0:
         agrees = False  # not even one draw is defined over the field
     if agrees:
-        return Compared("field", None if degree is None else (degree / P) ** seen)
+        return ComparedInstance("field", None if degree is None else (degree / P) ** seen)
     certain = degree is not None and seen > 0
     if not certain:
         verdicts = [_differs(sides, inputs, Floats(rounded=False), rng, positive) for positive in (False, True) * draws]
         if all(found is None for found in verdicts):
-            return Compared("none")
+            return ComparedInstance("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
             shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
-            return Compared("floats") if shown is None else Compared("field", counterexample=shown)
+            return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
-    return Compared("none") if counterexample is None else Compared("field", counterexample=counterexample)
+    return ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
 
 
 def _converts(scopes: Sequence[Value]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dslc.deadline import Deadline
 from dslc.errors import Diagnostic
-from dslc.interpret.draws import ORDINARY, Draws
+from dslc.interpret.draws import ORDINARY, InstanceDraws
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
@@ -47,7 +47,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 #: sizes at which a rule that differs in part is mostly seen to do so
-ROOMY = Draws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
+ROOMY = InstanceDraws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
 
 
 def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
 
 
 def instances(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, fixed: Mapping[str, Any] | None = None, draws: Draws = ORDINARY,
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, fixed: Mapping[str, Any] | None = None, draws: InstanceDraws = ORDINARY,
     attempts: int = _TUNING.attempts,
 ) -> Iterator[Instance | Rejected]:  # fmt: skip
     """Random instances with some names given, and why other draws were none."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.analysis.numeric import Unknown, vector
+from dslc.analysis.numeric import DataDependent, vector
 from dslc.interpret.domain import Array
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
@@ -202,7 +202,7 @@ class _Scope:
             return
         try:
             self._cut_where_changes(self._values(node, at))
-        except Unknown:
+        except DataDependent:
             for child in node.children:
                 self._position_only(child, at, depth)
 
@@ -232,7 +232,7 @@ class _Scope:
             self._visit(node.other, at, depth)
         try:
             places = [self._values(index, at).astype(np.int64) for index in node.index]
-        except Unknown as problem:
+        except DataDependent as problem:
             raise NoBoxes(f"the position {problem}") from None
         for place, points, size in zip(places, operand.points, shape, strict=True):
             box = np.searchsorted(np.array(points), place, side="right")

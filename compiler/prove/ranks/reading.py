@@ -56,7 +56,7 @@ _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AxesReading:
     """What a rule says of axes, for some values of its flags.
 
     `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
@@ -78,7 +78,7 @@ class Reading:
 
 
 #: for all values of a rule's flags
-Readings = Mapping[tuple[tuple[str, bool], ...], Reading]
+Readings = Mapping[tuple[tuple[str, bool], ...], AxesReading]
 
 
 def natural(sub: SubstitutionDef) -> Readings | None:
@@ -142,7 +142,7 @@ class _Rule(Operators):
         self.terms = terms
         self.longest = _longest(sub)
 
-    def read(self) -> Reading:
+    def read(self) -> AxesReading:
         syntax = self.sub.syntax
         env = AxisEnv(self.sub.module, rule=True)
         for param in syntax.params:
@@ -177,7 +177,7 @@ class _Rule(Operators):
         self.counts()
         needed = tuple(map(self.spaces.normal, self.needed))
         alike = not (self.spaces.targets or self.folds)
-        return Reading(
+        return AxesReading(
             self.spaces, frozenset(packs), tuple(self.named), needed, alike, frozenset(self.longest), self.spaces.exact, self.shown,
             self.apart, self.ranked,
         )  # fmt: skip

@@ -58,7 +58,7 @@ class _Worker:
         return self.task is not None or not self.ready
 
 
-class Pool:
+class ProverPool:
     """Worker processes that all hold the same rules. Use it as a context manager: leaving it ends them.
 
     Args:
@@ -77,7 +77,7 @@ class Pool:
         self._known: dict[str, list[Verdict]] = {}
         self._left = 0
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> ProverPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from dslc.errors import error
 from dslc.prove.known.digest import modules_digest
-from dslc.prove.run.pool import CannotStart, Changed, Pool
+from dslc.prove.run.pool import CannotStart, Changed, ProverPool
 from dslc.prove.run.worker import Task, answers, definition_of
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules
@@ -29,9 +29,9 @@ class Workers:
     def __init__(self, rules: Rules, count: int, limit: float) -> None:
         self._rules = rules
         places = [module.file.source.path for module in rules.modules]
-        self._pool: Pool | None = None
+        self._pool: ProverPool | None = None
         if count > 0 and all(Path(place).is_file() for place in places):
-            self._pool = Pool([*map(str, rules.folders), *places], modules_digest(rules.modules), count, limit)
+            self._pool = ProverPool([*map(str, rules.folders), *places], modules_digest(rules.modules), count, limit)
         #: what the processes have not answered yet, and what this process is to answer
         self._open: dict[str, Task] = {}
         self._here: deque[Task] = deque()

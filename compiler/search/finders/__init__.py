@@ -1,1 +1,1 @@
-"""What may stand in the place of hot operators: kernels, derived programs, mutants, joined calls; and what of it is known."""
+"""Finders of programs in the place of hot operators: kernels, derived programs, mutants, joined calls; and what is known of these."""

@@ -1,4 +1,4 @@
-"""What below a sum belongs to its expression (EinNet, Algorithm 1): its subprograms."""
+"""Subprograms: the part below a sum that belongs to its expression (EinNet, Algorithm 1)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ what is measured to be faster than the nodes is offered as a candidate. Scopes o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
@@ -130,6 +130,8 @@ class Derivations:
     every: bool = False
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
     spent: Mapping[Node, float] = field(default_factory=dict)
+    #: candidates of the model with kernels: dear is what takes a share of the fastest
+    faster: Collection[Candidate] = ()
     #: whether infinities, NaN and overflows must stay what they are
     strict: bool = False
     #: what was derived so far of each operator
@@ -280,7 +282,7 @@ class Derivations:
             if isfinite(price) and (self.every or not self._at_its_best(nodes[program][0], max(own))):
                 prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
-            if worth[program] >= (self.share if share is None else share) * base.cost:
+            if worth[program] >= (self.share if share is None else share) * self._whole(base):
                 yield HotSite(program, tuple(nodes[program]), prices[program])
 
     def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
@@ -297,10 +299,15 @@ class Derivations:
         for program, own in found.items():
             node, inner = next(iter(own.items()))
             price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
-            if isfinite(price) and len(own) * price >= self.share * base.cost and (self.every or not self._at_its_best(node, price)):
+            dear = isfinite(price) and len(own) * price >= self.share * self._whole(base)
+            if dear and (self.every or not self._at_its_best(node, price)):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
             yield HotSite(program, tuple(found[program]), worth[program][1], found[program])
+
+    def _whole(self, base: Candidate) -> float:
+        """Seconds of a candidate, or of the fastest one with kernels: what these took little of before may be all that is left."""
+        return min([base.cost, *(one.cost for one in self.faster)])
 
     def _is_looked_at(self, node: Node) -> bool:
         return is_sized(node)

@@ -1,4 +1,4 @@
-"""What operators compute, as one expression: whether it is a sum of products, and how it is read."""
+"""Expressions of operators: which are sums of products, and how they are read."""
 
 from __future__ import annotations
 

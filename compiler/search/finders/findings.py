@@ -1,4 +1,4 @@
-"""What a run found and measured to be faster, as facts over holes: moves and unions of every strategy, in whatever graph they fit.
+"""Findings of a run, measured to be faster, as facts over holes: moves and unions of every strategy, in whatever graph they fit.
 
 Kernels, derived programs and corrected mutants are each found in some candidate. Their facts hold wherever their programs stand, so
 those of different finders, and the rules, meet in one program.

@@ -28,7 +28,7 @@ from dslc.mutate.partial import PartialMutant, PartialRule, applied, sites
 from dslc.mutate.partial import PartialSite as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, shape_of
 from dslc.mutate.regions import regions
-from dslc.mutate.search import Options, made, search
+from dslc.mutate.search import MutantOptions, made, search
 from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
@@ -81,7 +81,7 @@ class Mutants(Derivations):
     limit: float = CORRECT_TUNING.share
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
-    options: Options = field(default_factory=lambda: Options(seconds=TUNING.seconds))
+    options: MutantOptions = field(default_factory=lambda: MutantOptions(seconds=TUNING.seconds))
     operators: int = TUNING.operators
     #: whether what is faster with its library alone will do
     leaning: bool = False

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from dslc.deadline import TimeUp
 from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Chain, Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Kernel, Node, Scope, ScopeNode, Value, replace, scope_value
 from dslc.ir.holes import abstracted, instantiated, leaves_of, program
+from dslc.ir.scalar import num, read, traversal
+from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
 from dslc.search.finders.looking import HotSite, NodePlace
 from dslc.search.finders.mutants import Mutants
@@ -217,18 +219,23 @@ class Subprograms(Together):
             return None
         looked.add(node)
         for arg in node.args:
-            between: list[Call] = []
+            between: list[tuple[Call, int]] = []
             below = arg
             while isinstance(below.node, Call) and self.builder.is_pointwise(below.node) and len(between) < _TUNING.between:
-                between.append(below.node)
-                below = below.node.args[0]
+                # what varies: weights may come first
+                at = next((k for k, each in enumerate(below.node.args) if not each.constant), 0)
+                between.append((below.node, at))
+                below = below.node.args[at]
             if not isinstance(below.node, ScopeNode) or below.node.scope.body.binds:
                 continue
-            for inner in below.node.args:
-                made = None if inner.constant or inner.type != node.values[0].type else self._over(inner, between)
+            places = [(inner, laid) for inner in below.node.args if not inner.constant for laid in (False, True)]
+            for inner, laid in places:
+                if inner.type != node.values[0].type or (laid and not any(len(call.args) > 1 for call, _ in between)):
+                    continue
+                made = self._over(inner, between, node if laid else None, arg)
                 if made is None or made.type != node.values[0].type:
                     continue
-                leaves = leaves_of((node, *between, below.node))
+                leaves = leaves_of((node, *(call for call, _ in between), below.node))
                 fact, _ = fact_of("layouts that cancel", node.values, (made,), [*leaves, inner])
                 key = fact.old, fact.new
                 if key not in self._cancel:
@@ -237,11 +244,15 @@ class Subprograms(Together):
                     return node.values[0], made, fact
         return None
 
-    def _over(self, value: Value, between: Sequence[Call]) -> Value | None:
-        """What is computed element by element, of something else."""
+    def _over(self, value: Value, between: Sequence[tuple[Call, int]], layout: ScopeNode | None, laid: Value) -> Value | None:
+        """What is computed element by element, of something else; weights are laid out as well where there is a `layout` of `laid`."""
         try:
-            for call in reversed(between):
-                (value,) = apply(self.rules, call.op, (value, *call.args[1:]), dict(call.attrs))
+            for call, at in reversed(between):
+                args = [
+                    value if k == at else each if layout is None or not each.constant else _laid(layout, laid, each)
+                    for k, each in enumerate(call.args)
+                ]
+                (value,) = apply(self.rules, call.op, args, dict(call.attrs))
         except (Mismatch, EvalError, ValueError):
             return None
         return value
@@ -264,6 +275,16 @@ class Subprograms(Together):
         name = f"{len(mutated)} mutants together: {', '.join(dict.fromkeys(mutated))}"
         fact = Fact(name, region, program(both.inputs, both.outputs[1:]), Chain(one.facts))
         return fact if Chain(one.facts).shows(fact) else None
+
+
+def _laid(layout: ScopeNode, taken: Value, weight: Value) -> Value:
+    """What a layout of `taken` makes of a weight that is read along with it. Raises ValueError."""
+    shape, rank = shape_of(taken), len(weight.type.shape)
+    pairs = zip(shape_of(weight), range(len(shape) - rank, len(shape)), strict=True)
+    body = read(0, tuple(num(0) if size == 1 else traversal(axis) for size, axis in pairs))
+    spread = scope_value(Scope(shape, body, weight.type.dtype), (weight,))
+    (made,) = replace(layout.values, {taken: spread})
+    return made
 
 
 __all__ = ["Subprograms"]

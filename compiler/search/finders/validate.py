@@ -175,7 +175,7 @@ class _Prover:
             return self._corrected(claim, claim.proof)
         if isinstance(claim, Fact) and isinstance(claim.proof, Chain) and not self._until.over:
             return self._chained(claim, claim.proof)
-        attempts: list[Sides] = []
+        attempts: list[ClaimSides] = []
         most = Deadline.after(_TUNING.most)
         for sides in self._ways(claim):
             if self._until.over:
@@ -214,30 +214,30 @@ class _Prover:
             found = max(found, how, key=_WORST.index)
         return found
 
-    def _ways(self, claim: Fact | Rewrite) -> Iterator[Sides]:
+    def _ways(self, claim: Fact | Rewrite) -> Iterator[ClaimSides]:
         """The facts any of which would do."""
         if isinstance(claim, Fact):
             # whatever the holes hold: there is no other way to look at it
-            yield Sides(claim.old.outputs, claim.new.outputs, True)
+            yield ClaimSides(claim.old.outputs, claim.new.outputs, True)
             return
         if self._nodes is None or self._nodes[0] is not claim.graph:
             self._nodes = claim.graph, frozenset(claim.graph.nodes())
         yield from _sides(claim, self._nodes[1])
 
-    def _exact(self, sides: Sides) -> bool:
+    def _exact(self, sides: ClaimSides) -> bool:
         key: tuple[Literal["exact"], Values, Values] = ("exact", sides.old, sides.new)
         if key not in self._known:
             self._known[key] = self._equal(sides)
         return self._known[key] is True
 
-    def _field(self, sides: Sides) -> Literal["field"] | _Failed | None:
+    def _field(self, sides: ClaimSides) -> Literal["field"] | _Failed | None:
         key: tuple[Literal["field"], Values, Values] = ("field", sides.old, sides.new)
         if key not in self._known:
             self._known[key] = self._computed(sides)
         found = self._known[key]
         return found if not isinstance(found, bool) else None
 
-    def _equal(self, sides: Sides) -> bool:
+    def _equal(self, sides: ClaimSides) -> bool:
         if sides.old == sides.new:
             return True
         try:
@@ -246,7 +246,7 @@ class _Prover:
             return False
         return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_TUNING.seconds), Equal)
 
-    def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
+    def _computed(self, sides: ClaimSides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
         count = len(sides.old)
         try:
@@ -308,7 +308,7 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ClaimSides:
     """A fact without its name; `free` where each of its holes can be any tensor, whatever the others are.
 
     Where they are not free (one is a `Sigmoid`, which is positive) a difference of the sides says nothing.
@@ -319,7 +319,7 @@ class Sides:
     free: bool
 
 
-def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
+def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[ClaimSides]:
     """A rewrite in several ways: each next one knows more of what lies below.
 
     First everything that the new value takes from the graph is arbitrary but numbers (a 0 that is a threshold may be one that the
@@ -350,11 +350,11 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
             yield found
 
 
-def _between(rewrite: Rewrite, cut: set[Value]) -> Sides | None:
+def _between(rewrite: Rewrite, cut: set[Value]) -> ClaimSides | None:
     """The sides over arbitrary values in place of a cut; None where the type of one of these is not known."""
     names: dict[Value, Value] = {}
     old, new = _over(rewrite.old, cut, names), _over(rewrite.new, cut, names)
-    return None if old is None or new is None else Sides((old,), (new,), all(_free(value) for value in names))
+    return None if old is None or new is None else ClaimSides((old,), (new,), all(_free(value) for value in names))
 
 
 def _free(value: Value) -> bool:

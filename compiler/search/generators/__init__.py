@@ -1,1 +1,1 @@
-"""Who proposes candidates: rules, kernels, derivations, mutants."""
+"""Generators, which propose candidates: rules, kernels, derivations, mutants."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.deadline import Deadline
-from dslc.mutate.mutant import Options
+from dslc.mutate.mutant import MutantOptions
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.findings import derived
@@ -99,7 +99,7 @@ class Mutated:
 
     def begin(self, context: SearchContext) -> Proposer:
         task, settings = context.task, context.task.settings
-        how = Options(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
+        how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
         looked = Mutants(
             **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
@@ -157,7 +157,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
 
 
 def _known(context: SearchContext) -> dict[str, Any]:
-    return {**_common(context), "spent": context.run.spent, "found": context.run.derived}
+    return {**_common(context), "spent": context.run.spent, "faster": context.run.kernels, "found": context.run.derived}
 
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:

@@ -1,4 +1,4 @@
-"""What everybody found, and the rules, in one program, as a generator."""
+"""Findings of all generators, and the rules, in one program, as a generator."""
 
 from __future__ import annotations
 

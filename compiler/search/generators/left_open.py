@@ -1,4 +1,4 @@
-"""What is not tried because sizes are open: mutants and partial rules are of operators whose sizes are known."""
+"""Operators that are not tried because sizes are open: mutants and partial rules are of operators whose sizes are known."""
 
 from __future__ import annotations
 

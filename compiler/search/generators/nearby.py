@@ -1,4 +1,4 @@
-"""What stands beside the best that rules made, in time that nobody else needs: predictions may be wrong."""
+"""Neighbours of the best that rules made, in time that nobody else needs: predictions may be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generator of candidates is, and what asking it is worth before a run knows."""
+"""Generators of candidates as a protocol, and their priors: what asking is worth before a run knows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from dslc.search.runs.worth import expected
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class SchedulerTuning:
     """Numbers of the scheduler; `benchmarks/anytime.py` shows them.
 
     Attributes:
@@ -68,7 +68,7 @@ class Tuning:
     bases: int = 2
 
 
-TUNING = Tuning()
+TUNING = SchedulerTuning()
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class Scheduler:
 
     context: SearchContext
     cache: CostCache
-    tuning: Tuning = TUNING
+    tuning: SchedulerTuning = TUNING
     generators: Sequence[Generator] = field(default_factory=lambda: GENERATORS)
     arms: list[Arm] = field(default_factory=list)
     #: what was proposed, and the graphs that were checked or need not be
@@ -344,4 +344,4 @@ class Scheduler:
         return f"candidate {bases.index(base)}: {base.rule}"
 
 
-__all__ = ["TUNING", "Arm", "Scheduler", "Tuning"]
+__all__ = ["TUNING", "Arm", "Scheduler", "SchedulerTuning"]

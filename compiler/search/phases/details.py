@@ -1,4 +1,4 @@
-"""What a page shows of a run beside its report: both models, where their time goes, kernels, and what repeats it."""
+"""Details of a run that a page shows beside its report: both models, where their time goes, kernels, and what repeats it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslc.cost.profiled import profiled
 from dslc.cost.targets import OwnKernels
 from dslc.onnx.picture import compared, pictured
 from dslc.report import Details, Report
-from dslc.reporting.data import Code, Picture
+from dslc.reporting.data import KernelCode, Picture
 from dslc.search.rewrites.written import graph_as_kernels, texts_of
 from dslc.version import __version__
 
@@ -89,7 +89,7 @@ def _with_times(picture: Picture, model: ModelProto, file: ModelFile, run: Run, 
     return replace(picture, times=times, nodes=nodes)
 
 
-def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[Code, ...]:
+def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[KernelCode, ...]:
     """The C++ of the kernels of a model, with the nodes that run each."""
     context = task.imported.context
     graph = graph_as_kernels(task.rules, contender.candidate.graph, context)
@@ -101,7 +101,7 @@ def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[Code,
     users: Mapping[str, tuple[str, ...]] = {
         name: tuple(node.name or next(iter(node.output), "") for node in model.graph.node if node.op_type == name) for name in known
     }
-    return tuple(Code(name, users[name], texts[name].text) for name in known)
+    return tuple(KernelCode(name, users[name], texts[name].text) for name in known)
 
 
 __all__ = ["Profiling", "detailed", "versions"]

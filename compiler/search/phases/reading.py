@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
+from dslc.cost.inputs import given_inputs
 from dslc.errors import error
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
@@ -55,6 +56,9 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     model, folder, where = read_model(source)
     run.original = model, where
     taken = run.clock.seconds - began
+    if settings.inputs is not None:
+        # what is wrong with them is said before any work, and also where nothing runs
+        given_inputs(settings.inputs, model)
     run.phase("reading", "reading rules")
     rules = load_many(["std", *settings.rules]) if settings.rules else standard()
     trust_locks(rules, settings.trust_lock)

@@ -17,7 +17,14 @@ from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.runs.compiling import with_kernels
-from dslc.search.runs.contenders import Checker, Compared, ExportOptions, Functions, folder_of, serialized
+from dslc.search.runs.contenders import (
+    AllowedFunctions,
+    Checker,
+    ExportOptions,
+    ReferenceOutputs,
+    folder_of,
+    serialized,
+)
 from dslc.search.runs.originals import Original, original_at
 from dslc.search.runs.progress import Journal, Run
 from dslc.search.runs.settings import Settings
@@ -51,7 +58,7 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     run.journal = Journal() if once else _journal(settings, key, cache, run)
     seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
-    compared = Compared(
+    compared = ReferenceOutputs(
         file, references, [one.inputs for one in originals], settings.tolerance, computed_types(task.imported),
         _meant(task, references[0].names),
     )  # fmt: skip
@@ -63,12 +70,12 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     return run.referenced
 
 
-def _functions(task: Task) -> Functions:
+def _functions(task: Task) -> AllowedFunctions:
     if task.settings.portable == "inline":
-        return Functions.INLINE
+        return AllowedFunctions.INLINE
     if task.target.kernels is OwnKernels.PLANNED:
-        return Functions.PLAIN
-    return Functions.BUILT if with_kernels(task.settings) else Functions.NONE
+        return AllowedFunctions.PLAIN
+    return AllowedFunctions.BUILT if with_kernels(task.settings) else AllowedFunctions.NONE
 
 
 def _file_of(task: Task) -> ModelFile:

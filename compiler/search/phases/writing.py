@@ -11,7 +11,7 @@ from dslc.onnx.describe import counts, note
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import inlined
 from dslc.onnx.runtime import accepted
-from dslc.report import Counts, Generator, PairMs, Report, Sizes, Span, Without
+from dslc.report import Counts, Generator, PairMs, PhaseSpan, Report, Sizes, Without
 from dslc.search.phases.details import detailed
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.rulesets import not_standard
@@ -20,8 +20,10 @@ from dslc.search.runs.planning import with_plan
 from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import proved_again
 from dslc.search.runs.stages import Finished, Optimized, Task
-from dslc.search.runs.steps import steps_of, story_of
+from dslc.search.runs.steps import nonfinite, steps_of, story_of
 from dslc.search.runs.tuning import TUNING
+from dslc.semantics.numerics import NONFINITE
+from dslc.syntax.vocabulary import NUMERICS
 
 
 def write(finished: Finished, run: Run) -> Optimized:
@@ -114,6 +116,8 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
         story=story_of(contender.candidate, _measured_seconds(contender, finished, run)),
     )  # fmt: skip
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
+    if loose := nonfinite(steps, task.rules):
+        run.note(f"by {', '.join(loose)} {NUMERICS[NONFINITE]}; `--strict-floats` does without")
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}
     if verdicts:
@@ -178,7 +182,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         processor=round(run.clock.processor, 3),
         moments={name: round(seconds, 3) for name, seconds in run.clock.moments.items()},
         notes=tuple(dict.fromkeys(run.notes)),
-        timeline=tuple(Span(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
+        timeline=tuple(PhaseSpan(name, round(begin, 3), round(end, 3)) for name, begin, end in run.clock.timeline()),
         generators=report.generators or _generators(run),
         asked=() if run.scheduled is None else tuple(run.scheduled.asked()),
     )

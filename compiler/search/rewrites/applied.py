@@ -30,7 +30,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedPoint:
     """A graph in which no rule applies any more; `larger` are the rules that match still, each with the number of places, and that
     would leave a graph which is no smaller."""
 
@@ -38,7 +38,7 @@ class Fixed:
     larger: Mapping[str, int]
 
 
-def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, bounds: Bounds = Bounds()) -> Fixed:
+def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, bounds: Bounds = Bounds()) -> FixedPoint:
     """Applies rules until none applies any more; each step is one rule at all places that share no node.
 
     A rule that is not `always` applied is applied where it leaves fewer nodes, or as many and fewer operations, bytes or axes. So what
@@ -66,7 +66,7 @@ def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, bound
                 if nodes > most or len(history) > bounds.passes or (nodes > first and turns > first + bounds.again):
                     raise _endless(history[-len(chosen) :], "go on for ever")
         if state is before:
-            return Fixed(state.candidate, state.larger)
+            return FixedPoint(state.candidate, state.larger)
 
 
 def _endless(history: Sequence[str], what: str) -> Exception:
@@ -142,4 +142,4 @@ def _replaced(match: Match) -> dict[Value, Value]:
     return new
 
 
-__all__ = ["Bounds", "Fixed", "applied"]
+__all__ = ["Bounds", "FixedPoint", "applied"]

@@ -22,7 +22,7 @@ from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.rewrites.candidate import Candidate, Front, Limits, Progress
 from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
-from dslc.search.rewrites.regions import Map, Region, RegionPlace
+from dslc.search.rewrites.regions import Region, RegionMap, RegionPlace
 from dslc.search.rewrites.stitching import RegionCandidate, put, stitched
 
 
@@ -100,7 +100,7 @@ def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
     """
     if len(working_nodes(graph.outputs)) <= REGIONS_TUNING.most:
         return False
-    found = Map(graph, costs, small=True)
+    found = RegionMap(graph, costs, small=True)
     places = found.places(1)
     weights = [arg for place in places for arg in dict.fromkeys(place.args) if arg.constant]
     if apart and len(set(weights)) < len(weights):
@@ -151,7 +151,7 @@ class _Divided:
         self._works: dict[tuple[Value, ...], _Work] = {}
         self._every: list[_Work] = []
         self._seen: set[tuple[Value, ...]] = set()
-        self._map: Map | None = None
+        self._map: RegionMap | None = None
 
     def run(self) -> Candidate:
         quiet, alive = 0, False
@@ -159,7 +159,7 @@ class _Divided:
             places: dict[tuple[Value, ...], list[RegionPlace]] = {}
             with ended(self._limits):
                 if self._map is None:
-                    self._map = Map(self._best.end, self._costs, small=self._small_regions)
+                    self._map = RegionMap(self._best.end, self._costs, small=self._small_regions)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
@@ -264,7 +264,7 @@ class _Divided:
             made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - TUNING.seconds:
                 self._best = made
-                self._map = None if evaluation is None else Map(made.end, self._costs, evaluation, self._small_regions)
+                self._map = None if evaluation is None else RegionMap(made.end, self._costs, evaluation, self._small_regions)
                 self._on_built(made)
                 self._on_best(made)
                 # the others stand where they stood in another graph: they come again

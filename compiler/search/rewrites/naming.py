@@ -1,4 +1,4 @@
-"""What a rewritten graph is called: names go with values through every rewrite, and new nodes are named after what they replaced."""
+"""Names of a rewritten graph: they go with values through every rewrite, and new nodes are named after what they replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dslc.ir.graph import Constant, Graph, Node, Value
 from dslc.onnx.context import Context
-from dslc.onnx.naming import Called, Naming, naming_of
+from dslc.onnx.naming import CalledNode, Naming, naming_of
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.rewriting import Rewritten, rewritings, rewritten
 
@@ -57,7 +57,7 @@ def _followed(told: Told, step: Rewritten, rule: str) -> Told:
     after = rewritten(Graph(step.origin.inputs, tuple(before)), step.new).outputs
     images = dict(zip(before, after, strict=True))
     values = _weights(told.naming)
-    nodes: dict[Node, Called] = {}
+    nodes: dict[Node, CalledNode] = {}
     kept: set[Node] = set()
     replaced = [old for old in before if step.new.get(old, old) != old]
     own = set(replaced)
@@ -84,7 +84,7 @@ def _weights(naming: Naming) -> dict[Value, str]:
     return {value: name for value, name in naming.values.items() if isinstance(value.node, Constant)}
 
 
-def _call(new: Value, called: Called, rule: str, kept: set[Node], nodes: dict[Node, Called]) -> None:
+def _call(new: Value, called: CalledNode, rule: str, kept: set[Node], nodes: dict[Node, CalledNode]) -> None:
     """Names the nodes of a replacement that were not there before."""
     for node in _below(new, kept):
         nodes.setdefault(node, called.made_by(rule, node is new.node))

@@ -95,7 +95,7 @@ class _Weight:
         raise LookupError("a hole stands for any weight")
 
 
-class Map:
+class RegionMap:
     """A graph as groups of nodes that run as one, in an order in which arguments come first, with its regions of several kinds."""
 
     def __init__(self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None, small: bool = False) -> None:

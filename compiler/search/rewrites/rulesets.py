@@ -1,4 +1,4 @@
-"""Which substitutions a run uses."""
+"""Substitutions that a run uses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
 from dslc.mutate.partial import PartialRule, compiled
+from dslc.semantics.checks.substitutions import errors_of
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
@@ -44,10 +45,13 @@ def chosen_partial(
     """The partial substitutions among those that `chosen_rules` speaks of, which need a correction.
 
     Raises:
-        DslcError: as `chosen_rules`.
+        DslcError: as `chosen_rules`, and for what is wrong with the form of one: nobody verifies them before they are used.
     """
     names, reverse_only = _chosen(rules, only, disable, strict_floats)
-    found = compiled(rules, (rules.substitutions[name] for name in names))
+    partial = [rules.substitutions[name] for name in names if rules.substitutions[name].syntax.partial]
+    if wrong := [one for rule in partial for one in errors_of(rules, rule)]:
+        raise DslcError(wrong)
+    found = compiled(rules, partial)
     return tuple(one for one in found if one.rule.name not in reverse_only)
 
 

@@ -1,4 +1,4 @@
-"""What was found in regions, put into the places where these stand: the steps of a search of the whole graph."""
+"""Findings of regions, put into the places where these stand: the steps of a search of the whole graph."""
 
 from __future__ import annotations
 

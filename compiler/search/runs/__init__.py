@@ -1,1 +1,1 @@
-"""What a run is asked, what it knows so far, and how what it found is judged: settings, contenders, proofs, timing."""
+"""Runs: what they are asked, what they know so far, and how their findings are judged: settings, contenders, proofs, timing."""

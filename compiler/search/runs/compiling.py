@@ -1,4 +1,4 @@
-"""Whether a run writes kernels of its own: what it was asked, and what this machine has."""
+"""Compiling in a run: whether it writes kernels of its own, by what it was asked and what this machine has."""
 
 from __future__ import annotations
 

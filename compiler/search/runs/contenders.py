@@ -47,7 +47,7 @@ class Blamed:
     before: Candidate
 
 
-class Functions(Enum):
+class AllowedFunctions(Enum):
     """What a written model may have beside ONNX's nodes."""
 
     NONE = "nothing"
@@ -60,13 +60,13 @@ class Functions(Enum):
 class ExportOptions:
     """How candidates are written; `growth` is by how much the file's weights may grow, `fewest`: see `export`."""
 
-    functions: Functions = Functions.NONE
+    functions: AllowedFunctions = AllowedFunctions.NONE
     growth: float = inf
     fewest: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class ReferenceOutputs:
     """The original, and what it gives on all inputs (one `Inputs` for each binding).
 
     `computed` has the weakest type in which each output is computed, `meant` says what the original gives by its operators' equations,
@@ -91,7 +91,7 @@ class Checker:
 
     context: Context
     rules: Rules
-    compared: Compared
+    compared: ReferenceOutputs
     threads: int
     form: ExportOptions = ExportOptions()
     until: Deadline = FOREVER
@@ -114,12 +114,12 @@ class Checker:
         if self._last is None or self._last[0] is not candidate:
             self._last = None
             graph, form = candidate.graph, self.form
-            if form.functions is not Functions.NONE:
+            if form.functions is not AllowedFunctions.NONE:
                 graph = graph_as_kernels(self.rules, graph, self.context)
             model = export(self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest)
-            if form.functions is Functions.INLINE:
+            if form.functions is AllowedFunctions.INLINE:
                 model = inlined(model)
-            elif form.functions is not Functions.PLAIN and model.functions:
+            elif form.functions is not AllowedFunctions.PLAIN and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self.rules, graph.outputs, self.context.opset, candidate.kernels)
                 note(model, texts, self.threads)

@@ -1,4 +1,4 @@
-"""What all generators of a run share: the original with its price, rules, prices, and the ends of their time."""
+"""Context of a search, which all generators of a run share: the original with its price, rules, prices, and the ends of their time."""
 
 from __future__ import annotations
 

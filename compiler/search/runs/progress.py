@@ -1,4 +1,4 @@
-"""What the stages of a run share and change: the clock, what is told, and what Ctrl-C finds."""
+"""State that the stages of a run share and change: the clock, what is told, and what Ctrl-C finds."""
 
 from __future__ import annotations
 

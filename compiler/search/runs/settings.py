@@ -1,4 +1,4 @@
-"""What a user may say about a run: every option once, for the command line and for Python."""
+"""Settings of a run: every option once, for the command line and for Python."""
 
 from __future__ import annotations
 

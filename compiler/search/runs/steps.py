@@ -1,4 +1,4 @@
-"""What the report says of each rule that a result was made by."""
+"""Steps of a result, as the report has them: one for each rule that it was made by."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dslc.report import Step, Turn
 from dslc.search.finders.validate import Validated
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
+from dslc.semantics.numerics import keeps_nonfinite
 
 
 def steps_of(
@@ -34,6 +35,18 @@ def steps_of(
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
 
 
+def nonfinite(steps: Iterable[Step], rules: Rules) -> tuple[str, ...]:
+    """Names of those rules of the steps that say that they change infinities, NaN and overflows."""
+    found = (one for step in steps for one in _named(step.rule))
+    definitions = {one: rules.substitutions.get(one) or rules.derivations.get(one) for one in found}
+    return tuple(one for one, rule in definitions.items() if rule is not None and not keeps_nonfinite(rule.syntax))
+
+
+def _named(step: str) -> list[str]:
+    """The rules that a step names, in whichever direction."""
+    return [part.strip().removesuffix("^-1") for part in step.split(" + ")]
+
+
 def story_of(candidate: Candidate, measured: Mapping[Candidate, float] = MappingProxyType({})) -> tuple[Turn, ...]:
     """The steps of a candidate's path in their order; `measured` has the seconds of the candidates that were timed."""
     steps = [step for step in candidate.path() if step.rule]
@@ -44,8 +57,7 @@ def story_of(candidate: Candidate, measured: Mapping[Candidate, float] = Mapping
 def _text(rules: Rules, name: str) -> str:
     """The rules that a step names, as their libraries have them."""
     found = []
-    for part in name.split(" + "):
-        one = part.strip().removesuffix("^-1")
+    for one in _named(name):
         definition = rules.substitutions.get(one) or rules.derivations.get(one)
         if definition is not None:
             found.append(definition.syntax.span.text)
@@ -62,6 +74,6 @@ def status_of(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
     """The weakest status of the rules that a step names."""
     if name == KERNELS:
         return "proved"
-    known = [verdicts[one] for part in name.split(" + ") if (one := part.strip().removesuffix("^-1")) in verdicts]
+    known = [verdicts[one] for one in _named(name) if one in verdicts]
     order = {status: k for k, status in enumerate(STATUSES)}
     return max((verdict.status for verdict in known), key=order.__getitem__, default="undecided")

@@ -1,4 +1,4 @@
-"""What a contender is worth: by what was timed of it, or by its prediction and what predictions were worth so far."""
+"""Worth of a contender: by what was timed of it, or by its prediction and what predictions were worth so far."""
 
 from __future__ import annotations
 

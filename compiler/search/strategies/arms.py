@@ -1,4 +1,4 @@
-"""What the searches over e-graphs are told alike: how programs are taken out, how large an e-graph grows, and what is said of a run."""
+"""Options of all searches over e-graphs: how programs are taken out, how large an e-graph grows, and what is said of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user gives in Python, as what a run takes."""
+"""Values that a user gives in Python, as what a run takes."""
 
 from __future__ import annotations
 

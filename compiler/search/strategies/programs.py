@@ -1,4 +1,4 @@
-"""What searches over e-graphs have in common: prices of e-nodes, and programs that become candidates."""
+"""Programs in searches over e-graphs: prices of e-nodes, and programs that become candidates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TUNING = _Tuning()
 Own = Callable[[Node], float | None]
 
 
-class Prices:
+class NodePrices:
     """Seconds of single e-nodes: measured, and guessed by operations and bytes where that is too early or time is short.
 
     A price that was said once stays, unless `settle` measures it.
@@ -284,4 +284,4 @@ def rules_of(space: Space) -> list[CompiledRule]:
     return space.rules
 
 
-__all__ = ["Prices", "Programs", "Tidying", "rules_of"]
+__all__ = ["NodePrices", "Programs", "Tidying", "rules_of"]

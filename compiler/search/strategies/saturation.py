@@ -103,13 +103,13 @@ class Saturating:
     ) -> None:  # fmt: skip
         """`swept`: share of the time of the first sweep, none where there was one; `tidying`: what keeps count of sweeps."""
         from dslc.egraph.graph import EGraph
-        from dslc.search.strategies.programs import Prices, Programs, Tidying
+        from dslc.search.strategies.programs import NodePrices, Programs, Tidying
 
         self._options, self._limits, self._seed, self._swept = options, limits, seed, swept
         # in ascending order, as TENSAT has them: what is found does not depend on the order of files
         self._rules = sorted(rules, key=lambda rule: rule.name)
         self._start, self._egraph = start, EGraph.of(start.graph)
-        self._prices = Prices(costs, limits, lazy=True)
+        self._prices = NodePrices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
         own = tidying or Tidying(rules, costs, limits, seed, findings)
         self.tidying = own if options.tidy and not options.tensat else None

@@ -1,4 +1,4 @@
-"""What finds equivalents: a source yields facts for a graph."""
+"""Sources of equivalents: each yields facts for a graph."""
 
 from __future__ import annotations
 

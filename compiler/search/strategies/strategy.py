@@ -1,4 +1,4 @@
-"""What a search is: a strategy explores a space, and yields candidates."""
+"""Strategies as a protocol: each explores a space, and yields candidates."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from dslc.search.finders.findings import Findings
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.levelled import level
 from dslc.search.strategies.arms import WAYS
-from dslc.search.strategies.programs import Own, Prices, Programs, Tidying
+from dslc.search.strategies.programs import NodePrices, Own, Programs, Tidying
 from dslc.search.strategies.saturation import Saturate, Saturating
 from dslc.search.strategies.sources import Source
 from dslc.search.strategies.strategy import Grown
@@ -91,7 +91,7 @@ class Searching:
         self._random = Random(seed)
         self._moves = list(moves)
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
-        self._prices = Prices(costs, limits, lazy=True, own=price)
+        self._prices = NodePrices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
         self.tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
         few = max(1, options.matches // _TUNING.near)

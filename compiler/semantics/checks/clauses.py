@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from dslc.errors import Fix, Span
-from dslc.semantics.checks.names import CheckReport, Scope
+from dslc.semantics.checks.names import CheckReport, NameScope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import Module, OnnxClause
@@ -86,7 +86,7 @@ def _binders(entry: t.Entry) -> set[str]:
 
 
 def _import_clause(rules: Rules, clause: OnnxClause, report: CheckReport) -> None:
-    scope = Scope(clause.module, rules, report)
+    scope = NameScope(clause.module, rules, report)
     tensors = [i for i in clause.inputs if isinstance(i, t.Param) and i.name != "_"]
     for param in tensors:
         scope.kinds.pop(param.name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isnan
 
-from dslc.semantics.checks.names import Scope
+from dslc.semantics.checks.names import NameScope
 from dslc.syntax import tree as t
 
 #: what a lowering may say that it takes
@@ -25,7 +25,7 @@ class _Nonsense(Exception):
         self.expr, self.problem = expr, problem
 
 
-def check_cost(cost: t.Cost, scope: Scope) -> None:
+def check_cost(cost: t.Cost, scope: NameScope) -> None:
     """E0708 for every entry that no cost can be."""
     seen: set[str] = set()
     for entry in cost.entries:
@@ -45,7 +45,7 @@ def check_cost(cost: t.Cost, scope: Scope) -> None:
             scope.report.add("E0708", f"`{entry.value.span.text}` is infinite", entry.value.span)
 
 
-def _range(expr: t.Expr, scope: Scope) -> Range:
+def _range(expr: t.Expr, scope: NameScope) -> Range:
     if isinstance(expr, t.Int | t.Float):
         return (float(expr.value), float(expr.value))
     if isinstance(expr, t.Inf):

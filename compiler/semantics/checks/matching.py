@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from dslc.semantics.checks.terms import AppliedTerm, Direction, Other, Tensor, Term, substituted
+from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Other, Term, substituted
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class TermMatch:
     """What the pattern's tensors, its names, and its `**rest` stand for."""
 
     tensors: Mapping[str, Term]
@@ -24,18 +24,18 @@ class Match:
     rests: Mapping[str, tuple[tuple[tuple[str, t.Expr], ...], str | None]]
 
 
-EMPTY = Match({}, {}, {})
+EMPTY = TermMatch({}, {}, {})
 
 
-def matches(rules: Rules, pattern: Direction, others: tuple[Term, ...]) -> Iterator[Match]:
+def matches(rules: Rules, pattern: Direction, others: tuple[Term, ...]) -> Iterator[TermMatch]:
     """All ways in which the left side of a rule is the given terms."""
     if len(pattern.left) == len(others):
         yield from _all(rules, pattern, pattern.left, others, EMPTY)
 
 
 def _all(
-    rules: Rules, pattern: Direction, terms: tuple[Term, ...], others: tuple[Term, ...], found: Match
-) -> Iterator[Match]:
+    rules: Rules, pattern: Direction, terms: tuple[Term, ...], others: tuple[Term, ...], found: TermMatch
+) -> Iterator[TermMatch]:
     if not terms:
         yield found
         return
@@ -43,8 +43,8 @@ def _all(
         yield from _all(rules, pattern, terms[1:], others[1:], next_found)
 
 
-def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: Match) -> Iterator[Match]:
-    if isinstance(term, Tensor):
+def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: TermMatch) -> Iterator[TermMatch]:
+    if isinstance(term, InputTerm):
         known = found.tensors.get(term.name)
         if known is None:
             yield replace(found, tensors={**found.tensors, term.name: other})
@@ -70,7 +70,7 @@ def _one(rules: Rules, pattern: Direction, term: Term, other: Term, found: Match
         yield from _all(rules, pattern, term.args, order, bound)
 
 
-def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found: Match) -> Match | None:
+def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found: TermMatch) -> TermMatch | None:
     mine, theirs = dict(term.attrs), dict(other.attrs)
     for name, value in mine.items():
         if name not in theirs:
@@ -88,7 +88,7 @@ def _attributes(pattern: Direction, term: AppliedTerm, other: AppliedTerm, found
     return found if known == (left, other.rest) else None
 
 
-def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: Match) -> Match | None:
+def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: TermMatch) -> TermMatch | None:
     """The pattern's free names stand for any expression, each for one."""
     if isinstance(value, t.Name) and value.id in pattern.free:
         known = found.names.get(value.id)
@@ -101,7 +101,7 @@ def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: Match) -> Mat
         mine, theirs = getattr(value, entry.name), getattr(other, entry.name)
         if entry.name == "span":
             continue
-        bound: Match | None = found if mine == theirs else None
+        bound: TermMatch | None = found if mine == theirs else None
         if isinstance(mine, t.Node) and isinstance(theirs, t.Node):
             bound = _expr(pattern, mine, theirs, found)  # type: ignore[arg-type]
         elif isinstance(mine, tuple) and isinstance(theirs, tuple) and all(isinstance(x, t.Node) for x in (*mine, *theirs)):
@@ -113,8 +113,8 @@ def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: Match) -> Mat
 
 
 def _list(
-    pattern: Direction, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...], found: Match
-) -> Match | None:
+    pattern: Direction, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...], found: TermMatch
+) -> TermMatch | None:
     """Entry by entry; one pack of the pattern stands for what the others leave."""
     packs = [k for k, v in enumerate(values) if isinstance(v, t.Pack) and isinstance(v.value, t.Name) and v.value.id in pattern.free]
     if len(packs) > 1:
@@ -146,9 +146,9 @@ def _list(
     return rest if known == whole else None
 
 
-def applied_match(term: Term, match: Match) -> Term | None:
+def applied_match(term: Term, match: TermMatch) -> Term | None:
     """A term of the pattern's rule with what its names stand for; None where something on its right is not bound."""
-    if isinstance(term, Tensor):
+    if isinstance(term, InputTerm):
         return match.tensors.get(term.name)
     if isinstance(term, Other):
         return Other(substituted(term.expr, match.names))
@@ -182,16 +182,16 @@ def same(rules: Rules, a: Term, b: Term) -> bool:
     return turned and same(rules, a.args[0], b.args[1]) and same(rules, a.args[1], b.args[0])
 
 
-def allowed(pattern: Direction, match: Match, other: Direction) -> bool:
+def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
     """Whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
     found = _types(pattern, match, other)
     if found is None:
         return False
     span = pattern.rule.syntax.span
     names = dict(found.names)
-    names |= {name: t.Name(term.name, span=span) for name, term in match.tensors.items() if isinstance(term, Tensor)}
+    names |= {name: t.Name(term.name, span=span) for name, term in match.tensors.items() if isinstance(term, InputTerm)}
     for condition in pattern.conditions:
-        if any(_speaks_of(condition, name) for name, term in match.tensors.items() if not isinstance(term, Tensor)):
+        if any(_speaks_of(condition, name) for name, term in match.tensors.items() if not isinstance(term, InputTerm)):
             return False
         unbound = pattern.free - names.keys()
         if any(_speaks_of(condition, name) for name in unbound) or substituted(condition, names) not in other.conditions:
@@ -203,7 +203,7 @@ def _speaks_of(condition: t.Expr, name: str) -> bool:
     return any(isinstance(node, t.Name) and node.id.partition(".")[0] == name for node in walk_expr(condition))
 
 
-def _types(pattern: Direction, match: Match, other: Direction) -> Match | None:
+def _types(pattern: Direction, match: TermMatch, other: Direction) -> TermMatch | None:
     """The match extended by the sizes of types; None where a type may exclude the other rule's tensors."""
     uses: dict[str, int] = {}
     for declared in pattern.types.values():
@@ -214,7 +214,7 @@ def _types(pattern: Direction, match: Match, other: Direction) -> Match | None:
         term = match.tensors.get(name)
         if declared is None or term is None:
             continue
-        if isinstance(term, Tensor):
+        if isinstance(term, InputTerm):
             theirs = other.types.get(term.name)
             if theirs is None:
                 return None
@@ -239,7 +239,7 @@ def _element_free(pattern: Direction, declared: t.TypeExpr) -> bool:
     return declared.name in pattern.free and not any(_speaks_of(c, declared.name) for c in pattern.conditions)
 
 
-def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: Match) -> Match | None:
+def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: TermMatch) -> TermMatch | None:
     if mine.name in pattern.free:
         known = match.names.get(mine.name)
         if known is None:
@@ -256,7 +256,7 @@ def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: Match
     return _list(pattern, mine.dims, theirs.dims, match)
 
 
-def _renamed(pattern: Direction, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...], match: Match) -> Match | None:
+def _renamed(pattern: Direction, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...], match: TermMatch) -> TermMatch | None:
     """Lists with two packs: only where they are the same up to names."""
     if len(mine) != len(theirs):
         return None

@@ -42,10 +42,10 @@ class CheckReport:
                 self.found.append(new)
 
 
-class Scope:
+class NameScope:
     """Names of an item by kind; inner scopes (binders) see the outer ones. `used` is shared with the item's other scopes."""
 
-    def __init__(self, module: Module, rules: Rules, report: CheckReport, parent: Scope | None = None) -> None:
+    def __init__(self, module: Module, rules: Rules, report: CheckReport, parent: NameScope | None = None) -> None:
         self.module, self.rules, self.report, self.parent = module, rules, report, parent
         self.kinds: dict[str, str] = {}
         self.dims: dict[str, tuple[t.Expr, ...]] = parent.dims if parent else {}
@@ -56,14 +56,14 @@ class Scope:
         #: on the left side of a rule, an unknown name in an attribute's place is bound there
         self.pattern: bool = parent.pattern if parent else False
 
-    def inner(self) -> Scope:
-        return Scope(self.module, self.rules, self.report, self)
+    def inner(self) -> NameScope:
+        return NameScope(self.module, self.rules, self.report, self)
 
     def bind(self, name: str, kind: str) -> None:
         self.kinds[name] = kind
 
     def kind(self, name: str) -> str | None:
-        at: Scope | None = self
+        at: NameScope | None = self
         while at is not None:
             if name in at.kinds:
                 return at.kinds[name]

@@ -12,7 +12,7 @@ from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.semantics.assume import AssumedChoice, Infeasible, assumed, conditions_of, rank_choices, size_names
-from dslc.semantics.checks.names import VOCABULARY, CheckReport, Scope, fits_subscripts, literal_problem
+from dslc.semantics.checks.names import VOCABULARY, CheckReport, NameScope, fits_subscripts, literal_problem
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -56,8 +56,8 @@ def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
 # ---- names -----------------------------------------------------------------------------------------------------
 
 
-def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> Scope:
-    scope = Scope(op.module, rules, report)
+def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
+    scope = NameScope(op.module, rules, report)
     places: dict[str, Span] = {}
 
     def declare(name: str, kind: str, span: Span) -> None:
@@ -133,7 +133,7 @@ def _bound_by(condition: t.Expr) -> list[str]:
 # ---- types -----------------------------------------------------------------------------------------------------
 
 
-def _types(op: OperatorDef, scope: Scope) -> None:
+def _types(op: OperatorDef, scope: NameScope) -> None:
     report = scope.report
     types = {param.type.name for param in op.syntax.params if param.type is not None}
     type_attrs = {attr.name for attr in op.attrs if attr.type.name == "dtype"}
@@ -256,7 +256,7 @@ def _mentions(expr: t.Expr, names: list[str]) -> bool:
 # ---- statements ------------------------------------------------------------------------------------------------
 
 
-def _statements(op: OperatorDef, scope: Scope) -> None:
+def _statements(op: OperatorDef, scope: NameScope) -> None:
     for statement in op.syntax.statements:
         if isinstance(statement, t.Where):
             for condition in statement.conditions:
@@ -271,7 +271,7 @@ def _statements(op: OperatorDef, scope: Scope) -> None:
         elif isinstance(statement, t.Example):
             if not isinstance(statement.value, t.Compare):
                 scope.report.add("E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`")
-            outside = Scope(op.module, scope.rules, scope.report)
+            outside = NameScope(op.module, scope.rules, scope.report)
             outside.check(statement.value)
 
 
@@ -308,7 +308,7 @@ def _needed(op: OperatorDef) -> list[t.Call]:
     return out
 
 
-def _target(target: t.Defined, value: t.Expr, scope: Scope) -> None:
+def _target(target: t.Defined, value: t.Expr, scope: NameScope) -> None:
     inner = scope.inner()
     if target.places is not None:
         inner.bind("(equation)", "flag")
@@ -323,7 +323,7 @@ def _target(target: t.Defined, value: t.Expr, scope: Scope) -> None:
     inner.check(value)
 
 
-def check_condition(condition: t.Expr, scope: Scope) -> None:
+def check_condition(condition: t.Expr, scope: NameScope) -> None:
     scope.check(condition)
     if isinstance(condition, t.Int | t.Float | t.Str | t.Inf | t.ListExpr) or (
         isinstance(condition, t.Binary) and condition.op not in {"and", "or"}
@@ -331,7 +331,7 @@ def check_condition(condition: t.Expr, scope: Scope) -> None:
         scope.report.add("E0315", f"`{condition.span.text}` is no condition", condition.span)
 
 
-def check_function(function: t.Function, scope: Scope) -> None:
+def check_function(function: t.Function, scope: NameScope) -> None:
     inner = scope.inner()
     for param in function.params:
         inner.bind(param, "value")
@@ -341,7 +341,7 @@ def check_function(function: t.Function, scope: Scope) -> None:
             scope.report.add("E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive")
 
 
-def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: Scope) -> None:
+def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: NameScope) -> None:
     """As many names as the call has outputs."""
     if not isinstance(value, t.Call):
         return
@@ -393,7 +393,7 @@ def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
         report.add("E0307", f"`{output.name}` has {len(dims)} axes and {len(subs)} places on the left", target.span)
 
 
-def _unused(op: OperatorDef, scope: Scope) -> None:
+def _unused(op: OperatorDef, scope: NameScope) -> None:
     for statement in op.syntax.statements:
         names: list[tuple[str, Span]] = []
         if isinstance(statement, t.Let):

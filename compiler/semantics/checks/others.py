@@ -6,7 +6,7 @@ import fnmatch
 
 from dslc.semantics.checks.costs import check_cost
 from dslc.semantics.checks.derivations import check_unknowns
-from dslc.semantics.checks.names import VOCABULARY, CheckReport, Scope
+from dslc.semantics.checks.names import VOCABULARY, CheckReport, NameScope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
@@ -28,7 +28,7 @@ _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
 
 def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> None:
     syntax = rule.syntax
-    scope = Scope(rule.module, rules, report)
+    scope = NameScope(rule.module, rules, report)
     scope.extra = _DERIVATION
     for one in syntax.declarations:
         if isinstance(one, t.IndexDecl):
@@ -76,7 +76,7 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: CheckReport) -> 
 
 def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None:
     syntax = rule.syntax
-    scope = Scope(rule.module, rules, report)
+    scope = NameScope(rule.module, rules, report)
     scope.extra = _LOWERING
     if syntax.device not in DEVICES:
         report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES)))
@@ -149,7 +149,7 @@ def _tensors(syntax: t.Lowering) -> set[str]:
     return {param.name for param in syntax.params} | results
 
 
-def _lowered(equation: t.Equation, scope: Scope) -> None:
+def _lowered(equation: t.Equation, scope: NameScope) -> None:
     """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
     for place in equation.target.places or ():
         for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
@@ -167,7 +167,7 @@ def _lowered(equation: t.Equation, scope: Scope) -> None:
     scope.bind(equation.target.name, "tensor")
 
 
-def _entry(entry: t.Entry, scope: Scope) -> None:
+def _entry(entry: t.Entry, scope: NameScope) -> None:
     """As `check`, with the code of lowerings for what is unknown."""
     before = len(scope.report.found)
     scope.check(entry.value)
@@ -180,7 +180,7 @@ def _entry(entry: t.Entry, scope: Scope) -> None:
 def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
     syntax = test.syntax
     module = test.module
-    scope = Scope(module, rules, report)
+    scope = NameScope(module, rules, report)
     scope.extra = _GENERATORS
     head = syntax.name.rsplit(".", 1)[-1]
     names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
@@ -246,7 +246,7 @@ def check_header(rules: Rules, module: Module, report: CheckReport) -> None:
                 report.add("W0007", f"`{name}` is imported and never used", word_of(item, name), without(item, name))
     for one in file.items:
         if isinstance(one, t.Function) and isinstance(module.names.get(one.name), FunctionDef):
-            check_function(one, Scope(module, rules, report))
+            check_function(one, NameScope(module, rules, report))
 
 
 def _mentioned(file: t.File) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dslc.errors import Diagnostic, Label
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
 from dslc.semantics.checks.names import CheckReport
-from dslc.semantics.checks.terms import AppliedTerm, Direction, Tensor, Term, directions
+from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -126,8 +126,8 @@ def _overlap(rules: Rules, one: Sequence[Direction], other: Sequence[Direction])
 
 def _apart(term: Term) -> Term:
     """With names of its own."""
-    if isinstance(term, Tensor):
-        return Tensor(f"{term.name}'")
+    if isinstance(term, InputTerm):
+        return InputTerm(f"{term.name}'")
     if isinstance(term, AppliedTerm):
         attrs = tuple((name, _primed(value)) for name, value in term.attrs)
         rest = None if term.rest is None else f"{term.rest}'"
@@ -157,9 +157,9 @@ def _unify(rules: Rules, free: frozenset[str], a: Term, b: Term, bound: _Bound, 
     if steps[0] < 0:
         return
     a, b = _resolved(a, bound), _resolved(b, bound)
-    if isinstance(b, Tensor) and not isinstance(a, Tensor):
+    if isinstance(b, InputTerm) and not isinstance(a, InputTerm):
         a, b = b, a
-    if isinstance(a, Tensor):
+    if isinstance(a, InputTerm):
         if a == b:
             yield bound
         elif not _occurs(a.name, b, bound):
@@ -179,14 +179,14 @@ def _unify(rules: Rules, free: frozenset[str], a: Term, b: Term, bound: _Bound, 
 
 
 def _resolved(term: Term, bound: _Bound) -> Term:
-    while isinstance(term, Tensor) and term.name in bound:
+    while isinstance(term, InputTerm) and term.name in bound:
         term = bound[term.name]
     return term
 
 
 def _occurs(name: str, term: Term, bound: _Bound) -> bool:
     term = _resolved(term, bound)
-    if isinstance(term, Tensor):
+    if isinstance(term, InputTerm):
         return term.name == name
     return isinstance(term, AppliedTerm) and any(_occurs(name, arg, bound) for arg in term.args)
 

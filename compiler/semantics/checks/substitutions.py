@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dslc.errors import DslcError, Span
-from dslc.semantics.checks.names import CheckReport, Scope
+from dslc.errors import Diagnostic, DslcError, Span
+from dslc.semantics.checks.names import CheckReport, NameScope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -17,7 +17,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
 
-def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
+def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
     """Tensors, and the sizes, packs and element types of their types."""
     for param in params:
         if param.name in KEYWORDS:
@@ -41,9 +41,16 @@ def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
             scope.kinds.setdefault(param.type.name, "type")
 
 
+def errors_of(rules: Rules, sub: SubstitutionDef) -> list[Diagnostic]:
+    """What is wrong with the form of a substitution, which is no rule then: whoever uses one as it is asks first."""
+    report = CheckReport()
+    check_substitution(rules, sub, report)
+    return [one for one in report.found if one.severity == "error"]
+
+
 def check_substitution(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     syntax = sub.syntax
-    scope = Scope(sub.module, rules, report)
+    scope = NameScope(sub.module, rules, report)
     declare_params(syntax.params, scope)
     _side(syntax.left, scope, pattern=True)
     _outputs(sub, syntax.left, "left", report)
@@ -91,7 +98,7 @@ def _numerics(entry: t.Entry, report: CheckReport) -> None:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
 
 
-def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool) -> None:
+def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: bool) -> None:
     for statement in statements:
         if isinstance(statement, t.TermDecl):
             for signature in statement.signatures:
@@ -146,7 +153,7 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool)
             check_function(statement, scope)
 
 
-def _correct(statement: t.Correct, scope: Scope) -> None:
+def _correct(statement: t.Correct, scope: NameScope) -> None:
     """What a correction reads; it may use all that both sides bind."""
     pattern, scope.pattern = scope.pattern, False
     if isinstance(statement.what, t.Bind):
@@ -157,7 +164,7 @@ def _correct(statement: t.Correct, scope: Scope) -> None:
     scope.pattern = pattern
 
 
-def _bindings(condition: t.Expr, scope: Scope) -> None:
+def _bindings(condition: t.Expr, scope: NameScope) -> None:
     """`where q == p + [*u, *w]` binds a name that is not known yet."""
     if isinstance(condition, t.Compare) and condition.ops == ("==",):
         for side in condition.operands:
@@ -169,7 +176,7 @@ def _bindings(condition: t.Expr, scope: Scope) -> None:
                         scope.bind(part.id, "value")
 
 
-def _const(statement: t.Const, scope: Scope) -> None:
+def _const(statement: t.Const, scope: NameScope) -> None:
     inner = scope.inner()
     for dim in statement.type.dims or ():
         scope.check(dim)
@@ -251,7 +258,7 @@ def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
 
 
 def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
-    scope = Scope(law.module, rules, report)
+    scope = NameScope(law.module, rules, report)
     declare_params(law.syntax.params, scope)
     scope.pattern = True
     for statement in law.syntax.statements:
@@ -279,7 +286,7 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
                 check_condition(condition, scope)
 
 
-def _attribute_names(condition: t.Expr, scope: Scope) -> None:
+def _attribute_names(condition: t.Expr, scope: NameScope) -> None:
     """A law is stated for all values of the names that its guards mention."""
     for node in walk_expr(condition):
         if not isinstance(node, t.Name) or not node.id[0].islower() or node.id in CONSTANTS:

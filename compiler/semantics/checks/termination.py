@@ -8,7 +8,7 @@ from itertools import islice
 
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
 from dslc.semantics.checks.names import CheckReport
-from dslc.semantics.checks.terms import AppliedTerm, Direction, Tensor, Term, directions, size, subterms
+from dslc.semantics.checks.terms import AppliedTerm, Direction, InputTerm, Term, directions, size, subterms
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -87,9 +87,9 @@ def _folded(term: Term, constants: frozenset[str]) -> Term:
     """What depends on constants only is computed once: no pattern sees how."""
     if not isinstance(term, AppliedTerm) or not constants:
         return term
-    leaves = [each.name for each in subterms(term) if isinstance(each, Tensor)]
+    leaves = [each.name for each in subterms(term) if isinstance(each, InputTerm)]
     if leaves and constants.issuperset(leaves):
-        return Tensor(" ".join(leaves))
+        return InputTerm(" ".join(leaves))
     return replace(term, args=tuple(_folded(arg, constants) for arg in term.args))
 
 
@@ -117,7 +117,7 @@ def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list
     seen: list[tuple[Term, ...]] = []
     while states:
         terms, path = states.pop(0)
-        if _equal(rules, terms, start.left) and not any(isinstance(term, Tensor) for term in terms):
+        if _equal(rules, terms, start.left) and not any(isinstance(term, InputTerm) for term in terms):
             return path
         if len(path) >= _TUNING.longest or len(seen) >= _TUNING.states:
             continue

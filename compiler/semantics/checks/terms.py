@@ -13,7 +13,7 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class InputTerm:
     """An input of the rule."""
 
     name: str
@@ -39,7 +39,7 @@ class AppliedTerm:
 
 _FIXED = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
-Term: TypeAlias = "Tensor | Other | AppliedTerm"
+Term: TypeAlias = "InputTerm | Other | AppliedTerm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _names(node: t.Node) -> tuple[str, ...]:
 
 
 def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term] | None:
-    names: dict[str, Term] = {param.name: Tensor(param.name) for param in sub.syntax.params}
+    names: dict[str, Term] = {param.name: InputTerm(param.name) for param in sub.syntax.params}
     if any(param.star for param in sub.syntax.params):
         return None
     for statement in statements:
