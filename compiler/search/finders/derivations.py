@@ -282,7 +282,7 @@ class Derivations:
             if isfinite(price) and (self.every or not self._at_its_best(nodes[program][0], max(own))):
                 prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
-            if worth[program] >= (self.share if share is None else share) * self._fastest(base):
+            if worth[program] >= (self.share if share is None else share) * self._to_beat(base):
                 yield HotSite(program, tuple(nodes[program]), prices[program])
 
     def _subprograms(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
@@ -299,13 +299,13 @@ class Derivations:
         for program, own in found.items():
             node, inner = next(iter(own.items()))
             price = min(sum(self.costs.cost(one) for one in (node, *inner)), self.spent.get(node, inf))
-            dear = isfinite(price) and len(own) * price >= self.share * self._fastest(base)
+            dear = isfinite(price) and len(own) * price >= self.share * self._to_beat(base)
             if dear and (self.every or not self._at_its_best(node, price)):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
             yield HotSite(program, tuple(found[program]), worth[program][1], found[program])
 
-    def _fastest(self, base: Candidate) -> float:
+    def _to_beat(self, base: Candidate) -> float:
         """Seconds of a candidate, or of the fastest one with kernels: what these took little of before may be all that is left."""
         return min([base.cost, *(one.cost for one in self.faster)])
 
