@@ -35,7 +35,7 @@ from dslc.folders import cache_folder
 from dslc.ir.graph import Constant, Graph, Input, Value, input_value, kernel_value, replace
 from dslc.kernels import prepared
 from dslc.onnx.exporter import export
-from dslc.onnx.functions import function_of, inlined
+from dslc.onnx.exporter import function_of, inlined
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
 

@@ -20,7 +20,7 @@ from dslc.codegen.nothing import reducible_at_zero
 from dslc.codegen.text import KernelText
 from dslc.ir.graph import Graph, Kernel
 from dslc.kernels import prepared
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
 from tests.caches import apart

@@ -25,7 +25,7 @@ from dslc.codegen.limited import TooLong, within
 from dslc.codegen.render import preamble
 from dslc.ir.graph import Kernel
 from dslc.kernels import WhyMissing, prepared
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
 from tests.codegen.files import ran, with_kernel

@@ -28,7 +28,7 @@ from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError
 from dslc.ir.graph import Kernel
 from dslc.kernels import WhyMissing, known, note, prepared, said
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import KEY, THREADS, VARIANT, set_metadata
 from dslc.semantics.library import Rules

@@ -19,7 +19,7 @@ from dslc.deadline import FOREVER
 from dslc.fuse.checked import wrong
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.graph import Graph
-from dslc.onnx.functions import function_of
+from dslc.onnx.exporter import function_of
 from dslc.semantics.library import load_many
 from tests.caches import apart
 from tests.codegen.groups import M, N, Room, group, needs_compiler

@@ -521,7 +521,7 @@ main()
 """
     inside = """
 import dslc.cli.main as main
-def run():
+def run(**given):
     try:
         exec("raise KeyboardInterrupt")
     except KeyboardInterrupt:
