@@ -15,23 +15,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
-from dslc.ir.scalar import (
-    Apply,
-    Iter,
-    Num,
-    Read,
-    Reduce,
-    Scalar,
-    apply,
-    as_scalar,
-    conjuncts,
-    iterator,
-    num,
-    read,
-    rebuild,
-    reduce,
-    walk,
-)
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
 
 Vector = tuple[Scalar, ...]
@@ -248,7 +232,7 @@ class Operands:
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
         }
         # what is decided by where iterators are need not be read
-        numbered = substitute(unmasked(narrowed(substitute(body, values), within), within), {}, 0, on_read)
+        numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
         numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
@@ -388,37 +372,6 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         return num(0) if node.name == "//" else narrowed(value, within)
 
     return rebuild(body, leaf)
-
-
-def unmasked(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
-    """A sum of which a guard leaves one position, as that: `sum[u] (A[u] if u == i else 0)` → `A[i]`."""
-    if not (isinstance(body, Reduce) and body.kind == "sum" and isinstance(body.body, Apply) and body.body.name == "select"):
-        return body
-    condition, then, otherwise = body.body.args
-    if body.where is not None or otherwise is not num(0):
-        return body
-    extents = dict(zip(body.iters, body.extents, strict=True))
-    for part in conjuncts(condition):
-        if not (isinstance(part, Apply) and part.name == "==") or part.reads:
-            continue
-        difference = apply("-", *part.args)
-        for it, extent in extents.items():
-            slope = coefficient_of(difference, it)
-            if slope is None or abs(slope) != 1 or not isinstance(extent, Num):
-                continue
-            place = apply("*", num(-slope), substitute(difference, {it: num(0)}))
-            try:
-                least, most = interval(place, within)
-            except DataDependent:
-                # of another iterator of the sum, or of what nobody knows
-                continue
-            if least >= 0 and most < extent.value:
-                left = tuple(other for other in body.iters if other is not it)
-                true: dict[Scalar, Scalar] = {part: num(True)}
-                inner = apply("select", rebuild(condition, true.get), then, otherwise)
-                one = substitute(inner, {it: place})
-                return unmasked(reduce("sum", left, tuple(extents[other] for other in left), one), within)
-    return body
 
 
 def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool | None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from shown import derived, names
 
-from dslc.derivation.pieces import reduced, unmasked
-from dslc.ir.scalar import apply, iterator, num, read, reduce
+from dslc.derivation.pieces import reduced
+from dslc.ir.scalar import apply, iterator, num
 
 
 @pytest.mark.parametrize("factor, window", [(2, 3), (3, 3), (2, 5)])
@@ -62,15 +62,3 @@ def test_quotients_lose_common_factors() -> None:
     assert reduced(whole) == apply("//", apply("+", apply("*", num(2), i), apply("*", num(-3), j)), num(4))
     for node in (apply("//", i, num(2)), apply("%", apply("*", num(6), i), num(12))):
         assert reduced(node) is node
-
-
-def test_of_a_sum_that_a_guard_leaves_one_position_of_that_is_left() -> None:
-    """`sum[u: 4, r: 3] (A[u, r] if u == i + 1 else 0)` is `sum[r: 3] A[i + 1, r]` where i + 1 is one of the four."""
-    i, u, r = iterator("i"), iterator("u"), iterator("r")
-    place = apply("+", i, num(1))
-    masked = apply("select", apply("==", u, place), read(0, (u, r)), num(0))
-    whole = reduce("sum", (u, r), (num(4), num(3)), masked)
-    assert unmasked(whole, {i: (0, 2)}) == reduce("sum", (r,), (num(3),), read(0, (place, r)))
-    assert unmasked(whole, {i: (0, 3)}) is whole
-    greatest = reduce("max", (u, r), (num(4), num(3)), masked)
-    assert unmasked(greatest, {i: (0, 2)}) is greatest
