@@ -34,8 +34,8 @@ from dslc.cost.machine import available_memory
 from dslc.folders import cache_folder
 from dslc.ir.graph import Constant, Graph, Input, Value, input_value, kernel_value, replace
 from dslc.kernels import prepared
-from dslc.onnx.exporter import export
-from dslc.onnx.exporter import function_of, inlined
+from dslc.onnx.exporter import export, function_of
+from dslc.onnx.functions import inlined
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
 

@@ -21,7 +21,6 @@ from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, topologic
 from dslc.ir.holes import abstracted
 from dslc.ir.scalar import Read
 from dslc.match.forms import forms, has_form
-from dslc.search.finders.expressions import is_static
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import Rival, at_work
 from dslc.search.rewrites.written import readable
@@ -166,7 +165,9 @@ class Builder:
     def measured(self, fact: Fact) -> Rival | None:
         """A program that was proved, built and measured; None where that fails. Raises TimeUp."""
         with_kernels = self.with_kernels(fact.new)
-        if with_kernels is None or any(node.constant and not is_static(node) for node in with_kernels.nodes()):
+        if with_kernels is None or any(
+            node.constant and not all(value.type.is_static for value in node.values) for node in with_kernels.nodes()
+        ):
             # what weights give at unknown sizes nobody can write
             return None
         if not self.costs.target.measured:
