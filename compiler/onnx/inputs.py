@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import onnx
+
+# loaded with this module: while its extensions are initialized a Ctrl-C is lost, and a run would go on
+from numpy.random import Generator, default_rng
 from onnx import TensorProto, helper, numpy_helper
 
 # operators that pass elements of their first input on
@@ -118,11 +121,11 @@ def numpy_type(elem_type: int) -> Any | None:
 
 def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
     """Seeded arrays for the inputs of a model."""
-    generator = np.random.default_rng([seed, 0xD51C])
+    generator = default_rng([seed, 0xD51C])
     return {spec.name: _draw(spec, generator) for spec in specs}
 
 
-def _draw(spec: InputSpec, generator: np.random.Generator) -> Any:
+def _draw(spec: InputSpec, generator: Generator) -> Any:
     if prod(spec.shape) > _TUNING.most_elements:
         raise MemoryError(f"{spec.name} of {'x'.join(map(str, spec.shape))}")
     if spec.elem_type == TensorProto.STRING:

@@ -585,6 +585,14 @@ def test_ctrl_c_in_any_phase_writes_the_best_that_was_checked(tmp_path: Path, ph
         assert "times as fast so far" in said or "not timed" in said or "no faster" in said
 
 
+def test_what_loses_ctrl_c_while_it_is_loaded_is_there_before_a_run() -> None:
+    """Extensions of `numpy.random` catch all that is raised while they are initialized; the first inputs were drawn in a run."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, dslc.search.pipeline; sys.exit('numpy.random._generator' not in sys.modules)"], check=False
+    )
+    assert loaded.returncode == 0
+
+
 def test_sigterm_writes_the_best_as_ctrl_c_does(tmp_path: Path) -> None:
     code, said, out, _ = interrupted(tmp_path, "comparing outputs", number=signal.SIGTERM)
     assert code == 143 and "interrupted" in said and "was kept" in said and "Traceback" not in said
