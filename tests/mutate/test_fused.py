@@ -97,7 +97,7 @@ def test_what_has_no_images_side_by_side_has_no_sheet(rules: Rules, call: str) -
 
 def test_mutants_are_listed() -> None:
     call = DILATED.format(size=17, by=2)
-    ran = CliRunner().invoke(command, [call, "--budget", "8", "--rules", "pet", "--limit", "0.4", "--json", "--all"])
+    ran = CliRunner().invoke(command, [call, "--budget", "14", "--rules", "pet", "--limit", "0.4", "--json", "--all"])
     assert ran.exit_code == 0, ran.output
     found = json.loads(ran.output)
     shares = {mutant["share"] for mutant in found["mutants"] if mutant["proved"]}
