@@ -190,5 +190,5 @@ def test_where_to_change_what_names_files_that_exist() -> None:
     rows = re.findall(r"^\| (a|an|the|another) [^|]+ \|", page, re.M)
     assert len(rows) >= 12
     names = [name for name in re.findall(r"`([\w/.*]+)`", page) if "/" in name and "*" not in name]
-    bases = (ROOT, ROOT / "search", ROOT.parent)
+    bases = (ROOT, ROOT / "search", DOCS.parent)
     assert [name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)] == []
