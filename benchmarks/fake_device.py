@@ -63,6 +63,7 @@ class FakeDevice:
     kernels: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
     name: str = "fake"
     delayed: bool = False
+    interprets: bool = True
     recorded: list[Recorded] = field(default_factory=list)
     _blocks: dict[int, Any] = field(default_factory=dict)
     _next: int = 1 << 20

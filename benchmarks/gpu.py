@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import statistics
@@ -27,6 +28,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,17 +64,39 @@ class Row:
     note: str = ""
 
 
-def measured(case: Case | Network | Built, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
+def searched(case: Case | Network | Built, sheet: str, fake: bool, budget: float, cache: Path) -> tuple[Any, str]:
+    """The optimized model, and what was applied."""
+    import dslc
+    from benchmarks.gpu_cases import Case
+
+    model, _, bind = case.given(fake)
+    # a dry run of a small model proves no rules
+    search: Any = {"only": ["std.double_neg"], "steps": 2} if fake and isinstance(case, Case) else {}
+    done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, bind=bind, cache=cache, threads=1, **search)
+    return done.model, _rules(done.report)
+
+
+def ahead(cases: Sequence[Case | Network | Built], options: argparse.Namespace, cache: Path) -> dict[str, tuple[Any, str]]:
+    """Searches of several models at a time, each in a process of its own; nothing is timed while they run. One that fails is
+    searched again where it is measured, and its reason is in its row."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        began = {case.label: pool.submit(searched, case, options.device, options.fake, options.budget, cache) for case in cases}
+        return {label: one.result() for label, one in began.items() if one.exception() is None}
+
+
+def measured(
+    case: Case | Network | Built, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path,
+    found_before: tuple[Any, str] | None = None,
+) -> Row:  # fmt: skip
     """A row: a failure is one as well, with its reason, and the next row is made all the same."""
     import onnxruntime
 
-    import dslc
-    from benchmarks.gpu_cases import Case
     from dslc.cuda import Session
     from dslc.errors import DslcError
 
     try:
-        model, feeds, bind = case.given(fake)
+        model, feeds, _ = case.given(fake)
     except (RuntimeError, OSError) as problem:
         return Row(case.label, _name(launcher, sheet), note=f"it is not at hand: {str(problem).splitlines()[0]}")
     wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
@@ -81,10 +105,9 @@ def measured(case: Case | Network | Built, launcher: Launcher, sheet: str, fake:
     notes: list[str] = []
     apart = 0.0
     try:
-        # a dry run of a small model proves no rules
-        search: Any = {"only": ["std.double_neg"], "steps": 2} if fake and isinstance(case, Case) else {}
-        done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, bind=bind, cache=cache, threads=1, **search)
-        for which, one in (("before", model), ("after", done.model)):
+        optimized, applied = found_before or searched(case, sheet, fake, budget, cache)
+        notes.append(applied)
+        for which, one in (("before", model), ("after", optimized)):
             sessions[which] = Session(one, launcher=launcher)
             for _ in range(2):
                 # the second run is recorded
@@ -328,6 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--zoo", action="store_true", help="networks of the papers instead")
     parser.add_argument("--priced", action="store_true", help="no device: what the data sheet says, and what was chosen")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of one search")
+    parser.add_argument("--jobs", type=int, default=1, help="searches at a time, all before the first is measured")
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="rows, kept as they are made")
     parser.add_argument("--again", action="store_true", help="make rows that failed again")
     parser.add_argument("--fake", action="store_true", help="no device: small sizes, values by the interpreter, times that say nothing")
@@ -369,12 +393,15 @@ def table(options: argparse.Namespace) -> int:
     except CudaFailure as problem:
         print(f"nothing is measured: {problem.diagnostics[0].message}")
         return 0
-    print(HEAD)
     with tempfile.TemporaryDirectory() as cache:
+        missing = [case for case in chosen if (case.label, _name(device, options.device)) not in done]
+        found = ahead(missing, options, Path(cache)) if options.jobs > 1 else {}
+        print(HEAD)
         for case in chosen:
             row = done.get((case.label, _name(device, options.device)))
             if row is None or (options.again and row.before is None):
-                row = kept(options.results, measured(case, device, options.device, options.fake, options.budget, Path(cache)))
+                asked = (options.device, options.fake, options.budget, Path(cache), found.get(case.label))
+                row = kept(options.results, measured(case, device, *asked))
             print(line(row), flush=True)
     device.close()
     if options.fake:

@@ -85,6 +85,8 @@ class Launcher(Protocol):
     capability: tuple[int, int]
     #: whether what fails may be seen only when something waits for it
     delayed: bool
+    #: whether kernels are computed from their programs, so that no text of one is wanted
+    interprets: bool
 
     def allocate(self, bytes: int) -> int:
         """The address of new memory."""

@@ -112,6 +112,7 @@ class _OnDevice:
 
     #: what fails may be seen only when something waits for it
     delayed = True
+    interprets = False
 
     def __init__(self) -> None:
         self._streams: list[Any] = []

@@ -87,8 +87,8 @@ class Session:
             self.launcher = launcher or found_launcher()
         except CudaFailure as problem:
             self._serve(problem)
-        interprets = launcher is not None and texts is None
         own = templates_of(self.rules, trust)
+        interprets = self.launcher is not None and self.launcher.interprets
         self._texts = texts if interprets or texts is not None else code.texts(self.rules, self.device, own)
         self._generable = generable or code.generable(self.rules, self.device, own)
         self._written: Places = own.groups if generable is None else nowhere

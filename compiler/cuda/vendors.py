@@ -181,14 +181,17 @@ class Vendors:
         """Graphs that compute a call one after the other, each with its tensors and the arguments that they are."""
         after = [name for name in ("bias", "residual") if name in invoked.arguments]
         after += ["relu"] if invoked.arguments.get("activation") == "RELU" else []
-        whole = _Convolution(cudnn, handle, invoked)
-        try:
-            return (whole.graph(True, after),)
-        except Exception:
-            # no engine computes all of it at once in this precision
-            if not after:
-                raise
-        return (whole.graph(True, []), whole.graph(False, after))
+        made = _Convolution(cudnn, handle, invoked)
+        # all at once, else what comes after it at once, else one by one: engines differ by device, precision and release
+        parts = [[(True, after)], [(True, []), (False, after)], [(True, []), *((False, [name]) for name in after)]]
+        failed: Exception | None = None
+        for each in parts if len(after) > 1 else parts[:2] if after else parts[:1]:
+            try:
+                return tuple(made.graph(convolution, names) for convolution, names in each)
+            except Exception as problem:
+                failed = problem
+        assert failed is not None
+        raise failed
 
 
 class _Convolution:
@@ -223,7 +226,7 @@ class _Convolution:
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        if y.dtype is DType.F32:
+        if convolution and y.dtype is DType.F32:
             # tensor cores would take single precision for less
             graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE, cudnn.numerical_note.DOWN_CONVERT_INPUTS])
         graph.deselect_workspace_greater_than(self.invoked.workspace[1])
