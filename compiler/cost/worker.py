@@ -123,9 +123,10 @@ class LoadedModel:
             bound = None
         if bound is None:
             self.call = lambda: self.session.run_with_ort_values(None, values)
+            self.call()
         else:
+            # it was run when its outputs were bound
             self.call = lambda: self.session.run_with_iobinding(bound)
-        self.call()
         return bound is None
 
     def _binding(self, values: Mapping[str, Any], hopeless: float = inf) -> Any:
@@ -233,11 +234,12 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
     Blocks of samples, each as long as a system's time slices, until three blocks come near the least (3 %): a spell in which
     a neighbour has the processor, or half of the threads wait for one, is longer than a few runs, and no block that lies within
     it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up, after one block at least.
-    Of what takes longer than `hopeless` seconds one run is enough.
+    Of what takes longer than `hopeless` seconds one run is enough, and of what takes longer than all of `seconds` as well: a spell
+    is short beside it.
     """
     deadline = time.perf_counter() + seconds
     once = clocked(call, 1, 1, now)[0]
-    if once > hopeless:
+    if once > min(hopeless, seconds):
         return once
     if 3 * once < seconds:
         once = min(once, *clocked(call, 2, 1, now))

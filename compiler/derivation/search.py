@@ -41,6 +41,7 @@ class _Tuning:
         layouts: programs of one call at its sizes, with other layouts before and behind it, that are made.
         widening: parts of the whole that a beam is, one after the other.
         asked: expressions that are asked why they are not an operator.
+        cheaper: part of the best price so far below which a program is a find.
     """
 
     ways: int = 16
@@ -50,6 +51,7 @@ class _Tuning:
     layouts: int = 2
     widening: tuple[int, ...] = (3, 1)
     asked: int = 200
+    cheaper: float = 0.98
 
 
 _TUNING = _Tuning()
@@ -65,6 +67,9 @@ class DerivationLimits:
     until: Deadline = FOREVER
     #: expressions that are looked at: with this limit alone a search finds the same on every machine
     max_states: float = inf
+    #: so many expressions are looked at, and so many times as many as led to the best by then: later ones are mostly no better
+    patient: float = inf
+    patience: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
     intensity: float = 4.0
     #: whether equal expressions are told by their normal form, and whether the nearest to an operator are taken further; for studies
@@ -147,6 +152,8 @@ class DerivationSearch:
         self._near: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = {}
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
+        #: the price of the cheapest program, and how many expressions had led to it
+        self._least, self._led = inf, 0
         self._heavy: dict[ScopeNode, bool] = {}
 
     def run(self, value: Value) -> ProgramsFound:
@@ -186,7 +193,7 @@ class DerivationSearch:
         # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
         for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _TUNING.widening):
             complete = self._layers(start, beam, best, until)
-            if complete or until.over or len(paths) >= self.limits.max_states:
+            if complete or until.over or self._enough():
                 break
         self.states = len(paths)
         self.seen = tuple(paths)
@@ -200,7 +207,7 @@ class DerivationSearch:
         for depth in range(1, self.limits.max_depth + 1):
             found: dict[Value, None] = {}
             for state in layer:
-                if until.over or len(paths) >= self.limits.max_states:
+                if until.over or self._enough():
                     complete = False
                     break
                 for step, new in self._children(state):
@@ -217,10 +224,15 @@ class DerivationSearch:
                 break
             layer, cut = self._kept([*found], best, paths, beam)
             complete = complete and not cut
-            if until.over:
+            if until.over or self._enough():
                 complete = False
                 break
         return complete
+
+    def _enough(self) -> bool:
+        """Whether as many expressions were looked at as the limits allow."""
+        limits = self.limits
+        return len(self.paths) >= min(limits.max_states, max(limits.patient, limits.patience * self._led))
 
     def _children(self, state: Value) -> tuple[tuple[DerivationStep, Value], ...]:
         """The expressions one derivation away, found once, as far as time allows."""
@@ -377,7 +389,9 @@ class DerivationSearch:
         if key not in self._ranks or rank < self._ranks[key]:
             new = self.steps.normal(value)
             self._ranks[key] = rank
-            self.programs[key] = PricedProgram(new, steps, targets, self._price(new))
+            self.programs[key] = made = PricedProgram(new, steps, targets, self._price(new))
+            if made.seconds < _TUNING.cheaper * self._least:
+                self._least, self._led = made.seconds, len(self.paths)
         return seconds
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:

@@ -148,3 +148,19 @@ def test_of_one_program_the_fastest_few_are_kept() -> None:
 def test_a_kernel_means_its_nodes() -> None:
     finding = kernel_of(op("relu", op("exp", X)), (X,))
     assert finding.fact == fact_of_kernel(finding.fact.old) and finding.rests == (finding.fact,)
+
+
+def test_what_is_slower_as_a_kernel_costs_what_its_nodes_cost(costs: Any) -> None:
+    """Of a derived program with two kernels one was slower than its nodes, and was not kept: the program stands all the same."""
+    old = op("relu", op("matmul", X, W))
+    first, _ = abstracted((op("tanh", X),), (X,))
+    second, _ = abstracted((op("exp", X),), (X,))
+    (inner,) = kernel_value(first, (X,))
+    (new,) = kernel_value(second, (inner,))
+    fact, _ = fact_of("rule", (old,), (new,), (X, W))
+    text = KernelText("k_0123456789ab", (), (), (), "")
+    tried = Tried(second, text.name, None, text, 1e-3, 1e-9, 1)
+    found = Findings((derived(Rival(fact, fact.new, (tried,), 1e-3, 1e-4)),), costs)
+    assert len(list(found.moves(graph_of(old)))) == 1
+    start = Candidate(graph_of(old), costs.graph_cost(graph_of(old)))
+    assert gathered(start, found, costs, Limits(100)) is not None

@@ -61,6 +61,7 @@ class _Tuning:
         share, sites: share of a model that equal nodes must take together, and different ones that are looked at.
         slack: times that what its operations must take a node may take and still be at the runtime's best.
         depth, states: derivations one after the other, and expressions that are looked at.
+        patient, patience: so many of these, and so many times as many as led to the best by then, where no operator has another form.
         seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
         priced, built: programs of one expression.
         formed: those among the others whose operators have another form, that are priced as well.
@@ -79,6 +80,8 @@ class _Tuning:
     slack: float = 1.2
     depth: int = 7
     states: int = 2000
+    patient: int = 300
+    patience: float = 4.0
     seconds: float = 20.0
     searching: float = 0.4
     priced: int = 12
@@ -320,8 +323,11 @@ class Derivations:
         """Seconds that a sum of products takes at the runtime's best, or that programs of it may take where these have another form; 0
         where that is not known."""
         program, _ = abstracted(node.values, leaves_of((node,)))
-        longer = [span for span in windows(self.rules, program) if span > TUNING.window]
-        return self.builder.least(node) * (TUNING.filtered if len(longer) > 1 else 1.0)
+        return self.builder.least(node) * (TUNING.filtered if self._is_longer(program) else 1.0)
+
+    def _is_longer(self, program: Graph) -> bool:
+        """Whether a sum has a longer window than those that have another form, which programs of it may have."""
+        return sum(span > TUNING.window for span in windows(self.rules, program)) > 1
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether a program is one sum over elements of two tensors or three."""
@@ -352,6 +358,8 @@ class Derivations:
             if self.until.over:
                 raise TimeUp
             limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
+            if not self._is_longer(program):
+                limits = replace_fields(limits, patient=TUNING.patient, patience=TUNING.patience)
             found = self.found[program] = tuple(self._searched(program, limits))
         return found
 

@@ -165,7 +165,8 @@ class Findings:
         memo: dict[Node, Sequence[Value]] = {}
         rebuild(one.program.outputs, with_args, dict(zip(one.program.inputs, holes, strict=True)), memo)
         for node, values in memo.items():
-            if isinstance(node, Kernel):
+            # what was slower as a kernel runs as its nodes, and costs what they cost
+            if isinstance(node, Kernel) and node.group in seconds:
                 made = values[0].node
                 self.costs.tell(Group((made,), (made.args,)), seconds[node.group])
 
