@@ -44,6 +44,7 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
         parts = separated(parts_of(rules, group))
         stages = stages_of(parts)
         shared = separated(parts_of(rules, group, read_outputs=True)) != parts
+        kept = separated(parts_of(rules, group, keep=True)) != parts
     processor = processor or wanted_processor()
     lanes, sums = processor.lanes, processor.sums
     if filtered(parts, lanes, lanes)[1]:
@@ -75,6 +76,13 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
         out.append(Variant(width=lanes, vectors=1))
     if parted(parts) != parts:
         out[:0] = [Variant(width=lanes, apart=True), Variant(width=lanes, vectors=1, apart=True)]
+    if kept:
+        # mostly the best one: a pass through memory instead of computing it again for each position of a window
+        small = Variant(width=lanes, vectors=1, block=1, unroll=2)
+        out[:0] = [
+            replace(shape, keep=True, fuse=False)
+            for shape in (first, Variant(width=lanes, vectors=4, block=sums // 4), small)
+        ]
     if shared:
         out.append(Variant(width=lanes, read_outputs=True))
     if len(stages) < len(scopes):
@@ -90,7 +98,7 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     """
     with reasons():
         variant = variant or Variant()
-        parts = separated(parts_of(rules, group, variant.read_outputs))
+        parts = separated(parts_of(rules, group, variant.read_outputs, variant.keep))
         parts = parted(parts) if variant.apart else parts
         parts = factored(parts) if variant.windows else parts
         parts = padded(parts) if variant.padded else parts

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+from dslc.analysis.narrowing import narrowed
 from dslc.codegen.identities import shortened
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
@@ -36,11 +38,13 @@ class _Tuning:
         nodes: nodes of one group.
         terms: nodes of one expression.
         table: elements of a constant that is written into the code.
+        often: reads of each element, on average, from which what is computed is kept.
     """
 
     nodes: int = 2000
     terms: int = 4000
     table: int = 64
+    often: int = 4
 
 
 _TUNING = _Tuning()
@@ -74,8 +78,9 @@ class Parts:
     outputs: tuple[Value, ...]
 
 
-def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
-    """The parts of a group. With `read_outputs` what needs an output reads it, and doesn't compute it once more.
+def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool = False) -> Parts:
+    """The parts of a group. With `read_outputs` what needs an output reads it, and doesn't compute it once more; with `keep` what is
+    read many times is computed once: what windows read, which is padded or has something added, is a part of its own.
 
     Raises:
         NotGenerated: OPAQUE, WEIGHT, MEANING or TOO_LARGE.
@@ -97,7 +102,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
         elif isinstance(node, Constant):
             continue
         elif isinstance(node, ScopeNode):
-            mapped[Value(node)] = _fused(node, mapped, users, read)
+            mapped[Value(node)] = _fused(node, mapped, users, read, keep)
         else:
             raise NotGenerated(Reason.OPAQUE, type(node).__name__)
     found = tuple(_kept(mapped, value) for value in outputs)
@@ -112,8 +117,16 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
 
 def _shortened(node: ScopeNode) -> Scope:
     scope = node.scope
-    body = shortened(scope.body, tuple(arg.type.dtype for arg in node.args))
+    body = shortened(_narrowed(scope.body, scope), tuple(arg.type.dtype for arg in node.args))
     return scope if body is scope.body else Scope(scope.extents, body, scope.dtype, scope.groups)
+
+
+def _narrowed(body: Scalar, scope: Scope) -> Scalar:
+    """A scope's body without guards and quotients that its sizes decide: a position may be affine then."""
+    within: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
+    return narrowed(body, within)
 
 
 def _kept(mapped: dict[Value, Value], value: Value) -> Value:
@@ -144,7 +157,7 @@ def _nested(values: Any) -> Any:
     return tuple(_nested(item) for item in values) if isinstance(values, list) else values
 
 
-def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], read: frozenset[Value]) -> Value:
+def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], read: frozenset[Value], keep: bool) -> Value:
     """A scope with its constants and those operands inside that are not worth keeping, none of `read` among them."""
     scope = node.scope
     constants = {k for k, arg in enumerate(node.args) if isinstance(arg.node, Constant)}
@@ -158,7 +171,7 @@ def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], r
             current = value.node
             assert isinstance(current, ScopeNode)
             places = [k for k, each in enumerate(current.args) if each == inner]
-            if places and _goes_in(current, places, inner, users[arg]):
+            if places and not (keep and _is_often_read(current, inner)) and _goes_in(current, places, inner, users[arg]):
                 for k in reversed(places):
                     value = inline(value, k)
     return value
@@ -170,7 +183,7 @@ def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
     from dslc.ir.scalar import read as make
 
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
-    return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args[k] for k in read))
+    return scope_value(Scope(scope.extents, _narrowed(body, scope), scope.dtype, scope.groups), tuple(args[k] for k in read))
 
 
 def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
@@ -218,6 +231,20 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
         return False
     # a reduction inside a reduction, or one that is computed for places where it is not needed, is better kept
     return not reduces or (not around and all(isinstance(part, Iter | Num) for part in index))
+
+
+def _is_often_read(user: ScopeNode, inner: Value) -> bool:
+    """Whether something is computed, and read so many times that computing it once is worth a pass through memory."""
+    node = inner.node
+    assert isinstance(node, ScopeNode)
+    sums = [extent for each in walk(user.scope.body) if isinstance(each, Reduce) for extent in each.extents]
+    extents = [*user.scope.extents, *(extent.value if isinstance(extent, Num) else extent for extent in sums)]
+    if not inner.type.is_static or not all(isinstance(extent, int) for extent in extents) or _is_linear_read(node.scope.body):
+        return False
+    if not any(isinstance(each, Read) for each in walk(node.scope.body)):
+        # positions are of use where they are known
+        return False
+    return prod(int(str(extent)) for extent in extents) >= _TUNING.often * inner.type.elements
 
 
 def _is_transform(body: Scalar, places: Sequence[int]) -> bool:

@@ -16,7 +16,8 @@ class Variant:
     where a difference is next to nothing. panels: whether a factor of a product that many positions share is brought into panels of
     `vectors` vectors first. windows: whether a sum over windows of products is a product of matrices first.
     padded: whether what products read beyond the ends of an operand is written out. filtered: whether products between transforms are
-    computed with these, some rows at a time. form: by which substitution the group was written in another way before, and its choice.
+    computed with these, some rows at a time. keep: whether what is computed and read many times is kept. form: by which substitution
+    the group was written in another way before, and its choice.
     """
 
     width: int = 16
@@ -32,6 +33,7 @@ class Variant:
     padded: bool = False
     filtered: bool = False
     apart: bool = False
+    keep: bool = False
     form: str = ""
 
     @property

@@ -151,8 +151,8 @@ def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
 
 def _beside(node: ScopeNode) -> Iterator[str]:
     """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
+    from dslc.analysis.narrowing import sum_ranges
     from dslc.analysis.numeric import DataDependent, interval
-    from dslc.derivation.pieces import sum_ranges
 
     scope = node.scope
     at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
 from dslc.derivation.matching import UnknownBindings, at_index
-from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges, sum_ranges
+from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice, permutations
 
+from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.building import Right
 from dslc.derivation.matching import Left
-from dslc.derivation.pieces import Operands, Unfit, Views, reduced, sum_ranges, without_others
+from dslc.derivation.pieces import Operands, Unfit, Views, reduced, without_others
 from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from dslc.cost.groups import working_nodes
 from dslc.deadline import FOREVER, Deadline
 from dslc.fuse.profile import Profile, Profiles, Reach
-from dslc.ir.constants import number_of
 from dslc.ir.graph import Graph, Input, Node, Value
+from dslc.ir.holes import stays
 from dslc.semantics.library import Rules
 
 
@@ -69,8 +69,8 @@ class NodeGroup:
 
 
 def inside(value: Value) -> bool:
-    """Whether a value from outside is a part of every kernel that reads it: a number."""
-    return value.constant and value.known and number_of(value) is not None
+    """Whether a value from outside is a part of every kernel that reads it: a number, or positions."""
+    return value.constant and value.known and stays(value)
 
 
 class Neighbours:

@@ -101,9 +101,14 @@ def _keys(group: NodeGroup, own: set[Node]) -> dict[Node, str]:
             if arg.node in own:
                 parts.append(f"{keys[arg.node]}.{arg.index}")
             else:
-                parts.append(f"{arg.type} {number_of(arg) if inside(arg) else ''}")
+                parts.append(f"{arg.type} {_constant(arg) if inside(arg) else ''}")
         keys[node] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return keys
+
+
+def _constant(value: Value) -> str:
+    number = number_of(value)
+    return _word(value.node) if number is None else str(number)
 
 
 def _word(node: Node) -> str:

@@ -91,18 +91,18 @@ def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, 
     return tuple(found)
 
 
-def _stays(value: Value) -> bool:
+def stays(value: Value) -> bool:
+    """Whether a value from outside is a part of every program that reads it: a number, or positions that are computed of nothing."""
     return number_of(value) is not None or (isinstance(value.node, Call) and not value.node.args)
 
 
-def leaves_of(nodes: Iterable[Node], stays: Callable[[Value], bool] | None = None) -> tuple[Value, ...]:
+def leaves_of(nodes: Iterable[Node], inside: Callable[[Value], bool] = stays) -> tuple[Value, ...]:
     """What nodes of a graph read from outside of them; constants of one number everywhere stay inside.
 
-    `stays`: what stays inside instead.
+    `inside`: what stays inside instead.
     """
     own = dict.fromkeys(nodes)
-    kept = stays or _stays
-    return tuple(dict.fromkeys(arg for node in own for arg in node.args if arg.node not in own and not kept(arg)))
+    return tuple(dict.fromkeys(arg for node in own for arg in node.args if arg.node not in own and not inside(arg)))
 
 
 def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -116,4 +116,4 @@ def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     return replace(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
 
 
-__all__ = ["abstracted", "hole", "instantiated", "is_hole", "leaves_of", "program"]
+__all__ = ["abstracted", "hole", "instantiated", "is_hole", "leaves_of", "program", "stays"]

@@ -74,7 +74,7 @@ def test_the_leaves_of_some_nodes_are_what_they_read_from_outside() -> None:
     graph, order = abstracted([outer], leaves)
     assert order == (op("lib.relu", X), weight)
     assert graph.outputs == (op("lib.add", op("lib.product", hole(0, T), hole(1, T, constant=True)), W),)
-    assert leaves_of([outer.node], stays=lambda value: False) == (inner, W)
+    assert leaves_of([outer.node], inside=lambda value: False) == (inner, W)
 
 
 def test_a_leaf_that_is_one_of_several_results_hides_what_is_below_it() -> None:
