@@ -173,6 +173,20 @@ def test_sizes_may_be_unknown_and_weights_have_any_name(rules: Rules) -> None:
     assert any(call.op == "std.conv" for program in found.programs for call in program.calls)
 
 
+def test_patience_is_counted_from_the_best(rules: Rules) -> None:
+    """As many expressions as led to the best by then, several times: what comes later is mostly no better."""
+    args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate([(1, 4, 9, 9), (4, 4, 3, 3)])]
+    (value,) = expand(rules, apply(rules, "std.conv", args, {"dilation": (2, 2)}))
+
+    def found(**limits: float) -> ProgramsFound:
+        return DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_states=300, **limits)).run(value)
+
+    whole, patient = found(), found(patient=40, patience=2.0)
+    assert patient.states < whole.states and not patient.complete
+    assert patient.programs[0].seconds <= 1.01 * whole.programs[0].seconds
+    assert found(patient=40).states == whole.states
+
+
 def printed(*arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(command, [*arguments, "--max-depth", "2", "--output-format", "json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

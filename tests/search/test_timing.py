@@ -19,6 +19,7 @@ from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.statistics import quick_mean
 from dslc.cost.timing import Goal, MemoryShort, Race, check_memory, race
+from dslc.cost.worker import fastest
 from dslc.deadline import TimeUp
 
 SIZE = 96
@@ -192,3 +193,16 @@ def test_no_slower_beyond_noise_is_decided_without_a_claim_of_more() -> None:
     same, slow = held.enter(products(12)), held.enter(products(60))
     assert held.run(60, [same, slow])
     assert held.rounds.interval(slow).high < 1 < held.rounds.interval(same).high
+
+
+def test_what_takes_longer_than_all_of_its_time_is_run_once() -> None:
+    runs: list[int] = []
+
+    def slow() -> None:
+        runs.append(1)
+        time.sleep(0.02)
+
+    assert fastest(slow, 0.01, time.perf_counter) >= 0.02 and len(runs) == 1
+    runs.clear()
+    fastest(slow, 0.5, time.perf_counter)
+    assert len(runs) > 1
