@@ -156,8 +156,8 @@ NETWORKS = (
 
 #: those of the papers whose weights fit into a file
 ZOO = (
-    "nasrnn_gates", "nasnet_pools", "gcn", "csrnet_14", "fsrcnn", "dcgan", "infogan", "longformer", "squeezenet", "resnet18",
-    "resnet50", "convnext", "bert", "inception_v3", "llama",
+    "nasrnn_gates", "nasnet_pools", "gcn", "csrnet_14", "fsrcnn", "dcgan", "infogan", "longformer", "longformer_dilated", "squeezenet",
+    "resnet18", "resnet50", "convnext", "bert", "inception_v3", "llama",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ class Reason(Enum):
     COMPILE = "a kernel does not compile"
     LOAD = "a kernel does not load"
     LAUNCH = "a kernel or a call failed"
+    NO_ENGINE = "a vendor's library has nothing that computes it at once"
     PLAN = "there is no plan for the model"
     #: what the launcher of a plan did, and nobody knows why
     UNKNOWN = "the launcher failed"

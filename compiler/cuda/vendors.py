@@ -38,7 +38,8 @@ class Vendors:
         """Starts a call on a stream, given by its address.
 
         Raises:
-            CudaFailure: BINDING where a library is missing; LAUNCH where it refuses the call.
+            CudaFailure: BINDING where a library is missing; LAUNCH where it refuses the call; NO_ENGINE where it refuses what follows a
+                convolution, and the call without that may do.
         """
         own: dict[str, Callable[[Invoked, int], None]] = {
             "cublasGemmStridedBatchedEx": self._gemm, "cublasLtMatmul": self._lt, "cudnnConvolutionForward": self._convolution,
@@ -85,7 +86,9 @@ class Vendors:
         return found
 
     @staticmethod
-    def _key(invoked: Invoked) -> Hashable:
+    def key(invoked: Invoked) -> Hashable:
+        """What a call is, addresses aside."""
+
         def what(value: Any) -> Any:
             return (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
 
@@ -112,7 +115,7 @@ class Vendors:
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
         handle = self._handle("cublasLt", stream, lt.create)
-        key = (self._key(invoked), stream)
+        key = (self.key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
         desc, layouts, algorithm = self._prepared[key]
@@ -170,50 +173,42 @@ class Vendors:
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
         handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
-        key = (self._key(invoked), stream)
+        key = (self.key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
-        for graph, tensors in self._prepared[key]:
-            pointers = {own: _tensor(given[name]).pointer for own, name in tensors}
-            graph.execute(pointers, invoked.workspace[0], handle=handle)
+        graph, tensors = self._prepared[key]
+        graph.execute({own: _tensor(given[name]).pointer for own, name in tensors}, invoked.workspace[0], handle=handle)
 
-    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[tuple[Any, list[tuple[Any, str]]], ...]:
-        """Graphs that compute a call one after the other, each with its tensors and the arguments that they are."""
-        after = [name for name in ("bias", "residual") if name in invoked.arguments]
+    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, list[tuple[Any, str]]]:
+        """A graph that computes a call, with its tensors and the arguments that they are. Raises CudaFailure (NO_ENGINE)."""
+        # its engines add another tensor before the bias
+        after = [name for name in ("residual", "bias") if name in invoked.arguments]
         after += ["relu"] if invoked.arguments.get("activation") == "RELU" else []
-        made = _Convolution(cudnn, handle, invoked)
-        # all at once, else what comes after it at once, else one by one: engines differ by device, precision and release
-        parts = [[(True, after)], [(True, []), (False, after)], [(True, []), *((False, [name]) for name in after)]]
-        failed: Exception | None = None
-        for each in parts if len(after) > 1 else parts[:2] if after else parts[:1]:
-            try:
-                return tuple(made.graph(convolution, names) for convolution, names in each)
-            except Exception as problem:
-                failed = problem
-        assert failed is not None
-        raise failed
+        try:
+            return _Convolution(cudnn, handle, invoked).graph(after)
+        except Exception as problem:
+            if not after:
+                raise
+            raise CudaFailure(Reason.NO_ENGINE, str(problem).strip().partition("\n")[0][:300]) from None
 
 
 class _Convolution:
-    """Graphs of a convolution's call: the convolution, what is computed of it, or both."""
+    """Graphs of a convolution's call."""
 
     def __init__(self, cudnn: Any, handle: Any, invoked: Invoked) -> None:
         self.cudnn, self.handle, self.invoked = cudnn, handle, invoked
         self.y = _tensor(invoked.arguments["y"])
 
-    def graph(self, convolution: bool, after: Sequence[str]) -> tuple[Any, list[tuple[Any, str]]]:
-        """A graph that is ready, and its tensors. Without the convolution it changes the result where it is."""
+    def graph(self, after: Sequence[str]) -> tuple[Any, list[tuple[Any, str]]]:
+        """A graph of the convolution and what follows it that is ready, and its tensors."""
         cudnn, given, y = self.cudnn, self.invoked.arguments, self.y
         compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
         stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
         graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=self.handle)
         tensors: list[tuple[Any, str]] = []
-        if convolution:
-            image, weight = (self._tensor(graph, name, tensors) for name in ("image", "weight"))
-            words = ("pre_padding", "post_padding", "stride", "dilation")
-            result = graph.conv_fprop(image=image, weight=weight, **{name: list(given[name]) for name in words})  # type: ignore[arg-type]
-        else:
-            result = self._tensor(graph, "y", tensors)
+        image, weight = (self._tensor(graph, name, tensors) for name in ("image", "weight"))
+        words = ("pre_padding", "post_padding", "stride", "dilation")
+        result = graph.conv_fprop(image=image, weight=weight, **{name: list(given[name]) for name in words})  # type: ignore[arg-type]
         for name in after:
             if name == "bias":
                 result = graph.bias(input=result, bias=self._tensor(graph, name, tensors))
@@ -226,7 +221,7 @@ class _Convolution:
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        if convolution and y.dtype is DType.F32:
+        if y.dtype is DType.F32:
             # tensor cores would take single precision for less
             graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE, cudnn.numerical_note.DOWN_CONVERT_INPUTS])
         graph.deselect_workspace_greater_than(self.invoked.workspace[1])

@@ -209,7 +209,6 @@ class Pygraph:
         self.world, self.handles, self.given = world, handles, given
         self.names: dict[Symbol, str] = {}
         self.steps: list[str] = []
-        self.convolution = False
         self.arguments: dict[str, Any] = {}
         self.most = 0
 
@@ -223,7 +222,6 @@ class Pygraph:
     @call("cudnn", "pygraph.conv_fprop")
     def conv_fprop(self, **g: Any) -> Symbol:
         assert not g.get("padding")
-        self.convolution = True
         self.arguments = {name: tuple(g[name]) for name in ("pre_padding", "post_padding", "stride", "dilation")}
         assert (self.names[g["image"]], self.names[g["weight"]]) == ("image", "weight")
         return Symbol(self.world)
@@ -265,7 +263,7 @@ class Pygraph:
 
     @call("cudnn", "pygraph.check_support")
     def check_support(self) -> None:
-        if self.convolution and self.steps and not self.world.fused:
+        if self.steps and not self.world.fused:
             raise Illegal("No engine supports it")
 
     @call("cudnn", "pygraph.build_plans")
@@ -282,7 +280,7 @@ class Pygraph:
             name = self.names.get(symbol, "y")
             assert symbol.output == (symbol not in self.names)
             arguments[name] = Tensor(pointer, dtype, tuple(symbol.dim), tuple(symbol.stride))
-        assert self.steps == [one for one in ("bias", "residual", "relu") if one in self.steps]
+        assert self.steps == [one for one in ("residual", "bias", "relu") if one in self.steps]
         assert {"bias", "residual"} & set(self.steps) == {"bias", "residual"} & set(arguments)
         if "bias" in arguments:
             bias = arguments["bias"]
@@ -291,21 +289,7 @@ class Pygraph:
             arguments["activation"] = "RELU" if "relu" in self.steps else "IDENTITY"
         invoked = Invoked("cudnnConvolutionForward", "", arguments, (g["workspace"], self.most))
         stream = self.handles[g["handle"]]
-        if not self.convolution:
-            # the result is changed where it is
-            self.world.do(stream, lambda: self.world.device._start(lambda: self._changed(arguments), stream))
-            return
         self.world.do(stream, lambda: self.world.device.call(invoked, stream))
-
-
-    def _changed(self, arguments: dict[str, Any]) -> None:
-        y = self.world.device._array(arguments["y"])
-        if "bias" in arguments:
-            y += self.world.device._array(arguments["bias"]).reshape(-1, *[1] * (y.ndim - 2))
-        if "residual" in arguments:
-            y += self.world.device._array(arguments["residual"])
-        if "relu" in self.steps:
-            np.maximum(y, 0, out=y)
 
 
 class Cudnn:

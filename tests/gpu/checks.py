@@ -132,6 +132,19 @@ def convolutions_with_what_is_computed_of_them(device: Launcher) -> None:
 
 
 @check
+def convolutions_with_each_part_of_it(device: Launcher) -> None:
+    """What cuDNN computes at once differs by what it is: whatever that is, values are right."""
+    for dtype, tolerance in ((DType.F32, 2e-4), (DType.F16, 3e-2)):
+        X, K = tensor("X", 1, 8, 12, 12, dtype=dtype), tensor("K", 16, 4, 3, 3, dtype=dtype)
+        b, Z = tensor("b", 16, 1, 1, dtype=dtype), tensor("Z", 1, 16, 12, 12, dtype=dtype)
+        conv = op("conv", X, K, groups=2, dilation=(2, 2), pads=(2, 2, 2, 2))
+        agrees(device, (op("relu", conv),), X, K, tolerance=tolerance)
+        agrees(device, (op("add", conv, Z),), X, K, Z, tolerance=tolerance)
+        agrees(device, (op("add", op("add", conv, b), Z),), X, K, b, Z, tolerance=tolerance)
+        agrees(device, (op("relu", op("add", conv, Z)),), X, K, Z, tolerance=tolerance)
+
+
+@check
 def chains_with_kernels_on_streams(device: Launcher) -> None:
     A, B, C = (tensor(name, 64, 64) for name in "ABC")
     left, right = op("relu", op("matmul", A, B)), op("sigmoid", op("matmul", A, C))
