@@ -51,7 +51,7 @@ class _Tuning:
     layouts: int = 2
     widening: tuple[int, ...] = (3, 1)
     asked: int = 200
-    cheaper: float = 0.98
+    cheaper: float = 0.95
 
 
 _TUNING = _Tuning()

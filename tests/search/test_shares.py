@@ -61,6 +61,7 @@ class Fake:
     phase: str = "building"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         return 1.0 if base is context.start else 0.0

@@ -32,7 +32,7 @@ class Derived:
     phase: str = "deriving programs"
     again: bool = False
     gathers: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=15.0))
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=10.0))
     every: bool = False
 
     @property
@@ -62,7 +62,7 @@ class Paired:
     needed: bool = True
     again: bool = False
     gathers: bool = False
-    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=12.0))
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.3, seconds=8.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
         """What the operators of all pairs take beyond their operations."""

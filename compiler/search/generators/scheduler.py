@@ -7,6 +7,7 @@ timing and writing the best so far need is kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
+from dslc.ir.graph import Call
 from dslc.report import Asked
 from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Generator, Proposer
@@ -111,6 +113,8 @@ class Scheduler:
     _graphs: set[int] = field(default_factory=set)
     _proposers: dict[Generator, Proposer] = field(default_factory=dict)
     _proposed_by: dict[Candidate, Generator] = field(default_factory=dict)
+    #: what pairs of candidates have in common
+    _shares: dict[tuple[Candidate, Candidate], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.context.task.heavy:
@@ -193,7 +197,21 @@ class Scheduler:
         gain = (tuning.sure * prior.gain + sum(one.gained for one in own)) / promised
         ahead = self._cheapest() / max(arm.base.cost, 1e-12)
         promise = 1.0 if arm.promise is None else arm.promise
-        return gain * max(0.0, promise - arm.gained) * ahead**2 / (prior.seconds + arm.seconds)
+        spent = arm.seconds
+        if not arm.generator.gathers:
+            # what was sought in a candidate is not there in one that is hardly another
+            spent += sum(self._alike(one.base, arm.base) * one.seconds for one in own if one is not arm)
+        return gain * max(0.0, promise - arm.gained) * ahead**2 / (prior.seconds + spent)
+
+    def _alike(self, a: Candidate, b: Candidate) -> float:
+        """The share of two candidates' working operators that they have in common, whatever these stand upon."""
+        if (a, b) not in self._shares:
+            own, other = (
+                Counter((node.op, node.attrs, node.types) for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
+                for one in (a, b)
+            )
+            self._shares[a, b] = (own & other).total() / max(own.total(), other.total(), 1)
+        return self._shares[a, b]
 
     def _cheapest(self) -> float:
         """Seconds of the cheapest candidate without kernels that somebody may be asked about."""
