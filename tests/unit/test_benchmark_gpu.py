@@ -19,7 +19,7 @@ def test_a_dry_run_makes_rows_once_and_goes_on_where_it_was(tmp_path: Path, caps
     assert main(wanted) == 0
     (row,) = known(results).values()
     assert row.device == "h100 sm_90 by fake"
-    assert row.note == ""
+    assert row.note == "kept"
     assert row.before is not None and row.after is not None and row.torch is None
     assert row.apart is not None and row.apart < 1e-4
     first = capsys.readouterr().out
