@@ -34,6 +34,7 @@ class _Tuning:
     Attributes:
         sample: seconds of a sample.
         slice: seconds of a block of samples: as long as a time slice.
+        shortest: seconds that a run takes at least, whatever a clock says.
         blocks: blocks of a measurement at least.
         warm_runs: runs of a fast model before it is measured.
         warming: seconds of runs before a block of samples that are compared with another model's.
@@ -43,6 +44,7 @@ class _Tuning:
 
     sample: float = 2e-4
     slice: float = 4e-3
+    shortest: float = 1e-6
     blocks: int = 6
     warm_runs: int = 30
     warming: float = 2e-3
@@ -207,10 +209,12 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
     """Seconds of each of `calls` samples by the clock `now`; a sample is the mean of `inner` runs."""
     times = []
     for _ in range(calls):
-        start = now()
+        wall, start = time.perf_counter(), now()
         for _ in range(inner):
             call()
-        times.append((now() - start) / inner)
+        spent = now() - start
+        # a processor's clock may stand still: on a virtual machine it did
+        times.append((spent if spent > 0 else time.perf_counter() - wall) / inner)
     return times
 
 
@@ -246,8 +250,8 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
     if once < _TUNING.sample:
         # the first runs are slower, and a sample of too few runs would be the clock's time
         once = min(clocked(call, _TUNING.warm_runs, 1, now))
-    inner = max(1, min(1000, int(_TUNING.sample / max(once, 1e-7))))
-    count = max(2, ceil(_TUNING.slice / max(once * inner, 1e-7)))
+    inner = max(1, int(_TUNING.sample / max(once, _TUNING.shortest)))
+    count = max(2, ceil(_TUNING.slice / max(once * inner, _TUNING.sample / 2)))
     blocks: list[float] = []
     while not blocks or (
         time.perf_counter() < deadline and (len(blocks) < _TUNING.blocks or sorted(blocks)[2] > 1.03 * min(blocks))

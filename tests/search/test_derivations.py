@@ -347,12 +347,13 @@ derivation square_of_difference {
 def distances(rows: int, points: int, size: int, power: bool) -> onnx.ModelProto:
     """Squared distances as exporters write them: a difference that is broadcast, its square, and a sum."""
     square = helper.make_node("Pow", ["d", "two"], ["s"]) if power else helper.make_node("Mul", ["d", "d"], ["s"])
-    nodes = [helper.make_node("Sub", ["x", "known"], ["d"]), square, helper.make_node("ReduceSum", ["s"], ["y"], axes=[2], keepdims=0)]
+    nodes = [helper.make_node("Sub", ["x", "known"], ["d"]), square, helper.make_node("ReduceSum", ["s", "axes"], ["y"], keepdims=0)]
     ends = [helper.make_tensor_value_info(*one) for one in (("x", 1, [rows, 1, size]), ("y", 1, [rows, points]))]
     values = {"known": noise(1, points, size), "two": 2}
     tensors = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in values.items()]
-    graph = helper.make_graph(nodes, "distances", ends[:1], ends[1:], tensors if power else tensors[:1])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+    axes = numpy_helper.from_array(np.array([2]), "axes")
+    graph = helper.make_graph(nodes, "distances", ends[:1], ends[1:], [axes, *(tensors if power else tensors[:1])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 @compiles

@@ -158,6 +158,7 @@ class Powers:
     phase: str = "searching"
     needed: bool = True
     again: bool = False
+    gathers: bool = False
     prior: Prior = field(default_factory=lambda: Prior(0.5, 1.0))
 
     def promise(self, context: SearchContext, base: Candidate) -> float:
