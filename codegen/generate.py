@@ -62,6 +62,10 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
             # a product that others follow is as large as they are
             place = 0 if products > 1 else 1
             out[place:place] = [replace(shape, panels=True) for shape in shapes]
+        if kept:
+            # a pass through memory instead of computing it again for each position of a window; behind panels, which are one
+            place = len(shapes) + 1 if products else 0
+            out[place:place] = [replace(shape, keep=True, fuse=False) for shape in (first, shapes[0])]
         if len(factored(parts).parts) > len(parts.parts):
             windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [replace(shapes[0], windows=True)]
             # to look at every position for its remainder is hopeless
@@ -76,13 +80,6 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
         out.append(Variant(width=lanes, vectors=1))
     if parted(parts) != parts:
         out[:0] = [Variant(width=lanes, apart=True), Variant(width=lanes, vectors=1, apart=True)]
-    if kept:
-        # mostly the best one: a pass through memory instead of computing it again for each position of a window
-        small = Variant(width=lanes, vectors=1, block=1, unroll=2)
-        out[:0] = [
-            replace(shape, keep=True, fuse=False)
-            for shape in (first, Variant(width=lanes, vectors=4, block=sums // 4), small)
-        ]
     if shared:
         out.append(Variant(width=lanes, read_outputs=True))
     if len(stages) < len(scopes):

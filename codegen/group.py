@@ -18,7 +18,7 @@ from dslc.errors import DslcError
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, num, table, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, as_scalar, num, table, walk
 from dslc.ir.scopes import inline, substitute
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -38,13 +38,13 @@ class _Tuning:
         nodes: nodes of one group.
         terms: nodes of one expression.
         table: elements of a constant that is written into the code.
-        often: reads of each element, on average, from which what is computed is kept.
+        often: reads of each element, on average, from which what is computed is kept: more than a window of 3x3 has.
     """
 
     nodes: int = 2000
     terms: int = 4000
     table: int = 64
-    often: int = 4
+    often: int = 10
 
 
 _TUNING = _Tuning()
@@ -171,7 +171,7 @@ def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], r
             current = value.node
             assert isinstance(current, ScopeNode)
             places = [k for k, each in enumerate(current.args) if each == inner]
-            if places and not (keep and _is_often_read(current, inner)) and _goes_in(current, places, inner, users[arg]):
+            if places and not (keep and _is_often_read(current, places, inner)) and _goes_in(current, places, inner, users[arg]):
                 for k in reversed(places):
                     value = inline(value, k)
     return value
@@ -233,18 +233,24 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
     return not reduces or (not around and all(isinstance(part, Iter | Num) for part in index))
 
 
-def _is_often_read(user: ScopeNode, inner: Value) -> bool:
+def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
     """Whether something is computed, and read so many times that computing it once is worth a pass through memory."""
     node = inner.node
     assert isinstance(node, ScopeNode)
-    sums = [extent for each in walk(user.scope.body) if isinstance(each, Reduce) for extent in each.extents]
-    extents = [*user.scope.extents, *(extent.value if isinstance(extent, Num) else extent for extent in sums)]
-    if not inner.type.is_static or not all(isinstance(extent, int) for extent in extents) or _is_linear_read(node.scope.body):
+    # positions are of use where they are known
+    if _is_linear_read(node.scope.body) or not any(isinstance(each, Read) for each in walk(node.scope.body)):
         return False
-    if not any(isinstance(each, Read) for each in walk(node.scope.body)):
-        # positions are of use where they are known
-        return False
-    return prod(int(str(extent)) for extent in extents) >= _TUNING.often * inner.type.elements
+    sizes: dict[Iter, Scalar] = dict(zip(user.scope.iters, map(as_scalar, user.scope.extents), strict=True))
+    for each in walk(user.scope.body):
+        if isinstance(each, Reduce):
+            sizes.update(zip(each.iters, each.extents, strict=True))
+    most = 0
+    for _, around in reads_of(user.scope.body, places):
+        extents = [sizes[it] for it in (*user.scope.iters, *around)]
+        if not inner.type.is_static or not all(isinstance(extent, Num) for extent in extents):
+            return False
+        most = max(most, prod(int(extent.value) for extent in extents if isinstance(extent, Num)))
+    return most >= _TUNING.often * inner.type.elements
 
 
 def _is_transform(body: Scalar, places: Sequence[int]) -> bool:

@@ -33,8 +33,8 @@ def scores(heads: int, length: int, width: int, reach: int, dilation: int) -> Ca
 
 
 CASES = (
-    Case("dilated by 2", scores(2, 24, 16, 4, 2), ({},)),
-    Case("dilated by 3, odd sizes", scores(3, 17, 7, 2, 3), ({},)),
+    Case("dilated by 2", scores(2, 64, 16, 8, 2), ({},)),
+    Case("dilated by 3, odd sizes", scores(3, 67, 7, 8, 3), ({},)),
     Case("a bias before a convolution", lambda r: r.op(
         "conv", r.op("add", r.input(1, 4, 12, 13), r.input(4, 1, 1)), r.input(6, 4, 3, 3), pads=(1, 1, 1, 1)
     ), ({},)),
@@ -53,7 +53,7 @@ def bodies(build: Callable[[Room], Value], keep: bool) -> list[Scalar]:
 
 def test_what_is_read_many_times_is_computed_once() -> None:
     """A bias and zeros are added once for each element, and not once for each window that it is in."""
-    build = scores(2, 24, 16, 4, 2)
+    build = scores(2, 64, 16, 8, 2)
     assert len(bodies(build, keep=False)) == 1
     *once, products = bodies(build, keep=True)
     assert len(once) == 2
@@ -63,7 +63,7 @@ def test_what_is_read_many_times_is_computed_once() -> None:
 
 
 def test_it_comes_first_where_it_is_another_one() -> None:
-    first, *_ = variants(standard(), group(scores(2, 24, 16, 4, 2)))
+    first, *_ = variants(standard(), group(scores(2, 64, 16, 8, 2)))
     assert first.keep and not first.fuse
     plain = group(lambda r: r.op("relu", r.op("matmul", r.input(8, 16), r.input(16, 24))))
     assert not any(each.keep for each in variants(standard(), plain))
@@ -71,15 +71,15 @@ def test_it_comes_first_where_it_is_another_one() -> None:
 
 def test_a_position_that_cannot_be_negative_is_not_asked_about() -> None:
     """ONNX counts negative positions from the end; where iterators say that there are none, the index is affine."""
-    (body,) = bodies(scores(2, 24, 16, 4, 2), keep=False)
+    (body,) = bodies(scores(2, 64, 16, 8, 2), keep=False)
     indices = [part for each in walk(body) if isinstance(each, Read) for index in each.index for part in walk(index)]
     assert not any(isinstance(part, Apply) and part.name in {"select", "<"} for part in indices)
 
 
 def test_positions_are_a_part_of_every_kernel_that_reads_them() -> None:
     """As numbers are: in memory they would be data, of which nothing is known."""
-    (end,) = group(scores(2, 24, 16, 4, 2)).outputs
-    nodes = [node for node in group(scores(2, 24, 16, 4, 2)).nodes() if isinstance(node, Call) and node.args]
+    (end,) = group(scores(2, 64, 16, 8, 2)).outputs
+    nodes = [node for node in group(scores(2, 64, 16, 8, 2)).nodes() if isinstance(node, Call) and node.args]
     fold = fold_of(NodeGroup(tuple(nodes), (nodes[-1].values[0],)))
     kernel = fold.kernel
     assert len(kernel.args) == 4 and any(getattr(node, "op", "") == "std.places" for node in kernel.group.nodes())
