@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from dslc.cuda.launch import Code, Invoked, Tensor
+from dslc.cuda.launch import Invoked, Tensor
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.semantics.apply import apply
-from dslc.semantics.library import standard
+from dslc.semantics.library import Rules
 
 #: arguments of a call that say what follows
 FOLLOWS = ("bias", "residual", "activation")
@@ -30,20 +29,15 @@ class Epilogue:
     reads: tuple[Tensor, ...]
     relu: bool
 
-    def code(self) -> Code:
-        """The kernel: `y = relu(y + bias + residual)`, as far as there are such."""
-        from dslc.codegen.cuda.generate import generate
-
-        rules = standard()
+    def program(self, rules: Rules) -> Graph:
+        """What the kernel computes: `relu(y + bias + residual)`, as far as there are such."""
         holes = tuple(input_value(f"x{k}", TensorType(one.dtype, one.shape)) for k, one in enumerate(self.reads))
         value = holes[0]
         for other in holes[1:]:
             value = apply(rules, "std.add", (value, other), {})[0]
         if self.relu:
             value = apply(rules, "std.relu", (value,), {})[0]
-        program = Graph(holes, (value,))
-        text: Any = generate(rules, program)
-        return Code(text.name, self.plain.rule, program, text)
+        return Graph(holes, (value,))
 
 
 def epilogue_of(invoked: Invoked) -> Epilogue | None:

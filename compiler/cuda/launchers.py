@@ -6,14 +6,13 @@ Both compile with NVRTC and start the same kernels; vendors' calls go through `v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from dslc.cuda.epilogue import epilogue_of
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
 from dslc.cuda.recording import Recorder, driver
 from dslc.cuda.vendors import Vendors
@@ -120,46 +119,6 @@ class _OnDevice:
         self._blocks: dict[int, Any] = {}
         self._threads = {get_ident()}
         self.vendors = Vendors()
-        #: kernels for what follows a call, where a library does not compute both at once
-        self._following: dict[Hashable, Any] = {}
-
-    def load(self, code: Code) -> Any:
-        """As `Launcher.load`."""
-        raise NotImplementedError
-
-    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
-        """As `Launcher.kernel`."""
-        raise NotImplementedError
-
-    def _stream(self, number: int) -> Any:
-        raise NotImplementedError
-
-    def call(self, invoked: Invoked, stream: int) -> None:
-        """A vendor's call; in two steps where the library has nothing that computes it at once."""
-        key = self.vendors.key(invoked)
-        if key not in self._following:
-            try:
-                self._called(invoked, stream)
-                return
-            except CudaFailure as problem:
-                if problem.reason is not Reason.NO_ENGINE:
-                    raise
-        self._in_two(key, invoked, stream)
-
-    def _called(self, invoked: Invoked, stream: int) -> None:
-        self._did(lambda: self.vendors.call(invoked, int(getattr(self._stream(stream), self._address))))
-
-    def _in_two(self, key: Hashable, invoked: Invoked, stream: int) -> None:
-        found = epilogue_of(invoked)
-        if found is None:
-            raise CudaFailure(Reason.NO_ENGINE, "", invoked.function, invoked.rule)
-        if key not in self._following:
-            self._following[key] = self.load(found.code())
-        self._called(found.plain, stream)
-        self.kernel(self._following[key], found.reads, found.reads[:1], [], stream)
-
-    #: what a stream calls its address
-    _address = "handle"
 
     def _current(self) -> None:
         """Makes the device the one of this thread."""
@@ -265,6 +224,9 @@ class CudaCore(_OnDevice):
             arguments = [*map(int, pointers), *map(np.int64, sizes)]
             self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
 
+    def call(self, invoked: Invoked, stream: int) -> None:
+        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
+
     def record(self, stream: int) -> Any:
         return self._did(lambda: self._stream(stream).record())
 
@@ -360,6 +322,9 @@ class PyCuda(_OnDevice):
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
             self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
 
     def record(self, stream: int) -> Any:
         def recorded() -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dslc.cuda.epilogue import Epilogue, epilogue_of
 from dslc.cuda.hosted import runtime
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
 from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan
@@ -48,7 +49,10 @@ class Runner:
             raise CudaFailure(Reason.TOO_OLD, f"compute capability {major}.{minor}, and {OLDEST[0]}.{OLDEST[1]} is wanted")
         self.plan: Plan = planned.plan
         self.launcher = launcher
+        self._rules, self._texts = rules, texts
         self._own: list[int] = []
+        #: calls that a library does not compute at once, by their steps, and the kernels for what follows them
+        self._in_two: dict[int, tuple[Epilogue, Any]] = {}
         self._recorded: Any | None = None
         self._record, self._runs, self._ran = record, 0, False
         try:
@@ -63,7 +67,8 @@ class Runner:
             self._hosts = {name: runtime(model) for name, model in planned.hosts.items()}
             # what the CPU does in between is no part of a graph
             self._record = self._record and not self._hosts
-            self.loaded = {name: self._load(name, program, texts) for name, program in planned.programs.items()}
+            rules_of = {step.name: step.rule for step in self.plan.steps if isinstance(step, KernelStep)}
+            self.loaded = {name: self._load(name, rules_of.get(name, ""), program) for name, program in planned.programs.items()}
         except BaseException:
             self.close()
             raise
@@ -96,10 +101,9 @@ class Runner:
                 raise
         return {name: known[key] for name, key in keys.items()}
 
-    def _load(self, name: str, program: Graph, texts: Texts | None) -> Any:
-        rule = next((step.rule for step in self.plan.steps if isinstance(step, KernelStep) and step.name == name), "")
+    def _load(self, name: str, rule: str, program: Graph) -> Any:
         try:
-            return self.launcher.load(Code(name, rule, program, texts(program) if texts else None))
+            return self.launcher.load(Code(name, rule, program, self._texts(program) if self._texts else None))
         except CudaFailure as problem:
             raise problem.of(name, rule) from None
 
@@ -169,7 +173,7 @@ class Runner:
                 if isinstance(step, HostStep):
                     self._host(step)
                 elif isinstance(step, CallStep):
-                    self.launcher.call(self._invoked(step), step.stream)
+                    self._call(k, step)
                 else:
                     reads, writes = ([self._tensor(view) for view in views] for views in (step.reads, step.writes))
                     scratch = [self.pointers[one] for one in step.scratch]
@@ -180,6 +184,22 @@ class Runner:
                     self.launcher.synchronize()
             except CudaFailure as problem:
                 raise problem.of(step.name, step.rule) from None
+
+    def _call(self, k: int, step: CallStep) -> None:
+        """A vendor's call; in two steps where the library has nothing that computes it at once, which the first run finds out."""
+        if k not in self._in_two:
+            invoked = self._invoked(step)
+            try:
+                self.launcher.call(invoked, step.stream)
+                return
+            except CudaFailure as problem:
+                found = epilogue_of(invoked) if problem.reason is Reason.NO_ENGINE else None
+                if found is None:
+                    raise
+            self._in_two[k] = found, self._load(f"{step.name}_epilogue", step.rule, found.program(self._rules))
+        epilogue, kernel = self._in_two[k]
+        self.launcher.call(epilogue.plain, step.stream)
+        self.launcher.kernel(kernel, epilogue.reads, epilogue.reads[:1], [], step.stream)
 
     def _host(self, step: HostStep) -> None:
         """Copies to the CPU, ONNX Runtime there, and copies back."""

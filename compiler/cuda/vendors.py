@@ -86,9 +86,7 @@ class Vendors:
         return found
 
     @staticmethod
-    def key(invoked: Invoked) -> Hashable:
-        """What a call is, addresses aside."""
-
+    def _key(invoked: Invoked) -> Hashable:
         def what(value: Any) -> Any:
             return (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
 
@@ -115,7 +113,7 @@ class Vendors:
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
         handle = self._handle("cublasLt", stream, lt.create)
-        key = (self.key(invoked), stream)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
         desc, layouts, algorithm = self._prepared[key]
@@ -173,7 +171,7 @@ class Vendors:
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
         handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
-        key = (self.key(invoked), stream)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
         graph, tensors = self._prepared[key]

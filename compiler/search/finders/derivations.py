@@ -61,7 +61,7 @@ class _Tuning:
         share, sites: share of a model that equal nodes must take together, and different ones that are looked at.
         slack: times that what its operations must take a node may take and still be at the runtime's best.
         depth, states: derivations one after the other, and expressions that are looked at.
-        patient, patience: so many of these, and so many times as many as led to the best by then, where no operator has another form.
+        patient, patience: so many of these, and so many times as many as led to the best by then, of sums of no longer `window`.
         seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
         priced, built: programs of one expression.
         formed: those among the others whose operators have another form, that are priced as well.
