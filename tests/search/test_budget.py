@@ -71,7 +71,7 @@ def test_a_clock_knows_how_much_processor_time_there_was() -> None:
     assert clock.processor < 0.6 * clock.seconds and clock.starved
     code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert 0.3 <= clock.processor <= 2 * clock.seconds + 0.1
+    assert 0.29 <= clock.processor <= 2 * clock.seconds + 0.1, "less than the child used, but for what clocks round"
     end = time.process_time() + 3 * clock.seconds
     while time.process_time() < end and clock.starved:
         pass
