@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -133,7 +133,8 @@ class _Kernel:
         signature = Signature(inputs, outputs, self.names)
         stages = stages_of(parts, self.variant.fuse)
         name = "k_" + content(parts, self.variant, preamble())
-        memory, scratch = self._memory(stages)
+        kept = self._kept(stages)
+        memory, scratch = self._memory(stages, kept)
         zero = frozenset() if self.filters else reducible_at_zero(parts, self.syms)
         codes: list[StageCode] = []
         for k, stage in enumerate(stages):
@@ -143,7 +144,7 @@ class _Kernel:
                 codes.append(filtered_code(filter, memory, self.names, self.variant))
                 continue
             code = code_of(stage, memory, later, self.names, self.variant)
-            code.kept = self._kept(stage)
+            code.kept = kept.get(stage, ())
             codes.append(code)
         body = render(
             "kernel.cpp.j2",
@@ -159,15 +160,27 @@ class _Kernel:
         )
         return KernelText(name, inputs, outputs, self.syms, preamble() + body, self.variant.form)
 
-    def _kept(self, stage: Stage) -> tuple[int, ...]:
-        """The inputs that a stage depends on, where it makes nothing but weights for other stages."""
-        weights = {filter.part.args[0] for filter in self.filters.values()}
-        args = {arg for each in stage.placed for arg in each.part.args}
-        if not stage.values <= weights or not args <= set(self.parts.inputs):
-            return ()
-        return tuple(k for k, value in enumerate(self.parts.inputs) if value in args)
+    def _kept(self, stages: tuple[Stage, ...]) -> dict[Stage, tuple[int, ...]]:
+        """The inputs that a stage depends on, for each that makes nothing but memory of known size for other stages: where these
+        inputs are weights, as those of panels and filters are, it need not be run again."""
+        numbers = {value: frozenset((k,)) for k, value in enumerate(self.parts.inputs)}
+        found: dict[Stage, tuple[int, ...]] = {}
+        for stage in stages:
+            own = dict(numbers)
+            for part in (each.part for each in stage.placed):
+                sized = next(_syms([part.type]), None) or any(isinstance(node, Sym) for node in walk(part.scope.body))
+                if sized or part.value in self.parts.outputs or any(arg not in own for arg in part.args):
+                    break
+                own[part.value] = frozenset[int]().union(*(own[arg] for arg in part.args))
+            else:
+                needs = frozenset[int]().union(*(own[each.part.value] for each in stage.placed))
+                # what depends on nothing is made anew: no input says that it is there
+                if needs:
+                    numbers, found[stage] = own, tuple(sorted(needs))
+        return found
 
-    def _memory(self, stages: tuple[Stage, ...]) -> tuple[GroupMemory, str]:
+    def _memory(self, stages: tuple[Stage, ...], kept: Collection[Stage]) -> tuple[GroupMemory, str]:
+        """Where everything lies; what is kept first, so that it stays where it is whatever the sizes are."""
         parts = self.parts
         tensors: dict[Value, TensorPlace] = {}
         pointers: dict[Value, Pointer] = {}
@@ -182,7 +195,7 @@ class _Kernel:
             pointers.setdefault(value, pointer)
             tensors.setdefault(value, tensor)
         offset = "0"
-        for at, stage in enumerate(stages):
+        for at, stage in sorted(enumerate(stages), key=lambda one: one[1] not in kept):
             for placed in stage.placed:
                 value = placed.part.value
                 read_later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)

@@ -25,7 +25,7 @@ class KernelText:
                          int stage, int64_t begin, int64_t end);          // tasks begin to end - 1 of a stage
 
     `NAME_kept` has a bit for each input that a stage depends on, where what it leaves at the beginning of the scratch memory stays as
-    long as these inputs do; 0 for all other stages.
+    long as these inputs do, whatever the sizes are; 0 for all other stages.
 
     `NAME_sizes` gives 0 where the dimensions are not those that the kernel was made for; nothing may be run then. 2 where a size is 0
     at which nothing may be run either, and all is well if all outputs are empty.

@@ -26,7 +26,7 @@ from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
 from benchmarks.zoo.network import Weights
 from benchmarks.zoo.resnet import resnet3d_18, resnet18, resnet50, resnext50
 from benchmarks.zoo.transducer import transformer_transducer
-from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan
+from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan, style_transfer
 from benchmarks.zoo.vit import vit
 
 
@@ -59,6 +59,7 @@ ENTRIES: Mapping[str, Entry] = {
     "dcgan": Entry(dcgan, {"latent": 8, "widths": (16, 8, 3)}),
     "infogan": Entry(infogan, {"batch": 2, "latent": 8, "widths": (16, 8, 3)}),
     "fsrcnn": Entry(fsrcnn, {"resolution": 8, "features": 8, "shrunk": 4, "mappings": 1}),
+    "style_transfer": Entry(style_transfer, {"resolution": 16, "widths": (4, 8, 8), "blocks": 1}),
     "csrnet": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}),
     "csrnet_14": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}, {"resolution": 14}),
     "gcn": Entry(gcn, {"resolution": 8, "channels": 8, "classes": 3}),

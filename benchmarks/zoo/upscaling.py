@@ -1,4 +1,5 @@
-"""Networks of transposed convolutions: DCGAN's and InfoGAN's generators, FSRCNN (Dong et al. 2016); normalisation folded."""
+"""Networks that make images: DCGAN's and InfoGAN's generators, FSRCNN (Dong et al. 2016), a transfer of style (Johnson et al. 2016);
+normalisation folded."""
 
 from __future__ import annotations
 
@@ -46,6 +47,23 @@ def fsrcnn(
         t = _activated(net, net.conv(t, shrunk, 3, bias=True))
     t = _activated(net, net.conv(t, features, 1, bias=True))
     return net.model({"image_out": net.transposed_conv(t, 1, 9, scale, 4, scale - 1)}, weights)
+
+
+def style_transfer(
+    *, batch: int = 1, resolution: int = 64, widths: Sequence[int] = (32, 64, 128), blocks: int = 5, weights: Weights = True,
+    seed: int = 0,
+) -> ModelProto:  # fmt: skip
+    """What transforms images (Johnson et al. 2016, supplement): 9x9, two halvings, residual blocks, two doublings, 9x9."""
+    net = Network("style_transfer", seed)
+    t = net.relu(net.conv(net.input("image", batch, 3, resolution, resolution), widths[0], 9, gain=1.4, bias=True))
+    for width in widths[1:]:
+        t = net.relu(net.conv(t, width, 3, 2, gain=1.4, bias=True))
+    for _ in range(blocks):
+        inner = net.relu(net.conv(t, widths[-1], 3, gain=1.4, bias=True))
+        t = net.add(t, net.conv(inner, widths[-1], 3, gain=0.5, bias=True))
+    for width in reversed(widths[:-1]):
+        t = net.relu(net.transposed_conv(t, width, 3, 2, 1, 1))
+    return net.model({"stylized": net.unary("Tanh", net.conv(t, 3, 9, bias=True))}, weights)
 
 
 def _activated(net: Network, x: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ from dslc.ir.dtype import DType
 from dslc.store import Store, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
-ABI, HOST = 17, 4
+ABI, HOST = 17, 5
 #: domain of the operators
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel

@@ -171,10 +171,17 @@ def _runs(profile: Profile | None, limits: GroupLimits, products: bool) -> bool:
     return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
 
+def _is_large(profile: Profile | None, limits: GroupLimits) -> bool:
+    """Whether a node is a sum of products with many operations."""
+    return profile is not None and profile.reuse >= limits.reuse and profile.operations > limits.products
+
+
 def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, products: bool) -> Iterator[list[Node]]:
-    """Connected convex sets, as large as they get."""
+    """Connected convex sets, as large as they get; of large sums of products none has another one behind it: together they save a
+    pass through memory, and take a compiler many times as long."""
     runs = {node: _runs(profiles.of(node), limits, products) for node in around.nodes}
-    levels = _levels(around, runs)
+    large = {node for node in around.nodes if runs[node] and _is_large(profiles.of(node), limits)}
+    levels = _levels(around, runs, large)
     joined = _Joined(around)
     edges = [(below, node) for node in around.nodes for below in around.args(node) if runs[node] and runs[below]]
     # every path between two nodes of one level stays in it: sets within a level are convex
@@ -182,16 +189,18 @@ def _largest(around: Neighbours, profiles: Profiles, limits: GroupLimits, produc
         if levels[node] == levels[below]:
             joined.join(node, below)
     for below, node in edges:
-        if not joined.same(node, below) and around.convex([*joined.set(node), *joined.set(below)]):
+        if joined.same(node, below) or not (large.isdisjoint(joined.set(node)) or large.isdisjoint(joined.set(below))):
+            continue
+        if around.convex([*joined.set(node), *joined.set(below)]):
             joined.join(node, below)
     yield from (nodes for nodes in joined.sets() if runs[nodes[0]])
 
 
-def _levels(around: Neighbours, runs: Mapping[Node, bool]) -> dict[Node, int]:
-    """How many nodes that do not run in a kernel lie before each node, at most."""
+def _levels(around: Neighbours, runs: Mapping[Node, bool], large: Collection[Node]) -> dict[Node, int]:
+    """How many nodes that do not run in a kernel lie before each node, at most, and large sums, itself among them."""
     out: dict[Node, int] = {}
     for node in around.nodes:
-        out[node] = max((out[below] + (not runs[below]) for below in around.args(node)), default=0)
+        out[node] = max((out[below] + (not runs[below]) for below in around.args(node)), default=0) + (node in large)
     return out
 
 

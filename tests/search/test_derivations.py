@@ -403,7 +403,7 @@ def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch)
     model = attending(256, 64, 32, 2)
     found = looked(model, margin=1.0)
     assert found.after is not None and error(model, found.after) < 1e-4
-    calls = [node for one in found.tale.measured for node in one.program.nodes() if isinstance(node, Call) and node.op in PRODUCTS]
+    calls = [node for one in found.tale.measured for node in one.fact.new.nodes() if isinstance(node, Call) and node.op in PRODUCTS]
     # two heads of all rows by those between the pads
     wanted = {(2, 256, 384), (2, 384, 256), (2, 256, 256)}
     assert any(tuple(node.types[0].shape) in wanted for node in calls), [node.types for node in calls]

@@ -38,6 +38,8 @@ WHOLE = {
     "dcgan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
     "infogan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
     "fsrcnn": {"Conv": 7, "PRelu": 7, "ConvTranspose": 1},
+    # three convolutions before and two in each of five blocks, one behind
+    "style_transfer": {"Conv": 3 + 2 * 5 + 1, "ConvTranspose": 2, "Add": 5, "Relu": 3 + 5 + 2, "Tanh": 1},
     "csrnet": {"Conv": 7, "Relu": 7},
     "csrnet_14": {"Conv": 7, "Relu": 7},
     "gcn": {"Conv": 6, "Add": 2},

@@ -67,6 +67,8 @@ class _Tuning:
         formed: those among the others whose operators have another form, that are priced as well.
         proof: seconds of proving one program.
         whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
+        apart: times as fast as its one kernel that a program must promise to be, by its operators as they were measured, to be tried at
+            all: a runtime without its library would run what it computes with scopes, which is slower than the nodes.
         behind: nodes behind a product that are computed with it.
         factors: tensors that a sum is over, at most.
         window: positions of a window of which convolutions have another form (minimal filtering).
@@ -89,6 +91,7 @@ class _Tuning:
     formed: int = 4
     proof: float = 5.0
     whole: float = 1.2
+    apart: float = 1.5
     behind: int = 4
     factors: int = 3
     window: int = 3
@@ -416,14 +419,30 @@ class Derivations:
     def _tried(self, derived: PricedProgram, program: Graph, place: NodePlace) -> list[Rival]:
         """A program in a place, proved, built and measured, also as one kernel; nothing where that fails. Raises TimeUp."""
         fact = self.fact(derived, program, place)
+        whole: Rival | None = None
+        tried = fact is not None and self._is_of_matrices(derived) and self._is_proved(fact)
+        if fact is not None and tried:
+            whole = self._as_one(fact)
+            if whole is not None and whole.ratio >= TUNING.whole and whole.after <= TUNING.apart * self._parts(derived):
+                return [whole]
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
             self._left_out[program] = LeftOut(fact.rule, WhyOpen.UNPROVED, names)
-        if fact is None or one is None:
-            return []
-        formed = has_form(self.rules, fact.new, self.strict)
-        whole = self._as_one(fact) if one.ratio >= TUNING.whole or formed else None
-        return [one] if whole is None else [one, whole]
+        if fact is not None and one is not None and not tried:
+            formed = has_form(self.rules, fact.new, self.strict)
+            whole = self._as_one(fact) if one.ratio >= TUNING.whole or formed else None
+        return [each for each in (one, whole) if each is not None]
+
+    def _is_of_matrices(self, derived: PricedProgram) -> bool:
+        """Whether a program's operators are products of matrices and no others: a kernel's are hardly slower than the runtime's."""
+        calls = [node for node in derived.calls if not node.constant]
+        programs = [abstracted(node.values, leaves_of((node,)))[0] for node in calls]
+        moved = (max(windows(self.rules, each), default=1) for each in programs)
+        return bool(calls) and all(factors(self.rules, each) == 2 for each in programs) and max(moved) == 1
+
+    def _parts(self, derived: PricedProgram) -> float:
+        """Seconds of a program's operators as they were measured, and of its scopes by estimate. Raises TimeUp."""
+        return self.builder.calls(derived.calls) + self.builder.generated([derived.value])
 
     def _as_one(self, fact: Fact) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""

@@ -58,9 +58,10 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     task = explored.referenced.task
     run.phase("timing", "timing without the library")
     bare, reason = _bare(explored, contender, 0.5, cache, run)
-    if bare and not any(map(slower, bare)):
+    rests = derived(task.rules, contender.candidate.end, task.imported.context)
+    if bare and not any(slower(one, rests) for one in bare):
         return _stronger(explored, replace(found, alone=bare), others or (), cache, run)
-    if not bare and not derived(task.rules, contender.candidate.end, task.imported.context):
+    if not bare and not rests:
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
         return found
@@ -92,19 +93,23 @@ def _least(verdicts: Sequence[Verdict]) -> float:
 
 def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:
     """Whether a contender was measured, in so many seconds, to be slower than the original where nobody has its library."""
-    if not asked(referenced.task.settings, [contender]):
+    task = referenced.task
+    # functions that have nodes of the model, one for one, are as fast as these
+    if not asked(task.settings, [contender]) or not derived(task.rules, contender.candidate.end, task.imported.context):
         return False
     bare = replace(contender, file=replace(contender.file, kernels=False))
     try:
         found = judge_of(referenced, cache, run, bare=True).decide([bare], seconds)
     except (TimeUp, WorkerFailed, MemoryShort):
         return False
-    return any(slower(at[0]) for at in found.verdicts)
+    return any(slower(at[0], True) for at in found.verdicts)
 
 
-def slower(verdict: Verdict) -> bool:
-    """Whether a runtime without the library was measured to lose by the file."""
-    return verdict.ratio.ratio < (JUDGE_TUNING.unclear if verdict.ratio.high < 1 else TUNING.clearly)
+def slower(verdict: Verdict, rests: bool) -> bool:
+    """Whether a runtime without the library was measured to lose by the file; `rests`: on functions that spell an equation out. Those
+    that have nodes of the model lose nothing by what a busy machine leaves open."""
+    unsure = TUNING.clearly if rests else 0.0
+    return verdict.ratio.ratio < (JUDGE_TUNING.unclear if verdict.ratio.high < 1 else unsure)
 
 
 def _said(verdicts: Sequence[Verdict]) -> str:
@@ -156,7 +161,8 @@ def _both(
     if other.model.functions:
         bare, _ = _bare(explored, other, 0.5 if verdicts else 0.9, cache, run)
         # without a time, nodes of the model are as fast there as they were
-        if any(map(slower, bare)) or (not bare and derived(task.rules, other.candidate.end, task.imported.context)):
+        rests = derived(task.rules, other.candidate.end, task.imported.context)
+        if any(slower(one, rests) for one in bare) or (not bare and rests):
             return None
     return Finished(task, other, "", with_library, ratio, alone=bare)
 
