@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,24 +18,31 @@ from onnx import helper, numpy_helper
 import dslc
 from dslc.codegen.host.compiler import NAMES
 from dslc.cost.cache import CostCache
+from dslc.cost.groups import Group
+from dslc.cost.layout import Info
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline, TimeUp
 from dslc.derivation.targets import products_of
 from dslc.errors import DslcError
+from dslc.fuse.estimate import Speeds
 from dslc.ir.constants import array_value
-from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Graph, Kernel, Scope, scope_value
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Graph, Kernel, Scope, input_value, scope_value
 from dslc.ir.scalar import apply, iterator, num, read
 from dslc.kernels import note, prepared
 from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
-from dslc.search.finders import derivations
+from dslc.search.finders import derivations, together
+from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, Tale, derivations_of
+from dslc.search.finders.looking import Rival
 from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
+from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import load_many, standard
 from dslc.sessions import session
@@ -313,6 +321,40 @@ def test_what_was_measured_is_taken_whatever_there_was_no_time_for() -> None:
     found = looked(crossed(8, 4, 8), margin=0.0, finder=Late)
     assert len(tried) == 2 and found.tale.late
     assert len(found.tale.taken) == 1 and found.candidates
+
+
+class Late(Siblings):
+    """There is never time for a program as one kernel."""
+
+    def _as_one(self, fact: Fact) -> Rival | None:
+        raise TimeUp
+
+
+@compiles
+def test_what_was_measured_is_not_lost_where_one_kernel_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "DERIVATIONS_TUNING", replace(derivations.TUNING, whole=0.0))
+    found = looked(crossed(32, 8, 16), margin=0.0, finder=Late)
+    assert found.candidates and found.tale.taken and not found.tale.wholes
+
+
+def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> None:
+    """Others had the machine while a product of 0.17 ms was measured: it is dear by one measurement, and not by two."""
+    turns: list[str] = []
+
+    def measure(group: Group, turn: str) -> Info:
+        turns.append(turn)
+        return Info(2e-4)
+
+    costs: Any = SimpleNamespace(
+        timer=SimpleNamespace(footprint=0.0), measurer=None, target=SimpleNamespace(measured=True), cost=lambda _: 1e-3, measure=measure
+    )
+    builder = Builder(standard(), costs, 17, Deadline.after(60.0), machine=Speeds(((1e5, 1e10),), 1e11, 1))
+    x, y = (input_value(name, TensorType(DType.F32, (204, 204))) for name in "xy")
+    product = apply_operator(standard(), "std.matmul", [x, y])[0].node
+    assert builder.calls([product]) == builder.calls([product], 2e-3) == 1e-3 and not turns
+    assert builder.calls([product], 5e-4) == 2e-4 and turns == ["again"]
+    # its operations alone take longer
+    assert builder.calls([product], 1e-4) > 1e-4 and turns == ["again"]
 
 
 @compiles

@@ -428,9 +428,11 @@ class Derivations:
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
             self._left_out[program] = LeftOut(fact.rule, WhyOpen.UNPROVED, names)
-        if fact is not None and one is not None and not tried:
-            formed = has_form(self.rules, fact.new, self.strict)
-            whole = self._as_one(fact) if one.ratio >= TUNING.whole or formed else None
+        hopeful = fact is not None and one is not None and (one.ratio >= TUNING.whole or has_form(self.rules, fact.new, self.strict))
+        if fact is not None and hopeful and not tried:
+            # what was measured is not lost where there is no time for this
+            with suppress(TimeUp):
+                whole = self._as_one(fact)
         return [each for each in (one, whole) if each is not None]
 
     def _is_of_matrices(self, derived: PricedProgram) -> bool:

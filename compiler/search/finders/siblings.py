@@ -90,7 +90,7 @@ class Siblings(Together):
                 if made in worth:
                     continue
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
-                calls = self.builder.calls(nodes)
+                calls = self.builder.calls(nodes, price)
                 if calls * self.margin < price:
                     total = calls + self.builder.generated(made)
                     rules = dict.fromkeys(f"{rule_of(a)} > {rule_of(b)}".split(" > "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dslc.deadline import TimeUp
@@ -89,8 +90,11 @@ class Together(Derivations):
                     waiting = [] if several is None else [*several.facts]
                     looked.searched, looked.found = looked.searched + (several is not None), looked.found + len(waiting)
                 if waiting:
-                    one = self._proved(waiting[0])
-                    alone = self._as_one(waiting[0]) if one is not None and one.ratio >= DERIVATIONS_TUNING.whole else None
+                    one, alone = self._proved(waiting[0]), None
+                    if one is not None and one.ratio >= DERIVATIONS_TUNING.whole:
+                        # what was measured is not lost where there is no time for this
+                        with suppress(TimeUp):
+                            alone = self._as_one(waiting[0])
                     waiting.pop(0)
                     looked.measured += [each for each in (one, alone) if each is not None]
                     best, whole = self._better(best, one), self._better(whole, alone)
