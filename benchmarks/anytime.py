@@ -1,4 +1,4 @@
-"""What more time gains, and what each generator is worth: ten models, by default and with one generator switched off.
+"""What more time gains, and what each generator is worth: eleven models, by default and with one generator switched off.
 
     python -m benchmarks.anytime [NAME ...] [--budgets 10 20 40 60 120] [--arms all ...] [--isa x86-64-v3] [--threads 1] [--fresh]
 
@@ -23,6 +23,7 @@ from dslc.folders import cache_folder
 #: README's model, three real ones, and networks of the papers
 NAMES = (
     "mtcnn-rnet", "pp-ocr-cls", "minilm", "infogan", "fsrcnn", "resnet18", "nasrnn", "gcn", "dilated-block", "dilated-by-4",
+    "style-transfer",
 )  # fmt: skip
 #: arms that are run where none are named
 SWITCHED = ("all", "no-derive", "no-mutate", "no-kernels")
@@ -49,7 +50,7 @@ def cells(row: Row, budgets: Sequence[float]) -> tuple[str, ...]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.anytime", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: ten)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: eleven)")
     parser.add_argument("--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0, 120.0], help="seconds (default 10 to 120)")
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(SWITCHED), help="what is switched off")
     parser.add_argument("--isa", default="native", help="the level of instructions, as `dslc optimize --isa` takes it")

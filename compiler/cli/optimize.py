@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: suffixes of files that are pages
 PAGES = frozenset((".html", ".htm"))
+#: a file without a suffix, as a pipe is, is JSON too
+DATA = frozenset((".json", ""))
 
 
 class _Command(click.Command):
@@ -88,6 +90,8 @@ def command(
             apart(other, written)
             writable(other)
             written.append(other)
+    if report_file is not None and report_file.suffix.lower() not in PAGES | DATA:
+        raise click.BadParameter(f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'")
     with interrupts(signal.SIGTERM) as pressed, progress(clock, quiet, verbose) as shown:
         command = shlex.join(["dslc", *sys.argv[1:]])
         settings = replace(settings, progress=shown, interrupts=pressed, detailed=report_file is not None, command=command)

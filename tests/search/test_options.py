@@ -211,6 +211,7 @@ def test_an_option_may_have_two_names() -> None:
         (["--bind", "n=9223372036854775808"], "64 bits"),
         (["--report", "out.onnx"], "E0908"),
         (["--report", "model.onnx"], "E0908"),
+        (["--report", "r.pdf"], "neither a page"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_any_work(

@@ -322,8 +322,9 @@ class Scheduler:
         with suppress(TimeUp, WorkerFailed, MemoryShort):
             winner = judge_of(context.referenced, self.cache, run).decide(new, seconds).winner
             left = tuning.alone * task.settings.budget
-            if winner is not None and leans(context.referenced, new[winner], left, self.cache, run):
-                run.leaning.append(new[winner])
+            slow = None if winner is None else leans(context.referenced, new[winner], left, self.cache, run)
+            if winner is not None and slow is not None:
+                run.leaning[new[winner]] = slow
         self.timed += run.clock.now() - began
         run.spares.fill()
 

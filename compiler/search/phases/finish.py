@@ -12,7 +12,7 @@ from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
 from dslc.search.runs.alone import TUNING as ALONE_TUNING
-from dslc.search.runs.alone import asked, standing
+from dslc.search.runs.alone import asked, standing, tell_leaning
 from dslc.search.runs.contenders import Contender, distinct
 from dslc.search.runs.judge import Decision, judge_of
 from dslc.search.runs.planning import by_plans
@@ -90,7 +90,9 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     order = sorted(range(len(taken)), key=lambda k: -found.verdicts[0][k].ratio.ratio)
     timed = [(taken[k], tuple(at[k] for at in found.verdicts)) for k in order if taken[k] is not finished.contender]
     hopeful = [(one, own) for one, own in timed if own[0].ratio.high > 1]
-    return standing(explored, finished, cache, run, [*hopeful, *((one, ()) for one in rest)])
+    result = standing(explored, finished, cache, run, [*hopeful, *((one, ()) for one in rest)])
+    tell_leaning(result, run)
+    return result
 
 
 def _decided(explored: Explored, contenders: Sequence[Contender], found: Decision) -> Finished:

@@ -91,18 +91,30 @@ def _least(verdicts: Sequence[Verdict]) -> float:
     return min((one.ratio.ratio for one in verdicts), default=1.0)
 
 
-def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> bool:
-    """Whether a contender was measured, in so many seconds, to be slower than the original where nobody has its library."""
+def leans(referenced: Referenced, contender: Contender, seconds: float, cache: CostCache, run: Run) -> Verdict | None:
+    """What was measured, in so many seconds, of a contender that is slower than the original where nobody has its library; None of one
+    that is not."""
     task = referenced.task
     # functions that have nodes of the model, one for one, are as fast as these
     if not asked(task.settings, [contender]) or not derived(task.rules, contender.candidate.end, task.imported.context):
-        return False
+        return None
     bare = replace(contender, file=replace(contender.file, kernels=False))
     try:
         found = judge_of(referenced, cache, run, bare=True).decide([bare], seconds)
     except (TimeUp, WorkerFailed, MemoryShort):
-        return False
-    return any(slower(at[0], True) for at in found.verdicts)
+        return None
+    return next((at[0] for at in found.verdicts if slower(at[0], True)), None)
+
+
+def tell_leaning(finished: Finished, run: Run) -> None:
+    """Notes what would have been faster than the result, and is slower than the original where nobody has its library."""
+    known = {one: own for one in run.leaning if (own := run.judges[False].so_far(one)) is not None and one is not finished.contender}
+    best = max(known, key=lambda one: known[one].ratio.ratio, default=None)
+    result = 1.0 if finished.contender is None else _least(finished.verdicts)
+    if best is not None and known[best].ratio.ratio > result:
+        own, bare = known[best].ratio.ratio, run.leaning[best].ratio.ratio
+        told = f"{own:.2f} times as fast with its library, {bare:.2f} times without it"
+        run.note(f"{best.candidate.rule}, left out: {told} (--library-only takes it)")
 
 
 def slower(verdict: Verdict, rests: bool) -> bool:
@@ -189,4 +201,4 @@ def _timed(
     return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
 
 
-__all__ = ["TUNING", "asked", "leans", "slower", "standing"]
+__all__ = ["TUNING", "asked", "leans", "slower", "standing", "tell_leaning"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dslc.search.finders.validate import Known, Validated
     from dslc.search.generators.scheduler import Scheduler
     from dslc.search.runs.contenders import Contender
-    from dslc.search.runs.judge import Judge
+    from dslc.search.runs.judge import Judge, Verdict
     from dslc.search.runs.stages import Explored, Referenced
 
 
@@ -116,8 +116,8 @@ class Run:
     best: Candidate | None = None
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
-    #: those that are slower than the original where nobody has their library
-    leaning: list[Contender] = field(default_factory=list)
+    #: those that are slower than the original where nobody has their library, and what was measured there
+    leaning: dict[Contender, Verdict] = field(default_factory=dict)
     #: processes that are started ahead of those who need one
     spares: Spares = field(default_factory=Spares)
     #: who times them: with their libraries, and (True) without
