@@ -360,7 +360,7 @@ def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> Non
 @compiles
 @pytest.mark.parametrize("derive", [True, False])
 def test_optimize_derives_programs_unless_told_not_to(derive: bool, tmp_path: Path) -> None:
-    quick: dict[str, Any] = {"budget": 40.0, "steps": 5, "timing": False, "threads": 1}
+    quick: dict[str, Any] = {"budget": 15.0, "steps": 5, "timing": False, "threads": 1}
     found = dslc.optimize(upsampled(2, 16, 8, 2), cache=tmp_path, derive=derive, **quick)
     assert ("deriving programs" in found.report.phases) == derive
 

@@ -62,7 +62,7 @@ def test_test_is_the_same(copy: Path) -> None:
     def counts(text: str) -> str:
         return next(line for line in text.splitlines() if "passed" in line).split(" in ")[0]
 
-    chosen = ["--trials", "3"]
+    chosen = ["--trials", "1"]
     there = counts(dslc("test", *files(copy / "std"), *chosen, library=copy))
     assert there == counts(dslc("test", *files(HOME), *chosen)) and int(there.split()[0]) > 50
 

@@ -112,8 +112,7 @@ def tell_leaning(finished: Finished, run: Run) -> None:
     best = max(known, key=lambda one: known[one].ratio.ratio, default=None)
     result = 1.0 if finished.contender is None else _least(finished.verdicts)
     if best is not None and known[best].ratio.ratio > result:
-        own, bare = known[best].ratio.ratio, run.leaning[best].ratio.ratio
-        told = f"{own:.2f} times as fast with its library, {bare:.2f} times without it"
+        told = f"{known[best].ratio.ratio:.2f} times as fast with its library, {run.leaning[best].ratio.ratio:.2f} times without it"
         run.note(f"{best.candidate.rule}, left out: {told} (--library-only takes it)")
 
 
