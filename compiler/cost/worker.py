@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from dslc.cost.machine import allowed_cpus
 from dslc.kernels import known, register
@@ -73,7 +73,7 @@ class LoadedModel:
 
     def __init__(
         self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = "",
-        kernels: bool = True, profile: str = "",
+        kernels: bool = True, profile: bool = False,
     ) -> None:  # fmt: skip
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
@@ -89,14 +89,20 @@ class LoadedModel:
         elif kernels:
             # kernels that were built for the model: whoever asks has seen to that
             register(options, known(model))
-        if profile:
-            options.enable_profiling, options.profile_file_prefix = True, profile
+        options.enable_profiling = profile
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized
         before = _tasks()
-        with _spread(threads, before):
-            self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        #: what the runtime writes about its nodes
+        self.profile: TextIO | None = None
+        # its folder goes as soon as it is open: a process that is ended from outside leaves nothing
+        with tempfile.TemporaryDirectory(prefix="dslc-") if profile else contextlib.nullcontext("") as profiles:
+            options.profile_file_prefix = f"{profiles}/run"
+            with _spread(threads, before):
+                self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            if profile:
+                self.profile = next(Path(profiles).iterdir()).open(encoding="utf-8")
         self.call: Callable[[], Any] | None = None
         # with one thread nobody waits for anybody: its own time leaves out what other processes took of the processor
         self.clock = time.thread_time if threads == 1 else time.perf_counter
@@ -286,8 +292,6 @@ class WorkerServer:
 
     def __init__(self) -> None:
         self.loaded: LoadedModel | None = None
-        #: where the runtime writes what nodes take
-        self.profiles: tempfile.TemporaryDirectory[str] | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         what = request["do"]
@@ -297,11 +301,9 @@ class WorkerServer:
             self.loaded = None
             plain = request.get("plain", False)
             library = request.get("library", "")
-            if request.get("profiled") and self.profiles is None:
-                self.profiles = tempfile.TemporaryDirectory(prefix="dslc-")
             self.loaded = LoadedModel(
                 request["model"], request.get("folder"), request["threads"], plain=plain, library=library,
-                kernels=request.get("kernels", True), profile=f"{self.profiles.name}/run" if self.profiles is not None else "",
+                kernels=request.get("kernels", True), profile=request.get("profiled", False),
             )  # fmt: skip
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
@@ -346,7 +348,11 @@ def _profile(loaded: LoadedModel, feeds: Mapping[str, Any], seconds: float) -> l
     while runs < 3 or (runs < _TUNING.profiled and time.perf_counter() < until):
         loaded.run(feeds)
         runs += 1
-    events = json.loads(Path(loaded.session.end_profiling()).read_bytes())
+    loaded.session.end_profiling()
+    if loaded.profile is None:
+        raise RuntimeError("the model was not loaded to be profiled")
+    with loaded.profile as file:
+        events = json.load(file)
     times: dict[tuple[str, str], list[float]] = {}
     for event in events:
         name, _, kind = str(event.get("name", "")).rpartition("_kernel")

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dslc.cost import process, timing
 from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.profiled import profiled
 from dslc.cost.statistics import quick_mean
 from dslc.cost.timing import Goal, MemoryShort, Race, check_memory, race
 from dslc.cost.worker import fastest
@@ -206,6 +207,15 @@ def test_what_takes_longer_than_all_of_its_time_is_run_once() -> None:
     runs.clear()
     fastest(slow, 0.5, time.perf_counter)
     assert len(runs) > 1
+
+
+def test_nodes_are_timed_and_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert [(one.operator, one.milliseconds > 0) for one in profiled(products(3), FEEDS, 1, 20)] == [("MatMul", True)] * 3
+    with Worker(1) as worker:
+        worker.load(products(1), profiled=True)
+        worker._service.running().kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_clock_that_stands_still_is_not_believed() -> None:
