@@ -80,6 +80,7 @@ def _rows(what: str, wanted: Wanted, chosen: Sequence[str]) -> Sequence[Any]:
     rules = load_many(named)
     of = modules_of(rules, named)
     _known_sets(rules, wanted.sets)
+    _known_operators(rules, wanted.operator)
     if what == "operators":
         return wanted.operators(found.operators(rules, of))
     return wanted.rules(found.all_rules(rules, of), onnx_names(rules))
@@ -96,6 +97,19 @@ def _known_sets(rules: Rules, sets: Sequence[str]) -> None:
         if not any(fnmatchcase(name, one) for name in names):
             hint = "rule sets: " + ", ".join(rules.rulesets)
             raise DslcError([Diagnostic("E0909", f"no rule set is named `{one}`", hint=hint)], exit_code=2)
+
+
+def _known_operators(rules: Rules, names: Sequence[str]) -> None:
+    """Raises DslcError E0201 for a name, not a pattern, that no operator has."""
+    from fnmatch import fnmatchcase
+
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.inspection.finding import likely
+
+    known = [form for op in rules.operators.values() for form in (op.name, op.short)]
+    for one in names:
+        if "*" not in one and not any(fnmatchcase(name, one) for name in known):
+            raise DslcError([Diagnostic("E0201", f"no operator is named `{one}`", hint=likely(rules, one))], exit_code=2)
 
 
 _COLUMNS = {

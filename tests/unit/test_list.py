@@ -73,6 +73,14 @@ def test_operators_are_chosen_by_onnx_name_and_pattern() -> None:
     assert listed("operators", "--onnx", "NoSuchNode") == []
 
 
+@pytest.mark.parametrize("what", ["operators", "rules"])
+def test_a_name_that_no_operator_has_is_an_error_and_a_pattern_is_none(what: str) -> None:
+    with pytest.raises(DslcError, match="E0201") as caught:
+        CliRunner().invoke(command, [what, "--operator", "Conv"], catch_exceptions=False)
+    assert caught.value.diagnostics[0].hint == "did you mean `conv`, which ONNX calls Conv?"
+    assert listed(what, "--operator", "nosuch*") == []
+
+
 def test_rules_are_chosen_by_operator_status_set_and_kind(std: Rules) -> None:
     everything = listed("rules")
     assert len(everything) == len(std.substitutions) + len(std.laws) + len(std.derivations) + len(std.lowerings)
