@@ -341,7 +341,7 @@ def mutants(
 
     Example:
         >>> import dslc
-        >>> found = dslc.mutants("conv(X: f32[1, 2, 4, 4], K: f32[2, 2, 3, 3], dilation=[2, 2], pads=[2, 2, 2, 2])", budget=4)
+        >>> found = dslc.mutants("conv(X: f32[1, 2, 4, 4], K: f32[2, 2, 3, 3], dilation=[2, 2], pads=[2, 2, 2, 2])", budget=8)
         >>> found.mutants[0].share
         0.0
     """

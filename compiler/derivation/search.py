@@ -128,6 +128,19 @@ def uneven(found: Sides) -> int:
     return sum(max(0, len(set(each)) - 1) for each in found)
 
 
+def turned(value: Value) -> int:
+    """How far from the last dimensions, whose elements are neighbours in memory, the windows of sums are: what is computed along rows
+    keeps them together, what is computed along columns has to turn them."""
+    total = 0
+    for node in topological([value.node]):
+        if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
+            sums = frozenset(node.scope.body.iters)
+            for each in each_of(Read, node.scope.body):
+                last = len(each.index) - 1
+                total += sum(last - k for k, at in enumerate(each.index) if len(at.free) > 1 and not sums.isdisjoint(at.free))
+    return total
+
+
 class DerivationSearch:
     """One search; `programs` are the best so far at any moment."""
 
@@ -321,10 +334,10 @@ class DerivationSearch:
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value, self.steps.views) for value in fresh}
         along = {value: sides(value) for value in fresh}
-        # of those that are alike in all that is known of them, as rows and columns are, one goes before the others
+        # of those that are alike in all that is known of them, as rows and columns are, one goes before the others: rows
         alike: dict[tuple[object, ...], int] = {}
         again = dict[Value, int]()
-        for value in fresh:
+        for value in sorted(fresh, key=turned):
             key = (best[value], far[value], along[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
             again[value] = alike[key] = alike.get(key, -1) + 1
         odd = {value: uneven(along[value]) for value in fresh}

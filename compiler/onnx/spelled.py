@@ -359,8 +359,7 @@ class _Speller(Tensors):
         value = self.padded(value, {k: line.outside for k, line in enumerate(lines)}, other)
         for k, line in enumerate(lines):
             if line.listed:
-                shape = (*value.type.shape[:k], len(line.listed), *value.type.shape[k + 1 :])
-                value = self.node("Gather", (value, self.list(line.listed)), value.type.dtype, shape, axis=k)
+                value = self.looked_up(value, k, line.listed)
         value = self.reshaped(value, tuple(extent for line in lines for extent in line.extents))
         return self.placed(value, [one for line in lines for one in line.iters])
 

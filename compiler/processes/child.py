@@ -156,16 +156,20 @@ class Service:
             child.end()
 
 
+def goes_first() -> None:
+    """Where memory runs out this process goes, and not who has started it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("500")
+
+
 class Asker:
     """The far end: whoever has started this process. What a library prints goes to stderr, not between the answers."""
 
     def __init__(self) -> None:
         self._answers = os.dup(1)
         os.dup2(2, 1)
-        if sys.platform == "linux":
-            # where memory runs out this process goes, and not who has started it
-            with contextlib.suppress(OSError):
-                Path("/proc/self/oom_score_adj").write_text("500")
+        goes_first()
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until the other end closes."""
@@ -181,4 +185,4 @@ class Asker:
             raise SystemExit from None
 
 
-__all__ = ["Answering", "Asker", "Child", "Service", "module", "ready"]
+__all__ = ["Answering", "Asker", "Child", "Service", "goes_first", "module", "ready"]

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from dslc.processes.child import Answering
+from dslc.processes.child import Answering, goes_first
 from dslc.processes.messages import send
 
 #: signals that wait until a fork is on its own, and would come out in the middle of this process' work
@@ -47,6 +47,7 @@ def _called(function: Callable[[Callable[[object], None]], None], pipe: int, sig
     try:
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        goes_first()
         function(lambda message: send(pipe, message))
         code = 0
     except (KeyboardInterrupt, BrokenPipeError):

@@ -116,13 +116,13 @@ def _as_long_as_it_pays(exploration: Exploration) -> Finished:
             finished = finished if again.contender is None else again
     if exploration.run.explored is None:
         return finished
-    with exploration.ahead.halted():
+    with exploration.halted():
         return sharpened(finished, exploration.run.explored, exploration.run)
 
 
 def _decided(exploration: Exploration, explored: Explored) -> Finished:
     """What was decided; no compiler runs beside what is timed."""
-    with exploration.ahead.halted():
+    with exploration.halted():
         return finish(explored, exploration.cache, exploration.run)
 
 

@@ -19,6 +19,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.scalar import dimension
 from dslc.onnx.exporter import function_of, node_model
+from dslc.onnx.tensors import runs
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 
@@ -43,6 +44,7 @@ OPERATORS = {
     "padded": ("(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b - 1, other=7] + X[a, b + 1, other=0] }", [(2, 5)]),
     "window": ("(X: T[A, B]) -> Y: T[A, B] { where floating(T)\n Y[a, b] = sum[r: 3] X[a, b + r - 1, other=0] }", [(2, 5)]),
     "chosen": ("(X: T[N, M]) -> Y: T[N, M] { Y[n, m] = X[n + 1, m] if n < N - 1 else X[n, m - 1] if m > 1 else 0 }", [(3, 4)]),
+    "windows": ("(X: T[A, 40]) -> Y: T[A, 3, 30] { Y[a, r, i] = X[a, 11 * r + i - 4, other=7] }", [(2, 40)]),
     "reversed": ("(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, B - 1 - b] }", [(2, 5)]),
     "depth to space": ("(X: T[N, 4]) -> Y: T[N, 2, 2] { Y[n, h, w] = X[n, 2 * h + w] }", [(3, 4)]),
     "interleaved": ("(X: T[N, 4]) -> Y: T[N, 4] { Y[n, i] = X[n, i // 2 + i % 2 * 2] }", [(3, 4)]),
@@ -145,6 +147,13 @@ def test_reads_at_any_positions(seed: int, tmp_path: Path) -> None:
 
 def _list(items: Sequence[object]) -> str:
     return ", ".join(map(str, items))
+
+
+def test_neighbours_along_the_last_axis_are_cut_out(mine: Rules) -> None:
+    far, near = [*range(5, 40)], [*range(20)]
+    assert runs([9, 9, *near, 9, *far, 9]) == [([9, 9], False), (near, True), ([9], False), (far, True), ([9], False)]
+    nodes = one_node(mine, *values_of(mine, "windows", symbolic=False), 18).functions[0].node
+    assert [node.op_type for node in nodes if node.op_type != "Constant"][:7] == ["Pad", "Gather", *["Slice"] * 3, "Gather", "Concat"]
 
 
 def test_only_kernels_are_written_in_plain_nodes(mine: Rules) -> None:

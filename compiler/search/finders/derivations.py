@@ -7,6 +7,7 @@ what is measured to be faster than the nodes is offered as a candidate. Scopes o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
 from dslc.search.finders.below import pointwise_below, selecting
+from dslc.search.finders.beside import Beside, DerivedOperator
 from dslc.search.finders.building import Builder
 from dslc.search.finders.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
 from dslc.search.finders.fusions import fact_of_kernel
@@ -144,6 +146,8 @@ class Derivations:
     found: dict[Graph, tuple[PricedProgram, ...]] = field(default_factory=dict)
     #: of symbolic dimensions, at which is measured
     sizes: Mapping[str, int] = field(default_factory=dict)
+    #: another process that searches, too
+    beside: Beside | None = None
     builder: Builder = field(init=False)
     #: of each operator a program at unknown sizes that nobody may take
     _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
@@ -360,29 +364,46 @@ class Derivations:
         if found is None:
             if self.until.over:
                 raise TimeUp
-            limits = DerivationLimits(TUNING.depth, until=self.until.part(TUNING.searching, TUNING.seconds), max_states=TUNING.states)
-            if not self._is_longer(program):
-                limits = replace_fields(limits, patient=TUNING.patient, patience=TUNING.patience)
-            found = self.found[program] = tuple(self._searched(program, limits))
+            made = None if self.beside is None else self.beside.derived(program, self.until)
+            if made is None:
+                made = self._searched(program, self.until.part(TUNING.searching, TUNING.seconds))
+            found = self.found[program] = made.programs
+            if made.left_out is not None:
+                self._left_out.setdefault(program, made.left_out)
         return found
 
-    def _searched(self, program: Graph, limits: DerivationLimits) -> Iterator[PricedProgram]:
+    def searching(self, base: Candidate) -> Beside:
+        """A process that searches what hot operators of a candidate are derived as, whose turn comes first at first. Raises TimeUp."""
+        self.builder.begin()
+        around = Neighbours(base.graph)
+        sites = sorted((site for find in self._finders() for site in find(base, around)), key=self._turn)
+        operators = [site.program for site in sites if site.program not in self.found]
+        # it is halted now and then
+        return Beside(lambda one: self._searched(one, Deadline.after(TUNING.seconds, time.process_time)), operators)
+
+    def _searched(self, program: Graph, until: Deadline) -> DerivedOperator:
         """What a search finds for one operator, at unknown sizes what is one program at all of them."""
+        limits = DerivationLimits(TUNING.depth, until=until, max_states=TUNING.states)
+        if not self._is_longer(program):
+            limits = replace_fields(limits, patient=TUNING.patient, patience=TUNING.patience)
         value = expanded(self.rules, program)
         generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
-            return
+            return DerivedOperator((), None)
         at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
         search = DerivationSearch(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
         with rare_collections():
             every = search.run(at.outputs[0]).programs
         given = at.outputs[1]
+        programs: list[PricedProgram] = []
+        left_out: LeftOut | None = None
         for each in unlike(self.rules, (each for each in every if not same(each.value, given)), [given.node]):
             try:
-                yield replace_fields(each, value=generic.back(each.value))
+                programs.append(replace_fields(each, value=generic.back(each.value)))
             except NotGeneric:
                 names = tuple(size.name for size in generic.numbers)
-                self._left_out.setdefault(program, LeftOut(rule_of(each), WhyOpen.SOME, names))
+                left_out = left_out or LeftOut(rule_of(each), WhyOpen.SOME, names)
+        return DerivedOperator(tuple(programs), left_out)
 
     def _promising(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.deadline import Deadline
+from dslc.cost.machine import allowed_cpus
+from dslc.deadline import Deadline, TimeUp
 from dslc.mutate.mutant import MutantOptions
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.derivations import Derivations, derivations_of
@@ -46,6 +48,7 @@ class Derived:
         if self.every:
             return 1.0 if context.task.target.measured else 0.0
         context.run.phase(self.phase)
+        _begin_beside(context, base)
         return Derivations(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
@@ -69,6 +72,7 @@ class Paired:
         if not context.task.settings.derive or not _may_stand(context, base):
             return 0.0
         context.run.phase(self.phase)
+        _begin_beside(context, base)
         return Siblings(**_common(context)).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
@@ -157,7 +161,17 @@ def _common(context: SearchContext) -> dict[str, Any]:
 
 
 def _known(context: SearchContext) -> dict[str, Any]:
-    return {**_common(context), "spent": context.run.spent, "faster": context.run.kernels, "found": context.run.derived}
+    run = context.run
+    return {
+        **_common(context), "spent": run.spent, "faster": run.kernels, "found": run.derived, "beside": context.beside,
+    }  # fmt: skip
+
+
+def _begin_beside(context: SearchContext, base: Candidate) -> None:
+    """Hot operators of the original are derived beside others' turns, where there is another processor."""
+    if context.beside is None and base is context.start and len(allowed_cpus()) > 1 and not context.run.journal.repeats:
+        with suppress(TimeUp):
+            context.beside = Derivations(**_common(context)).searching(base)
 
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:

@@ -22,7 +22,7 @@ class Rules:
     """What a strategy finds by rules. A turn takes half of the time that is left, or less where nothing was gained for long; the next
     one goes on from its best.
 
-    `brief` is the share of the budget after which a search that has gained may give way to others, `culprits` how many rules may be
+    `brief` is the share of the budget after which the first search may give way to others, `culprits` how many rules may be
     blamed before it gives up, `after` what it promises of what others found.
     """
 
@@ -55,7 +55,7 @@ class Rules:
                 return journal.ahead(self.name) is not None
             last = [limits for who, limits in journal.begun if who == self.name][-1]
             gave_way = last.idle and wanted(settings) and settings.patience is None
-            return settings.steps is None and (last.late or (gave_way and gained))
+            return settings.steps is None and (last.late or (gave_way and (gained or last.brief < inf)))
 
         def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
             return first() if base is context.start else further(base)

@@ -314,14 +314,16 @@ class Scheduler:
         sure = [one for one in run.checked if judge is not None and judge.so_far(one) is not None]
         known = min((expected(run, one) for one in sure if one not in run.leaning), default=context.start.cost)
         new = [one for one in run.checked if one not in sure and expected(run, one) * tuning.clear < known]
-        seconds = tuning.early * task.settings.budget - self.timed
+        # what decides at the end has its own time, and what is timed now is known then
+        left = run.clock.left() - self.reserve() / 2
+        seconds = min(left, tuning.early * task.settings.budget - self.timed)
         if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
             return
         run.phase("timing")
         began = run.clock.now()
-        with suppress(TimeUp, WorkerFailed, MemoryShort):
+        with suppress(TimeUp, WorkerFailed, MemoryShort), context.halted():
             winner = judge_of(context.referenced, self.cache, run).decide(new, seconds).winner
-            left = tuning.alone * task.settings.budget
+            left = min(left - (run.clock.now() - began), tuning.alone * task.settings.budget)
             slow = None if winner is None else leans(context.referenced, new[winner], left, self.cache, run)
             if winner is not None and slow is not None:
                 run.leaning[new[winner]] = slow

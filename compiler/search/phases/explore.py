@@ -38,7 +38,7 @@ class Exploration:
     def __init__(self, referenced: Referenced, cache: CostCache, run: Run) -> None:
         task = referenced.task
         self.referenced, self.cache, self.run = referenced, cache, run
-        self.ahead = Ahead(processor=task.machine.processor)
+        self._ahead = Ahead(processor=task.machine.processor)
         #: when measuring ends; None where nothing new is measured
         self._until: Deadline | None = run.clock.until()
         self._scheduler: Scheduler | None = None
@@ -48,12 +48,20 @@ class Exploration:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.ahead.close()
+        self._ahead.close()
+        if self._scheduler is not None and self._scheduler.context.beside is not None:
+            self._scheduler.context.beside.close()
         self._measurer.close()
 
     @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Leaves the processors to what is measured or timed inside."""
+        with self._ahead.halted() if self._scheduler is None else self._scheduler.context.halted():
+            yield
+
+    @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        with self.run.clock.within("measuring"), self.ahead.halted(), self.run.spares.halted():
+        with self.run.clock.within("measuring"), self.halted(), self.run.spares.halted():
             yield
 
     def _measuring(self) -> Deadline:
@@ -72,7 +80,7 @@ class Exploration:
         self.costs = _prices(referenced, self._measurer, run)
         run.start = Candidate(graph, self.costs.graph_cost(graph))
         begun = run.start if run.applied is None else priced(run.applied.candidate, run.start, self.costs)
-        context = SearchContext(referenced, begun, self.costs, run, referenced.proven.rules, ahead=self.ahead)
+        context = SearchContext(referenced, begun, self.costs, run, referenced.proven.rules, ahead=self._ahead)
         self._scheduler = Scheduler(context, self.cache)
         run.scheduled = self._scheduler
         self._scheduler.run()

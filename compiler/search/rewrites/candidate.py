@@ -94,7 +94,7 @@ class Limits:
     #: told of every rule whose rewrite cannot be run here, or can
     on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
     patience: float = inf
-    #: seconds after which a search that has gained gives way, once it gained little for as long as its clear gains took
+    #: seconds after which a search gives way, once it gained little for as long as its clear gains took
     brief: float = inf
     #: what is done now ends at so many steps, and the search goes on with something else
     pause: int | None = None
@@ -119,9 +119,8 @@ class Limits:
         since = self.began if self.gained_at is None else self.gained_at
         self.late = self.late or self.until.over
         self.idle = self.idle or moment > since + self.patience
-        if self.gained_at is not None:
-            clear = self.began if self.clear_at is None else self.clear_at
-            self.idle = self.idle or moment > clear + max(self.brief, clear - self.began)
+        clear = self.began if self.clear_at is None else self.clear_at
+        self.idle = self.idle or moment > clear + max(self.brief, clear - self.began)
         self.stopped = self.stopped or self.late or self.idle
         return self.stopped or (self.pause is not None and self.done >= self.pause)
 

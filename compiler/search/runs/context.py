@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from dslc.codegen.host.ahead import Ahead
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.match import CompiledRule
+from dslc.search.finders.beside import Beside
 from dslc.search.rewrites.candidate import Candidate, Front
 from dslc.search.runs.progress import Run
 from dslc.search.runs.stages import Referenced, Task
@@ -28,8 +31,9 @@ class SearchContext:
     front: Front = field(default_factory=Front)
     #: the best that rules made
     best: Candidate | None = None
-    #: compiles kernels beside the search
+    #: compiles kernels beside the search, and derives programs
     ahead: Ahead | None = None
+    beside: Beside | None = None
     #: when exploring ends, the turn of the one who is asked, and what he may measure; None where nothing new is measured
     exploring: Deadline = field(default_factory=Deadline)
     turn: Deadline = field(default_factory=Deadline)
@@ -43,6 +47,15 @@ class SearchContext:
     def reached(self) -> Candidate:
         """The best that rules made, the start where they made nothing."""
         return self.start if self.best is None else self.best
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Leaves the processors to what is measured or timed inside."""
+        with ExitStack() as held:
+            for one in (self.ahead, self.beside):
+                if one is not None:
+                    held.enter_context(one.halted())
+            yield
 
 
 __all__ = ["SearchContext"]
