@@ -206,9 +206,9 @@ class Derivations:
         """The places of one kind, and the programs that are worth building there. Raises TimeUp."""
         programs = self.programs(site)
         # a node may have another form itself
-        price = site.price if site.inner else min(site.price, self.builder.form(site.nodes[0]))
+        price = self._formed(site)
         promising = self._promising(programs, price)
-        dearer = [] if promising else self._cheapest(programs, site.price)
+        dearer = [] if promising else self._cheapest(programs, price, price < site.price)
         around = looking.around or Neighbours(base.graph)
         regions: dict[Graph, list[NodePlace]] = {}
         for node in site.nodes:
@@ -221,6 +221,10 @@ class Derivations:
             looking.left_out[site.program] = self._left_out[site.program]
         looking.places.update(regions)
         return Visit([(old, each) for old in regions for each in promising])
+
+    def _formed(self, site: HotSite) -> float:
+        """Seconds of a node, or of the kernel of another form that it may be itself."""
+        return site.price if site.inner else min(site.price, self.builder.form(site.nodes[0]))
 
     def _try_next(self, visit: Visit, site: HotSite, looking: Looking) -> None:
         """Builds and measures one more program of a visit. Raises TimeUp."""
@@ -260,7 +264,7 @@ class Derivations:
             around = Neighbours(base.graph)
             for site in (one for find in self._finders() for one in find(base, around)):
                 below = site.inner.get(site.nodes[0], ())
-                gained = max(0.0, site.price - sum(map(self._least, (site.nodes[0], *below))))
+                gained = max(0.0, self._formed(site) - sum(map(self._least, (site.nodes[0], *below))))
                 found += ((gained, frozenset((node, *site.inner.get(node, ())))) for node in site.nodes)
         # what several places have in common gets faster once
         saved, taken = 0.0, set[Node]()
@@ -424,7 +428,7 @@ class Derivations:
                 worth[each] = forms + self.builder.generated([each.value])
         return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
 
-    def _cheapest(self, programs: Sequence[PricedProgram], price: float) -> list[Dearer]:
+    def _cheapest(self, programs: Sequence[PricedProgram], price: float, formed: bool = False) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
         own = programs[: TUNING.priced]
         worth = [self.builder.calls(each.calls, price) + self.builder.generated([each.value]) for each in own]
@@ -433,7 +437,7 @@ class Derivations:
         k = min(range(len(worth)), key=worth.__getitem__)
         names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
         kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
-        return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
+        return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price, formed)]
 
     # ---- trials ------------------------------------------------------------------------------------------------
 

@@ -48,12 +48,14 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Dearer:
-    """The cheapest program that was found for an operator, where none is worth building: seconds by estimate, and those of the node."""
+    """The cheapest program that was found for an operator, where none is worth building: seconds by estimate, and those of the node,
+    which may be a kernel of another form (`formed`)."""
 
     rule: str
     words: str
     seconds: float
     price: float
+    formed: bool = False
 
 
 class WhyOpen(Enum):
@@ -105,7 +107,8 @@ class Tale:
             lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
         for each in self.dearer[: TUNING.told - len(lines)]:
             was, now = each.price * 1e3, each.seconds * 1e3
-            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
+            before = "as a kernel of another form" if each.formed else "before"
+            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, {before} {was:.4g} ms")
         for why in dict.fromkeys(self.left_out[: TUNING.told - len(lines)]):
             lines.append(f"{how}{why.rule}, and left out: {why.why.value} ({', '.join(why.names)})")
         return lines

@@ -343,7 +343,7 @@ class Mutants(Derivations):
             said = f"is wrong at {list(at)}: left out" if at is not None else "is not proved: corrected as `correct auto` instead"
             self.notes[f"the correction of {target}'s own {said}"] = None
 
-    def _cheapest(self, programs: Sequence[PricedProgram], price: float) -> list[Dearer]:
+    def _cheapest(self, programs: Sequence[PricedProgram], price: float, formed: bool = False) -> list[Dearer]:
         # nobody derived them: there are always some
         return []
 
