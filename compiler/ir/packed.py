@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.ir.graph import Call, Input, ScopeNode, Value, call, input_value, scope_value, topological
+from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, constant_value, input_value, scope_value, topological
+from dslc.ir.graph import call as call_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class PackedValues:
 
 
 def packed(values: Sequence[Value]) -> PackedValues:
-    """Values of operators and scopes over inputs. Raises TypeError for other nodes, which hold what no message should."""
+    """Values of operators and scopes over inputs and small constants. Raises TypeError for other nodes."""
     nodes = topological(value.node for value in values)
     at = {node: k for k, node in enumerate(nodes)}
     rows: list[tuple[Any, ...]] = []
@@ -26,8 +27,10 @@ def packed(values: Sequence[Value]) -> PackedValues:
         args = tuple((at[arg.node], arg.index) for arg in node.args)
         if isinstance(node, Input):
             rows.append((input_value, node.name, node.types[0], node.constant))
+        elif isinstance(node, Constant):
+            rows.append((constant_value, node.data, node.types[0]))
         elif isinstance(node, Call):
-            rows.append((call, args, node.op, node.attrs, node.types))
+            rows.append((call_of, args, node.op, node.attrs, node.types))
         elif isinstance(node, ScopeNode):
             rows.append((scope_value, args, node.scope))
         else:
@@ -39,11 +42,11 @@ def unpacked(found: PackedValues) -> tuple[Value, ...]:
     """The values again: the same objects where the same terms are there."""
     made: list[tuple[Value, ...]] = []
     for make, *what in found.rows:
-        if make is input_value:
-            made.append((input_value(*what),))
+        if make in (input_value, constant_value):
+            made.append((make(*what),))
             continue
         args = tuple([made[node][index] for node, index in what[0]])
-        made.append(call(what[1], args, *what[2:]) if make is call else (scope_value(what[1], args),))
+        made.append(call_of(what[1], args, *what[2:]) if make is call_of else (scope_value(what[1], args),))
     return tuple([made[node][index] for node, index in found.values])
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dslc.derivation.programs import PricedProgram
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Graph, Value, input_value
+from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.packed import packed, unpacked
 from dslc.search.finders.beside import Beside, DerivedOperator
 from dslc.search.finders.derivations import derivations_of
@@ -45,7 +46,7 @@ def searched(std: Rules, one: Graph) -> DerivedOperator:
 @contextmanager
 def beside(search: Callable[[Graph], DerivedOperator], *operators: Graph) -> Iterator[Beside]:
     """A process that has begun with the first operator."""
-    with closing(Beside(search, operators)) as found:
+    with closing(Beside({("somebody", one): partial(search, one) for one in operators})) as found:
         while not found._begun[0]:
             time.sleep(0.01)
         yield found
@@ -57,7 +58,7 @@ def test_what_is_found_beside_is_what_is_found_here(std: Rules) -> None:
     assert len(here.programs) > 2
     with beside(lambda each: searched(std, each), one) as other:
         # equal terms are one object, in whatever process they were made
-        assert other.derived(one, SOON) == here
+        assert other.derived("somebody", one, SOON) == here
 
 
 def test_values_are_the_same_objects_when_they_are_unpacked(std: Rules) -> None:
@@ -74,13 +75,13 @@ def test_no_operator_is_searched_twice(std: Rules) -> None:
         return DerivedOperator((), LeftOut(str(one.inputs[0].type), WhyOpen.SOME, ()))
 
     with beside(slow, first, second, third) as other:
-        found = other.derived(first, SOON)
+        found = other.derived("somebody", first, SOON)
         assert found is not None and found.left_out is not None and "5" in found.left_out.rule
         # whoever asks for what was not begun has it alone
-        assert other.derived(third, SOON) is None
-        assert other.derived(second, SOON) is not None
-        assert other.derived(third, SOON) is None
-        assert other.derived(operator(std, 8), SOON) is None
+        assert other.derived("somebody", third, SOON) is None
+        assert other.derived("somebody", second, SOON) is not None
+        assert other.derived("somebody", third, SOON) is None
+        assert other.derived("somebody", operator(std, 8), SOON) is None
 
 
 def test_who_has_no_time_does_not_wait(std: Rules) -> None:
@@ -91,17 +92,33 @@ def test_who_has_no_time_does_not_wait(std: Rules) -> None:
         raise AssertionError
 
     with beside(endless, one) as other, pytest.raises(TimeUp):
-        other.derived(one, Deadline.after(0.1))
+        other.derived("somebody", one, Deadline.after(0.1))
+
+
+def test_a_search_that_fails_is_done_by_whoever_asks(std: Rules, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = operator(std, 5), operator(std, 6)
+
+    def fails(one: Graph) -> DerivedOperator:
+        if one is first:
+            raise ValueError(one)
+        return searched(std, one)
+
+    with beside(fails, first, second) as other:
+        assert other.derived("somebody", first, SOON) is None
+        while not other._begun[1]:
+            time.sleep(0.01)
+        assert other.derived("somebody", second, SOON) is not None
+    assert capfd.readouterr().err == ""
 
 
 def test_a_process_that_fails_is_no_loss(std: Rules) -> None:
     first, second = operator(std, 5), operator(std, 6)
     with beside(lambda one: searched(std, one) if one is first else os._exit(3), first, second) as other:
-        assert other.derived(first, SOON) is not None
+        assert other.derived("somebody", first, SOON) is not None
         deadline = time.monotonic() + 10
         while other._fork is not None and time.monotonic() < deadline:
-            assert other.derived(second, SOON) is None
-        assert other.derived(first, SOON) is not None
+            assert other.derived("somebody", second, SOON) is None
+        assert other.derived("somebody", first, SOON) is not None
 
 
 def test_it_is_halted_while_something_is_measured(std: Rules) -> None:
@@ -117,11 +134,13 @@ def test_it_is_halted_while_something_is_measured(std: Rules) -> None:
             before = other._begun.tobytes()
             time.sleep(0.3)
             assert other._begun.tobytes() == before
-        found = other.derived(first, SOON)
+        found = other.derived("somebody", first, SOON)
         assert found is not None and len(found.programs) == 300
 
 
-def test_a_weight_is_no_part_of_a_message(std: Rules) -> None:
-    held: Value = array_value(np.array([1.0, 2.0]))
+def test_numbers_are_part_of_a_message_and_kernels_are_not(std: Rules) -> None:
+    held = array_value(np.array([1.0, 2.0], np.float32))
+    assert unpacked(packed([held, held])) == (held, held)
+    hole = input_value("h0", held.type)
     with pytest.raises(TypeError):
-        packed([held])
+        packed(kernel_value(Graph((hole,), apply(std, "std.relu", (hole,), {})), (held,)))

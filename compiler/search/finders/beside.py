@@ -1,10 +1,10 @@
-"""Searches for derivations beside whatever else runs, on another processor: halted while something is measured."""
+"""Searches for derivations and mutants beside whatever else runs, on another processor: halted while something is measured."""
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,36 +44,39 @@ class DerivedOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What was found for the operator of a place: programs as their steps, targets and seconds, and their values."""
+    """What was found for the task of a place, where it was done: programs as their steps, targets and seconds, and their values."""
 
     place: int
+    done: bool
     told: tuple[tuple[tuple[DerivationStep, ...], tuple[str, ...], float], ...]
     values: PackedValues
     left_out: LeftOut | None
 
 
-class Beside:
-    """Searches the programs of operators, one after the other, in a fork of this process; call `close`.
+#: whoever asks, and the operator
+Task = tuple[str, Graph]
 
-    Whoever asks for an operator that it has not begun has it alone: no operator is searched twice.
+
+class Beside:
+    """Does searches, one after the other, in a fork of this process; call `close`.
+
+    Whoever asks for one that it has not begun has it alone: nothing is searched twice.
     """
 
-    def __init__(self, search: Callable[[Graph], DerivedOperator], operators: Sequence[Graph]) -> None:
-        self._places = {operator: k for k, operator in enumerate(dict.fromkeys(operators))}
-        self._found: dict[int, DerivedOperator] = {}
+    def __init__(self, tasks: Mapping[Task, Callable[[], DerivedOperator]]) -> None:
+        self._places = {task: k for k, task in enumerate(tasks)}
+        self._found: dict[int, DerivedOperator | None] = {}
         self._halts = 0
-        # of each operator whether it is somebody's: both processes have this memory
-        self._begun = memoryview(mmap.mmap(-1, max(1, len(self._places))))
-        self._fork: Fork | None = None
-        if self._places:
-            self._fork = Fork(partial(_serve, search, [*self._places], self._begun))
+        # of each task whether it is somebody's: both processes have this memory
+        self._begun = memoryview(mmap.mmap(-1, max(1, len(tasks))))
+        self._fork = Fork(partial(_serve, list(tasks.values()), self._begun)) if tasks else None
 
-    def derived(self, operator: Graph, until: Deadline) -> DerivedOperator | None:
+    def derived(self, who: str, operator: Graph, until: Deadline) -> DerivedOperator | None:
         """What it finds for an operator, which is waited for where it has begun; None where it has not, and where it failed.
 
         Raises TimeUp.
         """
-        place = self._places.get(operator)
+        place = self._places.get((who, operator))
         if place is None:
             return None
         self._receive(OVER)
@@ -116,23 +119,26 @@ class Beside:
                 self.close()
                 return
             programs = [PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)]
-            self._found[message.place] = DerivedOperator(tuple(programs), message.left_out)
+            self._found[message.place] = DerivedOperator(tuple(programs), message.left_out) if message.done else None
             until = OVER
 
 
-def _serve(
-    search: Callable[[Graph], DerivedOperator], operators: Sequence[Graph], begun: memoryview, answer: Callable[[object], None]
-) -> None:
+def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, answer: Callable[[object], None]) -> None:
     """The life of the fork."""
     with suppress(OSError):
         os.nice(_TUNING.nice)
-    for place, operator in enumerate(operators):
+    for place, work in enumerate(works):
         if begun[place]:
             continue
         begun[place] = 1
-        found = search(operator)
-        told = tuple((one.steps, one.targets, one.seconds) for one in found.programs)
-        answer(_Message(place, told, packed([one.value for one in found.programs]), found.left_out))
+        try:
+            found = work()
+            told = tuple((one.steps, one.targets, one.seconds) for one in found.programs)
+            message = _Message(place, True, told, packed([one.value for one in found.programs]), found.left_out)
+        except Exception:
+            # whoever asks searches it, and fails where it can be told
+            message = _Message(place, False, (), packed([]), None)
+        answer(message)
 
 
-__all__ = ["Beside", "DerivedOperator"]
+__all__ = ["Beside", "DerivedOperator", "Task"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
+from functools import partial
 from math import inf, isfinite
 
 from dslc.codegen.text import KernelText
@@ -31,7 +32,7 @@ from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
 from dslc.prove.garbage import rare_collections
 from dslc.search.finders.below import pointwise_below, selecting
-from dslc.search.finders.beside import Beside, DerivedOperator
+from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.building import Builder
 from dslc.search.finders.expressions import as_one, expanded, factors, is_sized, reductions, same, windows
 from dslc.search.finders.fusions import fact_of_kernel
@@ -368,7 +369,7 @@ class Derivations:
         if found is None:
             if self.until.over:
                 raise TimeUp
-            made = None if self.beside is None else self.beside.derived(program, self.until)
+            made = None if self.beside is None else self.beside.derived("derivations", program, self.until)
             if made is None:
                 made = self._searched(program, self.until.part(TUNING.searching, TUNING.seconds))
             found = self.found[program] = made.programs
@@ -376,14 +377,16 @@ class Derivations:
                 self._left_out.setdefault(program, made.left_out)
         return found
 
-    def searching(self, base: Candidate) -> Beside:
-        """A process that searches what hot operators of a candidate are derived as, whose turn comes first at first. Raises TimeUp."""
+    def tasks(self, base: Candidate) -> Iterator[tuple[float, Task, Callable[[], DerivedOperator]]]:
+        """Searches for hot operators of a candidate that another process may do, and whose turn comes when. Raises TimeUp."""
         self.builder.begin()
         around = Neighbours(base.graph)
-        sites = sorted((site for find in self._finders() for site in find(base, around)), key=self._turn)
-        operators = [site.program for site in sites if site.program not in self.found]
-        # it is halted now and then
-        return Beside(lambda one: self._searched(one, Deadline.after(TUNING.seconds, time.process_time)), operators)
+        for site in (site for find in self._finders() for site in find(base, around)):
+            yield self._turn(site), ("derivations", site.program), partial(self._searched_there, site.program)
+
+    def _searched_there(self, program: Graph) -> DerivedOperator:
+        # by its own time: it is halted now and then
+        return self._searched(program, Deadline.after(TUNING.seconds, time.process_time))
 
     def _searched(self, program: Graph, until: Deadline) -> DerivedOperator:
         """What a search finds for one operator, at unknown sizes what is one program at all of them."""

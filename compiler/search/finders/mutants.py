@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from functools import partial
 from math import inf, isfinite
 
 from dslc.analysis.counts import known_flops
@@ -32,6 +33,7 @@ from dslc.mutate.search import MutantOptions, made, search
 from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
+from dslc.search.finders.beside import DerivedOperator, Task
 from dslc.search.finders.derivations import Derivations
 from dslc.search.finders.expressions import expanded, is_static
 from dslc.search.finders.looking import Dearer, HotSite, NodePlace, Rival
@@ -56,6 +58,7 @@ class _Tuning:
         operators: operators of a region.
         tilings: ways to cut one operator's result into tiles that overlap, and to lay its images on sheets, that are priced.
         regions: regions of several operators that are looked at.
+        behind: part of an operator's price by which it is searched beside others: derivations are mostly worth more.
         told: mutants of which a report says that too much of them would have to be computed again.
     """
 
@@ -67,6 +70,7 @@ class _Tuning:
     operators: int = 4
     tilings: int = 6
     regions: int = 6
+    behind: float = 0.4
     told: int = 3
 
 
@@ -229,28 +233,41 @@ class Mutants(Derivations):
                 self._rules.setdefault(one.value, one)
                 self._regions[one.value] = region
                 programs.append(PricedProgram(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
-            if not self._is_wanted(program):
-                # what a rule matched need not be linear
-                found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
-                return found
-            problem = problem_of(self.rules, program)
-            seconds = min(self.options.seconds, TUNING.searching * left)
-            with rare_collections():
-                every = search(self.rules, problem, changed(self.options, seconds=seconds))
-            for mutant in every.mutants:
-                for value in made(self.rules, mutant, problem.small, problem.region):
-                    self._regions[value] = region
-                    programs.append(PricedProgram(value, (), (mutant.core.op,), _estimate(self.rules, value)))
-            # what touches at seams is wrong there, what overlaps or has room between is not
-            tiled = [self._cut(value, region) for value in overlapping(self.rules, region)] if self.tilings else []
-            laid = [self._cut(value, region) for value in sheets(self.rules, region)] if self.tilings else []
-            kept = (_cheapest(programs, TUNING.priced), _cheapest(tiled, self.tilings), _cheapest(laid, self.tilings))
-            found = self.found[program] = tuple(sorted((one for own in kept for one in own), key=lambda each: each.seconds))
+            # what a rule matched need not be linear
+            if self._is_wanted(program):
+                there = None if self.beside is None else self.beside.derived("mutants", program, self.until)
+                if there is None:
+                    seconds = min(self.options.seconds, TUNING.searching * left)
+                    there = self._searched_for(program, changed(self.options, seconds=seconds))
+                self._regions.update((one.value, region) for one in there.programs)
+                programs += there.programs
+            found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
-    def _cut(self, value: Value, region: Value) -> PricedProgram:
+    def tasks(self, base: Candidate) -> Iterator[tuple[float, Task, Callable[[], DerivedOperator]]]:
+        """Searches for hot operators of a candidate; see `Derivations`. Raises TimeUp."""
+        options = changed(self.options, processor=True)
+        for site in self.hot(base, Neighbours(base.graph)):
+            yield TUNING.behind * self._turn(site), ("mutants", site.program), partial(self._searched_for, site.program, options)
+
+    def _searched_for(self, program: Graph, options: MutantOptions) -> DerivedOperator:
+        """Mutants of a linear operator or region at its own sizes, and its results in tiles and on sheets: the cheapest of each."""
+        (region,) = program.outputs
+        problem = problem_of(self.rules, program)
+        with rare_collections():
+            every = search(self.rules, problem, options)
+        programs = [
+            PricedProgram(value, (), (mutant.core.op,), _estimate(self.rules, value))
+            for mutant in every.mutants for value in made(self.rules, mutant, problem.small, problem.region)
+        ]  # fmt: skip
+        # what touches at seams is wrong there, what overlaps or has room between is not
+        tiled = [self._cut(value) for value in overlapping(self.rules, region)] if self.tilings else []
+        laid = [self._cut(value) for value in sheets(self.rules, region)] if self.tilings else []
+        kept = (_cheapest(programs, TUNING.priced), _cheapest(tiled, self.tilings), _cheapest(laid, self.tilings))
+        return DerivedOperator(tuple(one for own in kept for one in own), None)
+
+    def _cut(self, value: Value) -> PricedProgram:
         """A region's result by its own operator, in tiles or as a sheet."""
-        self._regions[value] = region
         ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
         return PricedProgram(value, (), ops[-1:], _estimate(self.rules, value))
 

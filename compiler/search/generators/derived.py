@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from dslc.cost.machine import allowed_cpus
 from dslc.deadline import Deadline, TimeUp
 from dslc.mutate.mutant import MutantOptions
+from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.findings import derived
@@ -23,6 +24,7 @@ from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.rulesets import chosen_partial
 from dslc.search.runs.context import SearchContext
+from dslc.search.runs.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,16 @@ class Mutated:
             return 0.0
         context.run.phase(self.phase)
         tell_left_open(context)
+        _begin_beside(context, base)
         return Mutants(**_common(context), strict=settings.strict_floats).to_gain(base)
 
     def begin(self, context: SearchContext) -> Proposer:
         task, settings = context.task, context.task.settings
-        how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
         looked = Mutants(
-            **_common(context), spent=context.run.spent, limit=settings.mutant_limit,
+            **_common(context), beside=context.beside, spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
-            options=how, operators=settings.mutant_operators, strict=settings.strict_floats, leaning=settings.library_only,
+            options=_options(settings), operators=settings.mutant_operators, strict=settings.strict_floats,
+            leaning=settings.library_only,
         )  # fmt: skip
 
         behind = Subprograms(**_common(context), spent=context.run.spent, strict=settings.strict_floats, mutants=looked)
@@ -168,10 +171,21 @@ def _known(context: SearchContext) -> dict[str, Any]:
 
 
 def _begin_beside(context: SearchContext, base: Candidate) -> None:
-    """Hot operators of the original are derived beside others' turns, where there is another processor."""
-    if context.beside is None and base is context.start and len(allowed_cpus()) > 1 and not context.run.journal.repeats:
-        with suppress(TimeUp):
-            context.beside = Derivations(**_common(context)).searching(base)
+    """Hot operators of the original are searched beside others' turns, where there is another processor."""
+    settings = context.task.settings
+    if context.beside is not None or base is not context.start or len(allowed_cpus()) < 2 or context.run.journal.repeats:
+        return
+    tasks: list[tuple[float, Task, Callable[[], DerivedOperator]]] = []
+    with suppress(TimeUp):
+        if settings.derive:
+            tasks += Derivations(**_common(context)).tasks(base)
+        if settings.mutate:
+            tasks += Mutants(**_common(context), options=_options(settings), strict=settings.strict_floats).tasks(base)
+    context.beside = Beside({task: work for _, task, work in sorted(tasks, key=lambda one: one[0])})
+
+
+def _options(settings: Settings) -> MutantOptions:
+    return MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
 
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:
