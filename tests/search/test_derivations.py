@@ -297,7 +297,7 @@ def test_a_derivation_of_one_s_own_is_at_work(tmp_path: Path) -> None:
     (rule,) = load_many(["std", file]).derivations.values()
     node = helper.make_node("MatMul", ["x", "k"], ["y"])
     model = model_of([node], [4, 48], [4, 3], {"k": noise(48, 3)})
-    found = looked(model, margin=0.0, own=[rule], built=12)
+    found = looked(model, margin=0.0, own=[rule], built=4)
     assert "halves.sum_in_halves" in {one.fact.rule for one in found.tale.measured}
     assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
     assert found.after is not None and error(model, found.after) < 1e-5
