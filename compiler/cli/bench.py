@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import bind_option, binding, budget_option, form_option
+from dslc.cli.outputs import apart, writable
 from dslc.codegen.host.processor import NAMES
 
 if TYPE_CHECKING:
@@ -133,6 +134,9 @@ def command(
     from dslc.cli.tables import print_table
     from dslc.reporting.records import record_text
 
+    if html is not None:
+        apart(html, [first, second])
+        writable(html)
     console = Console(highlight=False, stderr=output_format == "json")
     found = benched(first, second, binding(binds), inputs, threads, isa, budget, console.status("timing ..."))
     if html is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import bind_option, budget_option, form_option, rules_option
+from dslc.cli.outputs import writable
 from dslc.deadline import Deadline
 from dslc.reporting.data import Picture
 from dslc.semantics.targets import RUNNING
@@ -177,6 +178,9 @@ def command(
     """
     from dslc.cli.options import binding
 
+    for other in (html, output):
+        if other is not None:
+            writable(other)
     found = derivations_of(
         call, libraries=libraries, alone=alone, targets=targets, devices=devices, node=node, bind=binding(binds), max_depth=max_depth,
         intensity=intensity, budget=budget, max_states=max_states, every=every, output=output, program=which, measure=measure,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import attribute_value, bind_option, form_option, rules_option, shape_value, timeout_option
+from dslc.cli.outputs import writable
 from dslc.store import write_file
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ def command(
 
     if len(programs) > 2:
         raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
+    for other in (html, drawing):
+        if other is not None:
+            writable(other)
     found = compared(programs, libraries, shapes, binds, nodes, pieces, timeout, seed)
     if output_format == "json":
         if found.instance:

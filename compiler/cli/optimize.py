@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import form_option, options_of
+from dslc.cli.outputs import apart, writable
 from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 from dslc.search.strategies.option import flag
 
@@ -144,34 +144,6 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
         raise error("E0908", f"{target} is the input", path=str(target), hint="name another output, or say --in-place")
     writable(target)
     return target
-
-
-def apart(path: Path, others: Sequence[Path]) -> None:
-    """Raises DslcError E0908 where a file that is written would be one of the others."""
-    from dslc.errors import error
-
-    if path.resolve() in {other.resolve() for other in others}:
-        raise error("E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own")
-
-
-def writable(path: Path) -> None:
-    """Raises DslcError E0903 where a file cannot be written."""
-    from dslc.errors import error
-    from dslc.store import is_stream
-
-    folder = path.parent
-    if is_stream(path) and os.access(path, os.W_OK):
-        return
-    if path.is_dir():
-        raise error("E0903", f"{path} is a folder", path=str(path))
-    if not folder.is_dir():
-        raise error("E0903", f"there is no folder {folder}", path=str(path), hint="nothing was done")
-    probe = folder / f".{path.name}.{os.getpid()}.probe"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as problem:
-        raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
 
 
 def show_budget(report: Report) -> None:

@@ -12,7 +12,7 @@ import click
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write.")
 def command(report: Path, output: Path) -> None:
     """Make a page of what `dslc optimize --report REPORT.json` wrote: one file, which needs no network."""
-    from dslc.cli.optimize import apart, writable
+    from dslc.cli.outputs import apart, writable
     from dslc.errors import error
     from dslc.report import read
     from dslc.store import write_file

@@ -1,0 +1,38 @@
+"""Files that a command writes: whether they can be, before anything else is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def apart(path: Path, others: Sequence[Path]) -> None:
+    """Raises DslcError E0908 where a file that is written would be one of the others."""
+    from dslc.errors import error
+
+    if path.resolve() in {other.resolve() for other in others}:
+        raise error("E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own")
+
+
+def writable(path: Path) -> None:
+    """Raises DslcError E0903 where a file cannot be written."""
+    from dslc.errors import error
+    from dslc.store import is_stream
+
+    folder = path.parent
+    if is_stream(path) and os.access(path, os.W_OK):
+        return
+    if path.is_dir():
+        raise error("E0903", f"{path} is a folder", path=str(path))
+    if not folder.is_dir():
+        raise error("E0903", f"there is no folder {folder}", path=str(path), hint="nothing was done")
+    probe = folder / f".{path.name}.{os.getpid()}.probe"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as problem:
+        raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
+
+
+__all__ = ["apart", "writable"]
