@@ -18,10 +18,18 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "m.onnx"
 
 
-@pytest.mark.parametrize("call", [
-    "optimize {model} -o {missing}", "optimize {model} -o {model}.fast --report {missing}.html", "report {model} -o {missing}",
-    "bench {model} {model} --html {missing}", "derive relu(X:f32[2]) --html {missing}", "derive relu(X:f32[2]) -o {missing}", "diff relu(X:f32[2]) relu(X) --html {missing}",
-])  # fmt: skip
+CALLS = (
+    "optimize {model} -o {missing}",
+    "optimize {model} -o {model}.fast --report {missing}.html",
+    "report {model} -o {missing}",
+    "bench {model} {model} --html {missing}",
+    "derive relu(X:f32[2]) --html {missing}",
+    "derive relu(X:f32[2]) -o {missing}",
+    "diff relu(X:f32[2]) relu(X) --html {missing}",
+)
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_a_folder_that_is_not_there(call: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = model.parent / "nowhere" / "out"
     assert run(call.format(model=model, missing=missing).split()) == 1
