@@ -41,8 +41,8 @@ from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
 from dslc.onnx.tensors import NotSpelled, Tensors, below
 
-#: the first opset in which axes are inputs
-OLDEST = 13
+#: the first opset in which pads are inputs
+OLDEST = 11
 _UNARY = {
     "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
     "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
@@ -254,10 +254,7 @@ class _Speller(Tensors):
             del self.iters[outer:]
         axes = list(range(outer, outer + len(sizes)))
         shape = body.type.shape[:outer]
-        if kind == "sum" or self.opset >= 18:
-            found = self.node(_REDUCE[kind], (body, self.list(axes)), inner, shape, keepdims=0)
-        else:
-            found = self.node(_REDUCE[kind], (body,), inner, shape, axes=axes, keepdims=0)
+        found = self.along(_REDUCE[kind], body, axes, inner, shape, keepdims=0)
         return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
 
     def apart(self, part: Reduce, sizes: Sequence[Any]) -> list[Scalar] | None:
@@ -300,7 +297,7 @@ class _Speller(Tensors):
         """A sum of products of reads at iterators: one node."""
         factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
         reads = [factor for factor in factors if isinstance(factor, Read)]
-        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float:
+        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or self.opset < 12:
             return None
         extents = {**self.extents, **dict(zip(part.iters, sizes, strict=True))}
         letters = {one: _LETTERS[k] for k, one in enumerate([*self.iters, *part.iters][: len(_LETTERS)])}

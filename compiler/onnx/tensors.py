@@ -22,6 +22,8 @@ from dslc.onnx.symbols import Symbols
 
 #: ends of slices beyond every size
 END = (1 << 31) - 1
+#: opsets from which on axes are inputs, those of all nodes too, and in which Einsum and comparisons are new
+_LISTED, _ALL_LISTED, _NEWER = 13, 18, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,18 @@ class Tensors:
         return self.symbols.tensor(shape, True) if shape else self.list([])
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+        whole = op in ("Max", "Min") and not dtype.is_float
+        if self.opset < _NEWER and (whole or op in ("Einsum", "GreaterOrEqual", "LessOrEqual")):
+            raise NotSpelled(f"{op} at opset {self.opset}")
         proto = helper.make_node(op, [""] * len(args), [""], **attrs)
         payload = OpaqueNode(proto, tuple(range(len(args))), ())
         return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
+
+    def along(self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+        """A node that works along some axes: an input of it, or an attribute of older opsets."""
+        if self.opset >= (_LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else _ALL_LISTED):
+            return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
+        return self.node(op, (value,), dtype, shape, axes=list(axes), **attrs)
 
     # ---- parts and orders --------------------------------------------------------------------------------------------
 
@@ -145,7 +156,7 @@ class Tensors:
         gone = [axis for axis, one in enumerate(iters) if one is None]
         if gone:
             shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
-            value = self.node("Squeeze", (value, self.list(gone)), dtype, shape)
+            value = self.along("Squeeze", value, gone, dtype, shape)
         kept = [one for one in iters if one is not None]
         order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
         if order != list(range(len(kept))):
@@ -153,7 +164,7 @@ class Tensors:
         return self.unsqueezed(value, [k for k, one in enumerate(self.iters) if one not in kept], self.shape(set(kept)))
 
     def unsqueezed(self, value: Value, axes: Sequence[int], shape: tuple[Dim, ...]) -> Value:
-        return self.node("Unsqueeze", (value, self.list(axes)), value.type.dtype, shape) if axes and value.type.rank else value
+        return self.along("Unsqueeze", value, axes, value.type.dtype, shape) if axes and value.type.rank else value
 
 
 def runs(positions: Sequence[int]) -> list[tuple[Sequence[int], bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -83,7 +84,7 @@ def values_of(rules: Rules, case: str, symbolic: bool) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("case", OPERATORS)
-@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("opset", [11, 12, 13, 18])
 def test_the_nodes_compute_what_the_equation_says(mine: Rules, case: str, opset: int) -> None:
     inputs, outputs = values_of(mine, case, False)
     function = function_of(mine, Graph(inputs, outputs), opset)
@@ -142,7 +143,11 @@ def test_reads_at_any_positions(seed: int, tmp_path: Path) -> None:
         outputs = apply(rules, f"reads.op{k}", inputs, {})
         array = np.random.default_rng(k).standard_normal(shape).astype(np.float32)
         wanted = run(rules, outputs, {whole: array}, Floats())
-        np.testing.assert_array_equal(ran(one_node(rules, inputs, outputs, 18), [array])[0], wanted[0], text.splitlines()[2 * k + 2])
+        for opset in (11, 13, 18):
+            # what is cut off at the ends of a tensor needs whole numbers' Max and Min
+            with nullcontext() if opset > 11 else suppress(DslcError):
+                found = ran(one_node(rules, inputs, outputs, opset), [array])
+                np.testing.assert_array_equal(found[0], wanted[0], text.splitlines()[2 * k + 2])
 
 
 def _list(items: Sequence[object]) -> str:
@@ -167,7 +172,7 @@ def test_only_kernels_are_written_in_plain_nodes(mine: Rules) -> None:
 def test_an_opset_without_the_nodes(mine: Rules) -> None:
     inputs, outputs = values_of(mine, "reduction", False)
     with pytest.raises(DslcError) as problem:
-        function_of(mine, Graph(inputs, outputs), 12)
+        function_of(mine, Graph(inputs, outputs), 10)
     assert problem.value.diagnostics[0].code == "E0814"
 
 
