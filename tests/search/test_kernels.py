@@ -41,7 +41,7 @@ def mish(size: int | str) -> onnx.ModelProto:
 
 
 def optimized(model: onnx.ModelProto, **options: Any) -> dslc.Optimized:
-    return dslc.optimize(model, budget=120, steps=6, threads=1, only="std.relu_of_relu", **options)
+    return dslc.optimize(model, budget=40, steps=6, threads=1, only="std.relu_of_relu", **options)
 
 
 def test_three_operators_become_one_kernel_that_is_faster() -> None:

@@ -63,8 +63,9 @@ def test_test_is_the_same(copy: Path) -> None:
         return next(line for line in text.splitlines() if "passed" in line).split(" in ")[0]
 
     chosen = ["--trials", "1"]
-    there = counts(dslc("test", *files(copy / "std"), *chosen, library=copy))
-    assert there == counts(dslc("test", *files(HOME), *chosen)) and int(there.split()[0]) > 50
+    # every second file, whose tests need what is in others
+    there = counts(dslc("test", *files(copy / "std")[::2], *chosen, library=copy))
+    assert there == counts(dslc("test", *files(HOME)[::2], *chosen)) and int(there.split()[0]) > 50
 
 
 def _network(path: Path) -> Path:
