@@ -39,6 +39,7 @@ from dslc.ir.scalar import (
 from dslc.onnx.external import small_constant
 from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
+from dslc.onnx.tensors import TUNING as TENSORS_TUNING
 from dslc.onnx.tensors import NotSpelled, Tensors, below
 
 #: the first opset in which pads are inputs
@@ -297,7 +298,7 @@ class _Speller(Tensors):
         """A sum of products of reads at iterators: one node."""
         factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
         reads = [factor for factor in factors if isinstance(factor, Read)]
-        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or self.opset < 12:
+        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or self.opset < TENSORS_TUNING.newer:
             return None
         extents = {**self.extents, **dict(zip(part.iters, sizes, strict=True))}
         letters = {one: _LETTERS[k] for k, one in enumerate([*self.iters, *part.iters][: len(_LETTERS)])}

@@ -22,21 +22,24 @@ from dslc.onnx.symbols import Symbols
 
 #: ends of slices beyond every size
 END = (1 << 31) - 1
-#: opsets from which on axes are inputs, those of all nodes too, and in which Einsum and comparisons are new
-_LISTED, _ALL_LISTED, _NEWER = 13, 18, 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Numbers that decide how positions are looked up.
+    """Numbers that decide how tensors are spelled.
 
     Attributes:
         run: neighbours that are cut out rather than looked up, at least.
         parts: parts of which a tensor is put together, at most.
+        newer: the opset in which Einsum, comparisons with equality, and Max and Min of whole numbers are new.
+        listed, all_listed: those from which on axes are inputs, and of all nodes.
     """
 
     run: int = 16
     parts: int = 12
+    newer: int = 12
+    listed: int = 13
+    all_listed: int = 18
 
 
 TUNING = _Tuning()
@@ -93,7 +96,7 @@ class Tensors:
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         whole = op in ("Max", "Min") and not dtype.is_float
-        if self.opset < _NEWER and (whole or op in ("Einsum", "GreaterOrEqual", "LessOrEqual")):
+        if self.opset < TUNING.newer and (whole or op in ("Einsum", "GreaterOrEqual", "LessOrEqual")):
             raise NotSpelled(f"{op} at opset {self.opset}")
         proto = helper.make_node(op, [""] * len(args), [""], **attrs)
         payload = OpaqueNode(proto, tuple(range(len(args))), ())
@@ -101,7 +104,7 @@ class Tensors:
 
     def along(self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         """A node that works along some axes: an input of it, or an attribute of older opsets."""
-        if self.opset >= (_LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else _ALL_LISTED):
+        if self.opset >= (TUNING.listed if op in ("Squeeze", "Unsqueeze", "ReduceSum") else TUNING.all_listed):
             return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
         return self.node(op, (value,), dtype, shape, axes=list(axes), **attrs)
 
@@ -211,4 +214,4 @@ def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[
         value = inner
 
 
-__all__ = ["END", "NotSpelled", "Tensors", "below"]
+__all__ = ["END", "TUNING", "NotSpelled", "Tensors", "below", "runs"]

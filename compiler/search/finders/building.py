@@ -212,7 +212,11 @@ class Builder:
         if kernels and library is None:
             return None
         before, after = self.seconds(fact.old, None), self.seconds(with_kernels, library)
-        return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
+        if before == inf or after == inf:
+            return None
+        spelled = {one.program: one.nodes - one.kernel for one in kernels}
+        bare = after + sum(spelled.get(node.group, 0.0) for node in own)
+        return Rival(fact, with_kernels, tuple(kernels), before, after, bare=bare)
 
     def one_kernel(self, fact: Fact, form: TriedForm) -> Rival | None:
         """A program as another form of the kernel of its nodes; None where that is no kernel. Raises TimeUp."""

@@ -149,6 +149,8 @@ class Derivations:
     sizes: Mapping[str, int] = field(default_factory=dict)
     #: another process that searches, too
     beside: Beside | None = None
+    #: whether what is faster with its library alone will do
+    leaning: bool = False
     builder: Builder = field(init=False)
     #: of each operator a program at unknown sizes that nobody may take
     _left_out: dict[Graph, LeftOut] = field(init=False, default_factory=dict)
@@ -491,9 +493,11 @@ class Derivations:
             return None
 
     def _better(self, best: Rival | None, one: Rival | None) -> Rival | None:
-        """The best of several programs for one place after one more."""
+        """The best of several programs for one place after one more: one that is no slower without its library, where that counts."""
         if one is None or one.ratio < self.margin:
             return best
+        if best is not None and one.leans != best.leans and not self.leaning:
+            return best if one.leans else one
         return one if best is None or one.after < best.after else best
 
     def _proved(self, fact: Fact) -> Rival | None:

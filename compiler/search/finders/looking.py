@@ -16,13 +16,15 @@ from dslc.ir.holes import abstracted
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """Limits of what is told.
+    """Limits of what is told, and taken.
 
     Attributes:
         told: programs that are not taken of which a report tells.
+        leaning: so many times as slow as what was there a program without its library is slower.
     """
 
     told: int = 3
+    leaning: float = 1.1
 
 
 TUNING = _Tuning()
@@ -40,10 +42,17 @@ class Rival:
 
     #: whether it is one kernel, of which a runtime without its library runs the nodes as they were
     whole: bool = False
+    #: seconds where nobody has its library, as far as what its kernels replace was measured
+    bare: float = 0.0
 
     @property
     def ratio(self) -> float:
         return self.before / self.after
+
+    @property
+    def leans(self) -> bool:
+        """Whether it is slower than what was there where nobody has its library."""
+        return self.bare > TUNING.leaning * self.before
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,8 +87,6 @@ class Mutants(Derivations):
     partial: Sequence[PartialRule] = ()
     options: MutantOptions = field(default_factory=lambda: MutantOptions(seconds=TUNING.seconds))
     operators: int = TUNING.operators
-    #: whether what is faster with its library alone will do
-    leaning: bool = False
     #: tilings that overlap
     tilings: int = TUNING.tilings
     #: why what would pay by its price is not offered, for a report

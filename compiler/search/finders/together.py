@@ -82,8 +82,9 @@ class Together(Derivations):
         best: Rival | None = None
         whole: Rival | None = None
         waiting: list[Fact] | None = None
+        before = best, whole
         while waiting is None or waiting:
-            late, before = False, (best, whole)
+            late = False
             try:
                 if waiting is None:
                     several = self._several(base, calls, around, looked.owned)
@@ -100,12 +101,16 @@ class Together(Derivations):
                     best, whole = self._better(best, one), self._better(whole, alone)
             except TimeUp:
                 late = True
+            if waiting and not late and best is not None and best.leans and not self.leaning:
+                # another one may stand without its library
+                continue
             made: list[Candidate] = []
             for taken, found, known in ((looked.taken, best, before[0]), (looked.wholes, whole, before[1])):
                 if several is not None and found is not None and found is not known:
                     taken[:] = [*(each for each in taken if each[1] is not several), (found, several)]
                     looked.owned.update(several.nodes)
                     made.append(_with_taken(base, taken, self.costs.share))
+            before = best, whole
             yield made, looked.tale(late)
 
 

@@ -167,6 +167,7 @@ def _known(context: SearchContext) -> dict[str, Any]:
     run = context.run
     return {
         **_common(context), "spent": run.spent, "faster": run.kernels, "found": run.derived, "beside": context.beside,
+        "leaning": context.task.settings.library_only,
     }  # fmt: skip
 
 

@@ -43,7 +43,8 @@ class SchedulerTuning:
         least: the share that they have where nothing is found yet, or what was found is clearly faster.
         seconds, starts, runs: and no less than so many seconds, so many times what loading the model takes, and so many of its runs.
         clear: what is predicted to be so many times as fast needs few pairs of runs.
-        early, alone: the shares of the budget that timing may take between turns, and that a winner may take without its library.
+        early, once, alone: the shares of the budget that timing may take between turns, at all and after one of them, and that a winner
+            may take without its library.
         turn: seconds that are worth a turn.
         idle, often: seconds; who found nothing new in fewer so often in a row has no time for what it would do next.
         sure: how many observations a prior counts for.
@@ -61,6 +62,7 @@ class SchedulerTuning:
     runs: float = 200.0
     clear: float = 1.25
     early: float = 0.15
+    once: float = 0.075
     alone: float = 0.06
     turn: float = 2.0
     idle: float = 0.25
@@ -316,14 +318,15 @@ class Scheduler:
         new = [one for one in run.checked if one not in sure and expected(run, one) * tuning.clear < known]
         # what decides at the end has its own time, and what is timed now is known then
         left = run.clock.left() - self.reserve() / 2
-        seconds = min(left, tuning.early * task.settings.budget - self.timed)
+        budget = task.settings.budget
+        seconds = min(left, tuning.early * budget - self.timed, tuning.once * budget)
         if not new or not task.settings.timing or not task.target.measured or seconds <= 0 or run.journal.repeats:
             return
         run.phase("timing")
         began = run.clock.now()
         with suppress(TimeUp, WorkerFailed, MemoryShort), context.halted():
             winner = judge_of(context.referenced, self.cache, run).decide(new, seconds).winner
-            left = min(left - (run.clock.now() - began), tuning.alone * task.settings.budget)
+            left = min(left - (run.clock.now() - began), tuning.alone * budget)
             slow = None if winner is None else leans(context.referenced, new[winner], left, self.cache, run)
             if winner is not None and slow is not None:
                 run.leaning[new[winner]] = slow
