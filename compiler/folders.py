@@ -28,10 +28,11 @@ _TUNING = _Tuning()
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
     """The folder of dslc's caches: the one chosen, `$DSLC_CACHE`, or `dslc` in the system's folder of caches."""
+    # compilers run in other folders
     if chosen:
-        return Path(chosen)
+        return Path(chosen).absolute()
     if found := os.environ.get("DSLC_CACHE"):
-        return Path(found)
+        return Path(found).absolute()
     from platformdirs import user_cache_path
 
     return user_cache_path("dslc", appauthor=False)

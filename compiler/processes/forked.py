@@ -23,13 +23,21 @@ _LATER = {signal.SIGINT, signal.SIGTERM}
 
 
 class Fork(Answering):
-    """A fork that calls a function, with another one that sends a message. Ctrl-C interrupts it only by `interrupt`."""
+    """A fork that calls a function, with another one that sends a message. Ctrl-C interrupts it only by `interrupt`.
+
+    Raises OSError where the system makes none.
+    """
 
     def __init__(self, function: Callable[[Callable[[object], None]], None]) -> None:
         back, there = os.pipe()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _LATER)
         try:
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:
+                os.close(back)
+                os.close(there)
+                raise
             if not pid:
                 _called(function, there, before)
             # also done by the fork: whoever comes first, it is done before it is relied upon

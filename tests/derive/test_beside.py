@@ -121,13 +121,23 @@ def test_a_process_that_fails_is_no_loss(std: Rules) -> None:
         assert other.derived("somebody", first, SOON) is not None
 
 
+def test_where_no_process_can_be_made_whoever_asks_searches(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    one = operator(std, 5)
+    with closing(Beside({("somebody", one): partial(searched, std, one)})) as other, other.halted():
+        assert other.derived("somebody", one, SOON) is None
+
+
 def test_it_is_halted_while_something_is_measured(std: Rules) -> None:
     first, second = operator(std, 5), operator(std, 6)
 
     def quick(one: Graph) -> DerivedOperator:
         time.sleep(0.05)
         # more than a pipe holds
-        return DerivedOperator(tuple(PricedProgram(one.outputs[0], (), ("x" * 1000,), 1.0) for _ in range(300)), None)
+        return DerivedOperator(tuple(PricedProgram(one.outputs[0], (), (str(k).zfill(1000),), 1.0) for k in range(300)), None)
 
     with beside(quick, first, second) as other:
         with other.halted(), other.halted():

@@ -69,7 +69,10 @@ class Beside:
         self._halts = 0
         # of each task whether it is somebody's: both processes have this memory
         self._begun = memoryview(mmap.mmap(-1, max(1, len(tasks))))
-        self._fork = Fork(partial(_serve, list(tasks.values()), self._begun)) if tasks else None
+        self._fork: Fork | None = None
+        # where the system makes no process, whoever asks searches
+        with suppress(OSError):
+            self._fork = Fork(partial(_serve, list(tasks.values()), self._begun)) if tasks else None
 
     def derived(self, who: str, operator: Graph, until: Deadline) -> DerivedOperator | None:
         """What it finds for an operator, which is waited for where it has begun; None where it has not, and where it failed.
@@ -92,8 +95,9 @@ class Beside:
     @contextmanager
     def halted(self) -> Iterator[None]:
         """Leaves the processors to what is measured inside."""
-        # a pipe holds little: who is not read from waits
-        self._receive(OVER)
+        if not self._halts:
+            # a pipe holds little: who is not read from waits
+            self._receive(OVER)
         self._halts += 1
         try:
             if self._fork is not None and self._halts == 1:
