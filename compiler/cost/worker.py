@@ -98,7 +98,8 @@ class LoadedModel:
         self.profile: TextIO | None = None
         # its folder goes as soon as it is open: a process that is ended from outside leaves nothing
         with tempfile.TemporaryDirectory(prefix="dslc-") if profile else contextlib.nullcontext("") as profiles:
-            options.profile_file_prefix = f"{profiles}/run"
+            if profile:
+                options.profile_file_prefix = f"{profiles}/run"
             with _spread(threads, before):
                 self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
             if profile:

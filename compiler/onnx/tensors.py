@@ -135,7 +135,7 @@ class Tensors:
         if len(parts) > TUNING.parts or 2 * sum(len(own) for own, cut in parts if cut) < len(positions):
             parts = [(positions, False)]
         found = [
-            self.node("Slice", (value, *map(self.list, ([own[0]], [own[-1] + 1], [axis]))), dtype, sized(len(own))) if cut
+            self.cut(value, {axis: AxisLine((axis,), shape[axis], (), (), own[0], count=len(own))}) if cut
             else self.node("Gather", (value, self.list(own)), dtype, sized(len(own)), axis=axis)
             for own, cut in parts
         ]  # fmt: skip

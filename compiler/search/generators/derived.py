@@ -110,7 +110,6 @@ class Mutated:
             **_common(context), beside=context.beside, spent=context.run.spent, limit=settings.mutant_limit,
             partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
             options=_options(settings), operators=settings.mutant_operators, strict=settings.strict_floats,
-            leaning=settings.library_only,
         )  # fmt: skip
 
         behind = Subprograms(**_common(context), spent=context.run.spent, strict=settings.strict_floats, mutants=looked)
@@ -159,7 +158,7 @@ def _common(context: SearchContext) -> dict[str, Any]:
     return {
         "rules": task.rules, "derivations": derivations_of(task.rules), "costs": context.costs, "opset": task.imported.context.opset,
         "until": Deadline(now=context.run.clock.now, outer=lambda: context.exploring), "known": context.run.decided,
-        "sizes": task.sizes,
+        "sizes": task.sizes, "leaning": task.settings.library_only,
     }  # fmt: skip
 
 
@@ -167,7 +166,6 @@ def _known(context: SearchContext) -> dict[str, Any]:
     run = context.run
     return {
         **_common(context), "spent": run.spent, "faster": run.kernels, "found": run.derived, "beside": context.beside,
-        "leaning": context.task.settings.library_only,
     }  # fmt: skip
 
 
