@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -69,9 +70,11 @@ def test_values_are_the_same_objects_when_they_are_unpacked(std: Rules) -> None:
 
 def test_no_operator_is_searched_twice(std: Rules) -> None:
     first, second, third = (operator(std, size) for size in (5, 6, 7))
+    go_on = get_context("fork").Event()
 
     def slow(one: Graph) -> DerivedOperator:
-        time.sleep(0.5)
+        if one is second:
+            go_on.wait()
         return DerivedOperator((), LeftOut(str(one.inputs[0].type), WhyOpen.SOME, ()))
 
     with beside(slow, first, second, third) as other:
@@ -79,6 +82,9 @@ def test_no_operator_is_searched_twice(std: Rules) -> None:
         assert found is not None and found.left_out is not None and "5" in found.left_out.rule
         # whoever asks for what was not begun has it alone
         assert other.derived("somebody", third, SOON) is None
+        while not other._begun[1]:
+            time.sleep(0.01)
+        go_on.set()
         assert other.derived("somebody", second, SOON) is not None
         assert other.derived("somebody", third, SOON) is None
         assert other.derived("somebody", operator(std, 8), SOON) is None

@@ -222,10 +222,10 @@ def test_equal_nodes_are_derived_once() -> None:
 
 @compiles
 def test_what_gains_nothing_is_kept() -> None:
-    # the runtime's convolution is at the peak of the machine
-    assert looked(convolved(64, 28), margin=1.2).tale.searched == 0
+    # on no machine is the runtime's convolution this far from the peak
+    assert looked(convolved(64, 28), margin=100.0).tale.searched == 0
     # whoever has the time may look all the same
-    found = looked(convolved(64, 28), margin=1.2, every=True)
+    found = looked(convolved(64, 28), margin=100.0, every=True)
     assert found.tale.searched == 1 and found.tale.found > 0
     assert found.candidates == [] and found.tale.told(()) == []
     # but a report says what there is, and what it takes
