@@ -39,8 +39,7 @@ from dslc.ir.scalar import (
 from dslc.onnx.external import small_constant
 from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.tensors import TUNING as TENSORS_TUNING
-from dslc.onnx.tensors import NotSpelled, Tensors, below
+from dslc.onnx.tensors import NotSpelled, Tensors, below, takes
 
 #: the first opset in which pads are inputs
 OLDEST = 11
@@ -191,7 +190,7 @@ class _Speller(Tensors):
             self._chosen += 1
             sides = [self.go(arg, own) for arg in part.args[1:]]
             self._chosen -= 1
-            return self.join("Where", [condition, *sides], own)
+            return self.chosen(condition, sides[0], sides[1], own)
         if name == "+":
             return self.sum(part, own)
         args = [self.go(arg, own) for arg in part.args]
@@ -247,7 +246,7 @@ class _Speller(Tensors):
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
             if part.where is not None:
-                body = self.join("Where", [self.go(part.where, DType.BOOL), body, self.neutral(kind, inner)], inner)
+                body = self.chosen(self.go(part.where, DType.BOOL), body, self.neutral(kind, inner), inner)
             full: tuple[Dim, ...] = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
             if body.type.shape != full:
                 body = self.node("Expand", (body, self.sizes(full)), inner, full)
@@ -298,7 +297,7 @@ class _Speller(Tensors):
         """A sum of products of reads at iterators: one node."""
         factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
         reads = [factor for factor in factors if isinstance(factor, Read)]
-        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or self.opset < TENSORS_TUNING.newer:
+        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float or not takes("Einsum", self.opset, (own,)):
             return None
         extents = {**self.extents, **dict(zip(part.iters, sizes, strict=True))}
         letters = {one: _LETTERS[k] for k, one in enumerate([*self.iters, *part.iters][: len(_LETTERS)])}
@@ -401,7 +400,7 @@ class _Speller(Tensors):
         found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
         if part.other is None or inside is None:
             return found
-        return self.join("Where", [inside, found, self.go(part.other, value.type.dtype)], value.type.dtype)
+        return self.chosen(inside, found, self.go(part.other, value.type.dtype), value.type.dtype)
 
     def _leaves(self, index: Sequence[Scalar], shape: Sequence[Dim]) -> bool:
         """Whether a read may leave its tensor where its choice is not taken."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
@@ -17,7 +18,7 @@ from dslc.ir.scalar import Iter, Num, Scalar
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 from dslc.onnx.moving import AxisLine
-from dslc.onnx.protos import ELEM_TYPES
+from dslc.onnx.protos import ELEM_TYPES, schema_of
 from dslc.onnx.symbols import Symbols
 
 #: ends of slices beyond every size
@@ -31,13 +32,11 @@ class _Tuning:
     Attributes:
         run: neighbours that are cut out rather than looked up, at least.
         parts: parts of which a tensor is put together, at most.
-        newer: the opset in which Einsum, comparisons with equality, and Max and Min of whole numbers are new.
         listed, all_listed: those from which on axes are inputs, and of all nodes.
     """
 
     run: int = 16
     parts: int = 12
-    newer: int = 12
     listed: int = 13
     all_listed: int = 18
 
@@ -76,6 +75,13 @@ class Tensors:
                 shape[axis] = size if shape[axis] == 1 else shape[axis]
         return self.node(op, tuple(args), dtype, tuple(shape))
 
+    def chosen(self, condition: Value, yes: Value, no: Value, dtype: DType) -> Value:
+        """One of two where a condition holds, and the other elsewhere. The runtime chooses between no truth values."""
+        if dtype is not DType.BOOL:
+            return self.join("Where", [condition, yes, no], dtype)
+        other = self.node("Not", (condition,), dtype, condition.type.shape)
+        return self.join("Or", [self.join("And", [condition, yes], dtype), self.join("And", [other, no], dtype)], dtype)
+
     def cast(self, value: Value, want: DType) -> Value:
         return value if value.type.dtype is want else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
 
@@ -83,7 +89,10 @@ class Tensors:
         exact = float(value) if dtype.is_float else value
         if isinstance(exact, Fraction | float) and not dtype.is_float:
             raise NotSpelled(f"{value} as {dtype}")
-        return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
+        try:
+            return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
+        except OverflowError:
+            raise NotSpelled(f"{value} as {dtype}") from None
 
     def whole_number(self, value: int) -> Value:
         return small_constant(np.array(value, np.int64))
@@ -95,9 +104,8 @@ class Tensors:
         return self.symbols.tensor(shape, True) if shape else self.list([])
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
-        whole = op in ("Max", "Min") and not dtype.is_float
-        if self.opset < TUNING.newer and (whole or op in ("Einsum", "GreaterOrEqual", "LessOrEqual")):
-            raise NotSpelled(f"{op} at opset {self.opset}")
+        if not takes(op, self.opset, tuple(arg.type.dtype for arg in args)):
+            raise NotSpelled(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
         proto = helper.make_node(op, [""] * len(args), [""], **attrs)
         payload = OpaqueNode(proto, tuple(range(len(args))), ())
         return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
@@ -170,6 +178,18 @@ class Tensors:
         return self.along("Unsqueeze", value, axes, value.type.dtype, shape) if axes and value.type.rank else value
 
 
+@lru_cache(1024)
+def takes(op: str, opset: int, dtypes: tuple[DType, ...]) -> bool:
+    """Whether ONNX has an operator for operands of some types."""
+    schema = schema_of(op, "", opset)
+    if schema is None:
+        return False
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    formals = [schema.inputs[min(k, len(schema.inputs) - 1)].type_str for k in range(len(dtypes))]
+    names = [f"tensor({TensorProto.DataType.Name(ELEM_TYPES[dtype]).lower()})" for dtype in dtypes]
+    return all(name in allowed.get(formal, (formal,)) for name, formal in zip(names, formals, strict=True))
+
+
 def runs(positions: Sequence[int]) -> list[tuple[Sequence[int], bool]]:
     """Positions in parts: long runs of neighbours (True), and what is between them.
 
@@ -214,4 +234,4 @@ def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[
         value = inner
 
 
-__all__ = ["END", "TUNING", "NotSpelled", "Tensors", "below", "runs"]
+__all__ = ["END", "TUNING", "NotSpelled", "Tensors", "below", "runs", "takes"]

@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
+from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.scalar import dimension
@@ -148,6 +149,36 @@ def test_reads_at_any_positions(seed: int, tmp_path: Path) -> None:
             with nullcontext() if opset > 11 else suppress(DslcError):
                 found = ran(one_node(rules, inputs, outputs, opset), [array])
                 np.testing.assert_array_equal(found[0], wanted[0], text.splitlines()[2 * k + 2])
+
+
+#: of any type, and where one of truth values or of few bits has no nodes
+TYPED = {
+    "(X: T[N, M]) -> Y: T[N, M] { Y[n, m] = X[n + 1, m] if n < N - 1 else X[n, m - 1] if m > 1 else 0 }": {DType.BOOL: 13},
+    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b - 1, other=0] }": {DType.BOOL: 13},
+    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b] + X[a, 0] }": {DType.BOOL: 99, DType.I8: 14, DType.U8: 14},
+    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = -X[a, b] }": {DType.BOOL: 99, DType.I8: 14, DType.U8: 99},
+    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = max(X[a, b], X[a, 0]) }": {DType.BOOL: 99, DType.I8: 12, DType.U8: 12, DType.I64: 12},
+    "(X: T[A, B]) -> Y: T[A] { Y[a] = sum[b: B] X[a, b] }": {DType.BOOL: 99, DType.I8: 99, DType.U8: 99},
+}
+
+
+@pytest.mark.parametrize("equation", TYPED)
+@pytest.mark.parametrize("dtype", [DType.BOOL, DType.I8, DType.U8, DType.I64, DType.F16, DType.F64], ids=str)
+def test_every_type_that_the_nodes_take(equation: str, dtype: DType, tmp_path: Path) -> None:
+    """What ONNX has no node for is refused, and no file that nobody loads."""
+    (tmp_path / "typed.rules").write_text(f"dslc 1\noperator op{equation}\n")
+    rules = load_many([str(tmp_path / "typed.rules")])
+    (whole,) = inputs = (input_value("h0", TensorType(dtype, (3, 4))),)
+    outputs = apply(rules, "typed.op", inputs, {})
+    array = np.random.default_rng(0).integers(0, 5, (3, 4)).astype(NUMPY[dtype])
+    for opset in (11, 12, 13, 18):
+        if opset < TYPED[equation].get(dtype, 0):
+            with pytest.raises(DslcError) as problem:
+                one_node(rules, inputs, outputs, opset)
+            assert problem.value.diagnostics[0].code == "E0814"
+        else:
+            found = ran(one_node(rules, inputs, outputs, opset), [array])
+            np.testing.assert_array_equal(found[0], run(rules, outputs, {whole: array}, Floats())[0])
 
 
 def _list(items: Sequence[object]) -> str:
