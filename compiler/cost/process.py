@@ -176,16 +176,16 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, file: ModelFile, plain: bool = False, library: str = "", profiled: bool = False) -> list[str]:
+    def load(self, file: ModelFile, plain: bool = False, library: str = "", profile: str = "") -> list[str]:
         """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
 
         `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not; `library` is
-        the path of one that has them. `profiled`: what nodes take is asked for.
+        the path of one that has them. `profile`: an empty folder, where what nodes take is asked for.
         """
         if file.kernels and not library:
             prepared(file.model, processor=self._processor)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask({**request, "library": library, "kernels": file.kernels, "profiled": profiled})
+        answer = self.ask({**request, "library": library, "kernels": file.kernels, "profile": profile})
         names: list[str] = answer["outputs"]
         return names
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
@@ -18,8 +19,9 @@ def profiled(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: f
     if seconds <= 0:
         return ()
     try:
-        with Worker(threads, Deadline.after(seconds)) as worker:
-            worker.load(file, profiled=True)
+        # this process makes it and takes it away, whatever becomes of the worker
+        with TemporaryDirectory(prefix="dslc-") as folder, Worker(threads, Deadline.after(seconds)) as worker:
+            worker.load(file, profile=folder)
             answer = worker.ask({"do": "profile", "feeds": dict(feeds), "seconds": seconds / 2})
     except WorkerFailed:
         return ()

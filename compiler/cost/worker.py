@@ -73,7 +73,7 @@ class LoadedModel:
 
     def __init__(
         self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = "",
-        kernels: bool = True, profile: bool = False,
+        kernels: bool = True, profile: str = "",
     ) -> None:  # fmt: skip
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
@@ -89,21 +89,22 @@ class LoadedModel:
         elif kernels:
             # kernels that were built for the model: whoever asks has seen to that
             register(options, known(model))
-        options.enable_profiling = profile
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized
         before = _tasks()
         #: what the runtime writes about its nodes
         self.profile: TextIO | None = None
-        # its folder goes as soon as it is open: a process that is ended from outside leaves nothing
-        with tempfile.TemporaryDirectory(prefix="dslc-") if profile else contextlib.nullcontext("") as profiles:
-            if profile:
-                options.profile_file_prefix = f"{profiles}/run"
-            with _spread(threads, before):
-                self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            if profile:
-                self.profile = next(Path(profiles).iterdir()).open(encoding="utf-8")
+        if profile:
+            options.enable_profiling = True
+            options.profile_file_prefix = f"{profile}/run"
+        with _spread(threads, before):
+            self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        if profile:
+            (written,) = Path(profile).iterdir()
+            self.profile = written.open(encoding="utf-8")
+            # nobody else has a use for it: a process that is ended from outside leaves nothing
+            written.unlink()
         self.call: Callable[[], Any] | None = None
         # with one thread nobody waits for anybody: its own time leaves out what other processes took of the processor
         self.clock = time.thread_time if threads == 1 else time.perf_counter
@@ -304,7 +305,7 @@ class WorkerServer:
             library = request.get("library", "")
             self.loaded = LoadedModel(
                 request["model"], request.get("folder"), request["threads"], plain=plain, library=library,
-                kernels=request.get("kernels", True), profile=request.get("profiled", False),
+                kernels=request.get("kernels", True), profile=request.get("profile", ""),
             )  # fmt: skip
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:

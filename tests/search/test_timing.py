@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -210,11 +211,10 @@ def test_what_takes_longer_than_all_of_its_time_is_run_once() -> None:
 
 
 def test_nodes_are_timed_and_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert [(one.operator, one.milliseconds > 0) for one in profiled(products(3), FEEDS, 1, 20)] == [("MatMul", True)] * 3
-    with Worker(1) as worker:
-        worker.load(products(1), profiled=True)
-        worker._service.running().kill()
+    # nor where the worker is ended while it loads the model
+    assert profiled(products(3), FEEDS, 1, 1e-3) == ()
     assert list(tmp_path.iterdir()) == []
 
 
