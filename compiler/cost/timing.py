@@ -113,6 +113,8 @@ class Race:
     _calls: int = 0
     _plain: bool = False
     _last: float = 0.0
+    #: seconds that binding the original's inputs took, at most
+    _took: float = 0.0
 
     def enter(self, file: ModelFile) -> int:
         """The number of a model, from 1 on; the same for one that entered before."""
@@ -188,17 +190,20 @@ class Race:
         """New processes, and rounds with them. Who is started first lies elsewhere in memory: that, too, is drawn."""
         began, number = time.monotonic(), len(self.rounds.generations)
         chance = random.Random(number)
+        order = [0, *models]
+        chance.shuffle(order)
         with ExitStack() as stack:
-            every = stack.enter_context(_started(self, models))
-            order = list(every)
-            chance.shuffle(order)
-            # the first one says how long the others may take
-            once = {k: every[k].bound(self.feeds, self._plain) for k in [0, *(k for k in order if k)] if k in every}
+            every = stack.enter_context(_started(self, order))
+            if not self._took:
+                # the original says how long the others may take
+                order.sort(key=bool)
+            once = {k: every[k].bound(self.feeds, self._plain) for k in order}
+            self._took = max(self._took, every[0].took)
             if any(each.plain for each in every.values() if not each.ended) and not self._plain:
                 # all in the same way: allocating outputs takes time
                 self._plain = True
                 once = {k: each.bound(self.feeds, True) for k, each in every.items() if not each.ended}
-            for k, each in every.items():
+            for k, each in sorted(every.items()):
                 if each.ended:
                     self._left_out(k, each, once[0])
                 elif k:
@@ -305,25 +310,24 @@ class _Process:
 
 
 @contextmanager
-def _started(race: Race, models: Sequence[int]) -> Iterator[dict[int, _Process]]:
-    """Processes in which the original and these models are loaded."""
-    numbers = [0, *models]
-    files = [race.original if k == 0 else race.files[k - 1] for k in numbers]
+def _started(race: Race, order: Sequence[int]) -> Iterator[dict[int, _Process]]:
+    """Processes in which these models are loaded, one after the other."""
+    files = [race.original if k == 0 else race.files[k - 1] for k in order]
     check_memory(files)
     with ExitStack() as stack:
-        stored = stack.enter_context(on_disk(files))
+        stored = dict(zip(order, stack.enter_context(on_disk(files)), strict=True))
         every: dict[int, _Process] = {}
 
         def slowest() -> float:
-            return max(race.racing.patient, race.racing.hopeless * every[0].took)
+            return max(race.racing.patient, race.racing.hopeless * max(race._took, every[0].took))
 
-        for k, file in zip(numbers, stored, strict=True):
-            worker = stack.enter_context(Worker(race.threads, race.clock.until(), file.runner, race.spares))
+        for k in order:
+            worker = stack.enter_context(Worker(race.threads, race.clock.until(), stored[k].runner, race.spares))
             every[k] = _Process(worker, slowest=slowest if k else lambda: inf)
         for each in every.values():
             each.worker.start()
-        for k, file in zip(numbers, stored, strict=True):
-            every[k].loaded(file)
+        for k in order:
+            every[k].loaded(stored[k])
         yield every
 
 

@@ -45,7 +45,8 @@ from dslc.search.rewrites.statuses import LATE, statuses
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.progress import Run
 from dslc.search.runs.settings import Settings
-from dslc.search.runs.stages import Explored
+from dslc.search.runs.stages import Explored, Referenced
+from dslc.search.runs.worth import deciding
 from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
@@ -147,10 +148,29 @@ def test_after_an_interruption_seconds_are_left() -> None:
 def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None:
     hands = Hands()
     contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (1.0, 0.2, 0.9, 0.3)]
-    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0, seconds=0.01)))
-    for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (25.0, [0.2, 0.3]), (3.0, [0.2])):
+    task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
+    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.01)))
+    for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (80.0, [0.2, 0.3]), (3.0, [0.2])):
         run = Run(Clock(seconds, hands))
         assert [one.candidate.cost for one in affordable(explored, contenders, run)] == left
+
+
+def test_the_only_one_that_is_timed_is_the_best_bet() -> None:
+    """What is there without mutants and derivations, but not where that gains next to nothing beside what rests on them."""
+    task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
+    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=0.1, seconds=0.01)))
+    for simple, taken in ((0.97, 0.9), (0.92, 0.92)):
+        contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (simple, 0.9)]
+        run = Run(Clock(3.0, Hands()))
+        run.start = Candidate(Graph((), ()), 1.0)
+        run.much.add(contenders[1].candidate)
+        assert [one.candidate.cost for one in affordable(explored, contenders, run)] == [taken]
+
+
+def test_what_is_hardly_faster_takes_longer_to_decide() -> None:
+    referenced = cast(Referenced, SimpleNamespace(load=0.1, seconds=0.001))
+    clear, near, hardly = (deciding(referenced, 1, faster) for faster in (2.0, 1.1, 1.02))
+    assert clear < near < hardly < 2 * near and deciding(referenced, 4, 1.1) > 2 * near
 
 
 # ---- the search ---------------------------------------------------------------------------------------------------

@@ -23,13 +23,14 @@ from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Generator, Proposer
 from dslc.search.generators.table import GENERATORS, HEAVY
 from dslc.search.rewrites.candidate import Candidate
+from dslc.search.runs.alone import TUNING as ALONE_TUNING
 from dslc.search.runs.alone import leans
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.context import SearchContext
 from dslc.search.runs.judge import judge_of
 from dslc.search.runs.progress import CHECKED, Tally
 from dslc.search.runs.proving import proved_again
-from dslc.search.runs.worth import expected
+from dslc.search.runs.worth import deciding, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +136,11 @@ class Scheduler:
         least = min(tuning.most * budget, max(tuning.least * budget, tuning.seconds, tuning.starts * load, runs))
         if context.task.heavy:
             return max(tuning.heavy * budget, least)
-        clear = self._best_cost() * tuning.clear < context.start.cost
-        if self.spare or clear or not self._anything():
+        faster = context.start.cost / self._best_cost()
+        if self.spare or faster > tuning.clear or not self._anything():
             return least
-        return max(least, min(tuning.most * budget, max(tuning.kept * budget, tuning.loads * load)))
+        told = context.task.writing + deciding(context.referenced, 1, faster) / (1 - ALONE_TUNING.part)
+        return max(least, min(tuning.most * budget, max(tuning.kept * budget, tuning.loads * load, told)))
 
     def _anything(self) -> bool:
         """Whether there is something to check and time beside the original in canonical form."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log
 
 from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
@@ -19,7 +18,7 @@ from dslc.search.runs.planning import by_plans
 from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import proved_again
 from dslc.search.runs.stages import Explored, Finished, Predicted, Task
-from dslc.search.runs.worth import expected
+from dslc.search.runs.worth import deciding, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +26,15 @@ class _Tuning:
     """Numbers that decide how long results are timed; `benchmarks/budget.py` shows them.
 
     Attributes:
-        starts: times as long as starting the models that it is about a decision takes: few of them take less.
-        starting: seconds of starting a process, without loading a model.
-        pairs, fewest: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster.
-        near: how many times as fast needs all of these.
+        starts: an interval is made narrower where there is time for so many starts of a model.
         sharpening: share of the budget that may make the interval of the result narrower, when all is decided.
+        hope: part of the best one's gain that makes what is there without mutants and derivations the better bet.
         hopeless: times as slow as the winner from which on nothing is hoped of a contender, by its prediction.
     """
 
-    starts: int = 6
-    starting: float = 0.25
-    pairs: int = 40
-    fewest: int = 16
-    near: float = 1.1
+    starts: int = 12
     sharpening: float = 0.1
+    hope: float = 0.5
     hopeless: float = 1.1
 
 
@@ -61,12 +55,12 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         return _chosen(task, cheapest, explored.predicted, "the search's choice, not timed")
     run.phase("timing")
     taken = affordable(explored, contenders, run)
-    pairs = _pairs(contenders, run)
+    faster = _faster(contenders, run)
     rest = sorted((one for one in contenders if one not in taken), key=partial(expected, run))
     try:
-        part = 1 - ALONE_TUNING.part if asked(task.settings, taken) else 1.0
+        part = _part(explored, taken)
         found = _timed(explored, taken, part, cache, run)
-        while _seconds(len(taken) + 1, pairs, explored) <= part * (run.clock.left() - task.writing):
+        while deciding(explored.referenced, len(taken) + 1, faster) <= part * (run.clock.left() - task.writing):
             # what was kept for something else is not needed while there is nothing that is faster
             part = part if found.winner is not None else 1.0
             if found.decided or found.winner is not None:
@@ -117,15 +111,17 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
     One of them is always what is there without mutants and derivations: their predictions must not be the only hope.
     """
     referenced = explored.referenced
-    left = run.clock.left() - referenced.task.writing
+    left = _part(explored, contenders) * (run.clock.left() - referenced.task.writing)
     # where not all can be timed, the best are by what is known of them
     ordered = sorted(contenders, key=partial(expected, run))
     simple = [one for one in ordered if not run.rests_on_much(one.candidate)][:1] or ordered[:1]
-    most, pairs = len(ordered), _pairs(ordered, run)
-    while most > 1 and _seconds(most, pairs, explored) > left:
+    most, faster = len(ordered), _faster(ordered, run)
+    while most > 1 and deciding(referenced, most, faster) > left:
         most -= 1
     first = ordered[:most]
-    taken = first if simple[0] in first else [*first[:-1], *simple]
+    # the only one that is timed is another one where that is expected to gain next to nothing beside it
+    alone = most == 1 and _faster(simple, run) < faster**_TUNING.hope
+    taken = first if simple[0] in first or alone else [*first[:-1], *simple]
     # what was decided before takes no time
     judge = run.judges.get(False)
     return [*taken, *(one for one in ordered if one not in taken and judge is not None and judge.sure(one))]
@@ -135,7 +131,7 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     """What was decided, with intervals that some of the time that is left makes narrower."""
     judge = run.judges.get(False)
     seconds = min(_TUNING.sharpening * finished.task.settings.budget, run.clock.left() - finished.task.writing)
-    if judge is None or finished.contender is None or not finished.verdicts or seconds < _TUNING.starts * 2 * explored.referenced.load:
+    if judge is None or finished.contender is None or not finished.verdicts or seconds < _TUNING.starts * explored.referenced.load:
         return finished
     run.phase("timing")
     try:
@@ -145,17 +141,14 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     return replace(finished, verdicts=found) if found else finished
 
 
-def _pairs(contenders: Sequence[Contender], run: Run) -> float:
-    """How many pairs of runs tell the best of some contenders from the original: fewer, the farther it is expected to be from it."""
-    best = min(expected(run, one) for one in contenders)
-    faster = 1.0 if run.start is None else max(_TUNING.near, run.start.cost / best)
-    return max(_TUNING.fewest, _TUNING.pairs * log(_TUNING.near) / log(faster)) if faster > 1 else _TUNING.pairs
+def _part(explored: Explored, contenders: Sequence[Contender]) -> float:
+    """The part of the time for timing that decides with the library; the rest is for the result without it."""
+    return 1 - ALONE_TUNING.part if asked(explored.referenced.task.settings, contenders) else 1.0
 
 
-def _seconds(count: int, pairs: float, explored: Explored) -> float:
-    """Seconds of a decision about so many contenders."""
-    referenced = explored.referenced
-    return (count + 1) * (_TUNING.starts * (referenced.load + _TUNING.starting) + pairs * referenced.seconds)
+def _faster(contenders: Sequence[Contender], run: Run) -> float:
+    """How many times as fast the best of some contenders is expected to be."""
+    return 1.0 if run.start is None else run.start.cost / min(expected(run, one) for one in contenders)
 
 
 def _promising(one: Contender, taken: Sequence[Contender], found: Decision) -> bool:

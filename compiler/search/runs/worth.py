@@ -1,9 +1,39 @@
-"""Worth of a contender: by what was timed of it, or by its prediction and what predictions were worth so far."""
+"""Worth of a contender: by what was timed of it, or by its prediction and what predictions were worth so far; and what it takes to
+know it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import log
+
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.progress import Run
+from dslc.search.runs.stages import Referenced
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide how long timing takes; `benchmarks/budget.py` shows them.
+
+    Attributes:
+        starting: seconds of starting a process, without loading a model.
+        starts, most_starts: times as long as starting the models that it is about a decision takes: generations of processes, and as
+            long again for their rounds.
+        clear: how many times as fast needs the fewest starts.
+        pairs, fewest: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster.
+        near: how many times as fast needs all of these.
+    """
+
+    starting: float = 0.25
+    starts: int = 6
+    most_starts: int = 20
+    clear: float = 1.25
+    pairs: int = 40
+    fewest: int = 16
+    near: float = 1.1
+
+
+_TUNING = _Tuning()
 
 
 def expected(run: Run, one: Contender) -> float:
@@ -20,4 +50,15 @@ def expected(run: Run, one: Contender) -> float:
     return one.candidate.cost * min(1.0, run.start.cost / (ratio * cost) if ratio * cost > 0 else 1.0)
 
 
-__all__ = ["expected"]
+def deciding(referenced: Referenced, count: int, faster: float) -> float:
+    """Seconds of a decision about so many contenders, the best of which is expected to be so many times as fast.
+
+    What is a tenth faster shows in any generation of processes; less takes many (`dslc.cost.sequential`).
+    """
+    hope = log(max(faster, 1.001))
+    starts = min(_TUNING.most_starts, max(_TUNING.starts, _TUNING.starts * log(_TUNING.clear) / hope))
+    pairs = min(_TUNING.pairs, max(_TUNING.fewest, _TUNING.pairs * log(_TUNING.near) / hope))
+    return (count + 1) * (starts * (referenced.load + _TUNING.starting) + pairs * referenced.seconds)
+
+
+__all__ = ["deciding", "expected"]
