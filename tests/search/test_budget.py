@@ -19,7 +19,7 @@ from typing import cast
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import dslc
 from dslc.cli.main import run as command_line
@@ -145,9 +145,14 @@ def test_after_an_interruption_seconds_are_left() -> None:
     assert nearly_over.left() == 3.0
 
 
+def contender(cost: float, functions: int = 0) -> Contender:
+    model = SimpleNamespace(functions=[""] * functions)
+    return Contender(Candidate(Graph((), ()), cost), cast(ModelProto, model), ModelFile(b""), 0.0)
+
+
 def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None:
     hands = Hands()
-    contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (1.0, 0.2, 0.9, 0.3)]
+    contenders = [contender(cost) for cost in (1.0, 0.2, 0.9, 0.3)]
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
     explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.01)))
     for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (80.0, [0.2, 0.3]), (3.0, [0.2])):
@@ -160,11 +165,18 @@ def test_the_only_one_that_is_timed_is_the_best_bet() -> None:
     task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
     explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=0.1, seconds=0.01)))
     for simple, taken in ((0.97, 0.9), (0.92, 0.92)):
-        contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (simple, 0.9)]
+        contenders = [contender(cost) for cost in (simple, 0.9)]
         run = Run(Clock(3.0, Hands()))
         run.start = Candidate(Graph((), ()), 1.0)
         run.much.add(contenders[1].candidate)
         assert [one.candidate.cost for one in affordable(explored, contenders, run)] == [taken]
+
+
+def test_what_needs_no_library_is_timed_beside_the_best() -> None:
+    task = SimpleNamespace(writing=0.5, settings=SimpleNamespace(timing=False))
+    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=task, load=1.0, seconds=0.01)))
+    contenders = [contender(cost, functions) for cost, functions in ((0.2, 1), (0.3, 1), (0.4, 0), (1.0, 0))]
+    assert [one.candidate.cost for one in affordable(explored, contenders, Run(Clock(80.0, Hands())))] == [0.2, 0.4]
 
 
 def test_what_is_hardly_faster_takes_longer_to_decide() -> None:

@@ -108,7 +108,8 @@ def _decided(explored: Explored, contenders: Sequence[Contender], found: Decisio
 def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) -> list[Contender]:
     """Those that can be timed beside each other in what is left: every generation of processes loads all of them.
 
-    One of them is always what is there without mutants and derivations: their predictions must not be the only hope.
+    One of them is always what is there without mutants and derivations, whose predictions must not be the only hope, and one what
+    needs no library.
     """
     referenced = explored.referenced
     left = _part(explored, contenders) * (run.clock.left() - referenced.task.writing)
@@ -118,10 +119,12 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
     most, faster = len(ordered), _faster(ordered, run)
     while most > 1 and deciding(referenced, most, faster) > left:
         most -= 1
-    first = ordered[:most]
-    # the only one that is timed is another one where that is expected to gain next to nothing beside it
-    alone = most == 1 and _faster(simple, run) < faster**_TUNING.hope
-    taken = first if simple[0] in first or alone else [*first[:-1], *simple]
+    if most == 1:
+        # not where that is expected to gain next to nothing beside another one
+        taken = ordered[:1] if _faster(simple, run) < faster**_TUNING.hope else simple
+    else:
+        wanted = list(dict.fromkeys([ordered[0], *simple, *[one for one in ordered if not one.model.functions][:1]]))[:most]
+        taken = [*wanted, *(one for one in ordered if one not in wanted)][:most]
     # what was decided before takes no time
     judge = run.judges.get(False)
     return [*taken, *(one for one in ordered if one not in taken and judge is not None and judge.sure(one))]

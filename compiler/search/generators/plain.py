@@ -1,0 +1,73 @@
+"""What rules found in nodes that ONNX has, where its operators would be kernels: where nobody has their library these are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from dslc.deadline import TimeUp
+from dslc.ir.graph import Call
+from dslc.onnx.exporter import unsaid
+from dslc.search.generators.protocol import Prior, Proposer
+from dslc.search.generators.searches import limits_of
+from dslc.search.rewrites.candidate import Candidate, Limits
+from dslc.search.rewrites.sweep import SweepState, everywhere
+from dslc.search.runs.context import SearchContext
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The same candidate with other words for what ONNX has no node for at this opset.
+
+    Before: `hard_swish(X)` at opset 11, which is a kernel of its own. After: `mul(X, hard_sigmoid(X))`.
+    """
+
+    name: str = "plain nodes"
+    phase: str = "searching"
+    needed: bool = False
+    again: bool = False
+    gathers: bool = False
+    prior: Prior = field(default_factory=lambda: Prior(gain=0.05, seconds=1.0))
+    steps: int = 3000
+
+    def promise(self, context: SearchContext, base: Candidate) -> float:
+        """All of it, where there is such an operator, and it matters how fast the result is without its library."""
+        settings = context.task.settings
+        return 1.0 if settings.timing and not settings.library_only and _unsaid(context, base) else 0.0
+
+    def begin(self, context: SearchContext) -> Proposer:
+        def of(base: Candidate) -> Iterator[Sequence[Candidate]]:
+            limits, at = limits_of(context, self.name, self.steps), base
+            while left := _unsaid(context, at):
+                found = _said(context, at, left, limits)
+                if found is None:
+                    return
+                at = found
+            yield (at,)
+
+        return of
+
+
+def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits: Limits) -> Candidate | None:
+    """The cheapest that one rule makes by taking operators away everywhere, some of these."""
+    state, best = SweepState(base, context.costs), None
+    for rule in context.rules:
+        operators = [site.operator for site in rule.left.sites]
+        if len(operators) == 1 and operators[0] in left:
+            try:
+                found = everywhere(state, rule, context.costs, limits, -inf, inf)
+            except TimeUp:
+                break
+            if found is not None and len(_unsaid(context, found)) < len(left) and (best is None or found.cost < best.cost):
+                best = found
+    return best
+
+
+def _unsaid(context: SearchContext, base: Candidate) -> frozenset[str]:
+    """The operators of a candidate that no ONNX nodes express as they stand in it."""
+    found = unsaid(context.task.imported.context, base.graph, context.task.rules)
+    return frozenset(node.op for node in found if isinstance(node, Call))
+
+
+__all__ = ["Plain"]
