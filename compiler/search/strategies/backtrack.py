@@ -129,7 +129,7 @@ class BacktrackSearch:
         self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
         self._findings, self._tidy, self._aside = findings, tidy, aside
         self._order = itertools.count()
-        self._longest = min(_TUNING.queue, max(20, nodes // len(start.graph.nodes())))
+        self._longest = min(_TUNING.queue, max(20, nodes // max(1, len(start.graph.nodes()))))
         self._queue: list[tuple[float, int, Candidate]] = []
         self._seen = {hash(start.graph.outputs)}
         self._shuffled = list(rules)
