@@ -191,7 +191,10 @@ class Race:
         began, number = time.monotonic(), len(self.rounds.generations)
         chance = random.Random(number)
         order = [0, *models]
-        chance.shuffle(order)
+        # of two generations the second one has it the other way round: there may be few
+        random.Random(number // 2).shuffle(order)
+        if number % 2:
+            order.reverse()
         with ExitStack() as stack:
             every = stack.enter_context(_started(self, order))
             if not self._took:

@@ -6,9 +6,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,7 +23,7 @@ from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.profiled import profiled
 from dslc.cost.statistics import quick_mean
-from dslc.cost.timing import Goal, MemoryShort, Race, check_memory, race
+from dslc.cost.timing import Goal, MemoryShort, Race, Racing, check_memory, race
 from dslc.cost.worker import fastest
 from dslc.deadline import TimeUp
 
@@ -188,6 +191,24 @@ def test_one_that_does_not_run_is_left_out_and_the_others_are_timed() -> None:
     alone = Race(products(20), FEEDS, 1)
     with pytest.raises(WorkerFailed, match="NoSuchOperator"):
         alone.run(5, [alone.enter(ModelFile(model.SerializeToString()))])
+
+
+def test_who_is_loaded_first_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded first lies better in memory: DCGAN was 0.8 % faster than itself."""
+    first: list[ModelFile] = []
+    started = timing._started
+
+    @contextmanager
+    def noted(held: Race, order: Sequence[int]) -> Iterator[Any]:
+        first.append(held.files[0] if order[0] else held.original)
+        with started(held, order) as found:
+            yield found
+
+    monkeypatch.setattr(timing, "_started", noted)
+    held = Race(products(2), FEEDS, 1, goal=Goal.RATIO, racing=Racing(generation=0.1, shortest=0.1, precise=1.0))
+    held.run(2.0, [held.enter(products(3))])
+    # in each two generations both
+    assert len(first) > 3 and all({*first[k : k + 2]} == {held.original, held.files[0]} for k in range(0, len(first) - 1, 2))
 
 
 def test_no_slower_beyond_noise_is_decided_without_a_claim_of_more() -> None:
