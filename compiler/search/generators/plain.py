@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from math import inf
 
 from dslc.deadline import TimeUp
+from dslc.errors import DslcError
 from dslc.ir.graph import Call
-from dslc.onnx.exporter import unsaid
 from dslc.search.generators.protocol import Prior, Proposer
 from dslc.search.generators.searches import limits_of
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.sweep import SweepState, everywhere
+from dslc.search.rewrites.written import unsaid_in
 from dslc.search.runs.context import SearchContext
 
 
@@ -66,7 +67,11 @@ def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits:
 
 def _unsaid(context: SearchContext, base: Candidate) -> frozenset[str]:
     """The operators of a candidate that no ONNX nodes express as they stand in it."""
-    found = unsaid(context.task.imported.context, base.graph, context.task.rules)
+    try:
+        found = unsaid_in(context.task.rules, base.graph, context.task.imported.context)
+    except DslcError:
+        # what cannot be written at all is not asked about
+        return frozenset()
     return frozenset(node.op for node in found if isinstance(node, Call))
 
 

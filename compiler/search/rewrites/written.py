@@ -31,10 +31,13 @@ def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Valu
 
 def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
     """The graph with such calls as kernels; itself where there are none. Nodes of the file are said as the file says them."""
-    if not any(_unsaid(rules, node, context.opset) for node in graph.nodes()):
-        return graph
-    found = unsaid(context, graph, rules)
+    found = unsaid_in(rules, graph, context)
     return Graph(graph.inputs, _with_kernels(graph.outputs, found)) if found else graph
+
+
+def unsaid_in(rules: Rules, graph: Graph, context: Context) -> frozenset[Node]:
+    """The calls of a graph that no ONNX nodes express as they stand in it."""
+    return unsaid(context, graph, rules) if any(_unsaid(rules, node, context.opset) for node in graph.nodes()) else frozenset()
 
 
 def readable(rules: Rules, group: Graph, opset: int) -> bool:
@@ -109,4 +112,4 @@ def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:
         prepared(model, texts=texts)
 
 
-__all__ = ["as_kernels", "derived", "graph_as_kernels", "readable", "ready", "texts_of"]
+__all__ = ["as_kernels", "derived", "graph_as_kernels", "readable", "ready", "texts_of", "unsaid_in"]
