@@ -12,7 +12,8 @@ BELOW = f"import subprocess, sys\nsys.exit(subprocess.run([sys.executable, '-c',
 HALTED = (
     "import os, signal, subprocess, sys, time\n"
     "one = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-    "one.send_signal(signal.SIGSTOP)\ntime.sleep(1)\n"
+    # once is not enough where both stop it at one moment
+    "for _ in range(3):\n    one.send_signal(signal.SIGSTOP)\n    time.sleep(0.1)\ntime.sleep(1)\n"
     "print(open(f'/proc/{one.pid}/stat').read().rpartition(')')[2].split()[0])\none.kill()"
 )
 
