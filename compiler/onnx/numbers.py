@@ -17,7 +17,7 @@ import onnx
 from onnx import NodeProto, TensorProto
 
 from dslc.onnx.inputs import InputSpec, draw, is_integer, numpy_type
-from dslc.onnx.protos import captured, domain_of, opset_of, schema_of
+from dslc.onnx.protos import captured, domain_of, operand_types, opset_of, schema_of
 
 Kind = Literal["extremes", "zeros"]
 KINDS: tuple[Kind, ...] = ("extremes", "zeros")
@@ -125,9 +125,7 @@ def _operates(operator: str, position: int, opset: int) -> bool:
     schema = schema_of(operator, "", opset)
     if schema is None or position in _LENGTHS.get(operator, ()):
         return False
-    formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-    allowed = {text for one in schema.type_constraints if one.type_param_str == formal.type_str for text in one.allowed_type_strs}
-    return operator in _LOGIC or bool((allowed or {formal.type_str}) & _NUMBERS)
+    return operator in _LOGIC or bool(operand_types(schema, position) & _NUMBERS)
 
 
 __all__ = ["KINDS", "Kind", "extremes", "only_numbers", "special"]

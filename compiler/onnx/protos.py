@@ -192,6 +192,13 @@ def schema_of(op_type: str, domain: str, opset: int) -> Any:
         return None
 
 
+def operand_types(schema: Any, position: int) -> frozenset[str]:
+    """The types that a schema allows for an operand, as `tensor(float)`; its last operand stands for all that follow."""
+    formal = schema.inputs[min(position, len(schema.inputs) - 1)].type_str
+    allowed = [one.allowed_type_strs for one in schema.type_constraints if one.type_param_str == formal]
+    return frozenset(allowed[0] if allowed else (formal,))
+
+
 def attributes(node: NodeProto) -> dict[str, AttributeProto]:
     return {attribute.name: attribute for attribute in node.attribute}
 

@@ -18,7 +18,7 @@ from dslc.ir.scalar import Iter, Num, Scalar
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 from dslc.onnx.moving import AxisLine
-from dslc.onnx.protos import ELEM_TYPES, schema_of
+from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of
 from dslc.onnx.symbols import Symbols
 
 #: ends of slices beyond every size
@@ -184,10 +184,8 @@ def takes(op: str, opset: int, dtypes: tuple[DType, ...]) -> bool:
     schema = schema_of(op, "", opset)
     if schema is None:
         return False
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
-    formals = [schema.inputs[min(k, len(schema.inputs) - 1)].type_str for k in range(len(dtypes))]
     names = [f"tensor({TensorProto.DataType.Name(ELEM_TYPES[dtype]).lower()})" for dtype in dtypes]
-    return all(name in allowed.get(formal, (formal,)) for name, formal in zip(names, formals, strict=True))
+    return all(name in operand_types(schema, k) for k, name in enumerate(names))
 
 
 def runs(positions: Sequence[int]) -> list[tuple[Sequence[int], bool]]:
