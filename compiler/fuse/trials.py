@@ -31,7 +31,7 @@ from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong
 from dslc.fuse.profile import WorkSizes
-from dslc.fuse.special import edges, other_sizes, strange
+from dslc.fuse.special import at_other_sizes, edges, strange
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Value
@@ -551,7 +551,7 @@ class Trials:
     def _at_sizes(self, program: Graph) -> Iterator[Trials]:
         """These trials, then the same at other sizes, as far as sizes are unknown and memory and time are no question."""
         yield self
-        for sizes in other_sizes(program, self.sizes):
+        for sizes in at_other_sizes(program, self.sizes):
             if all(sizes.elements(value.type) <= TUNING.elements for value in (*program.inputs, *program.outputs)):
                 yield replace(self, sizes=sizes)
 
@@ -568,7 +568,7 @@ class Trials:
         feeds: list[Feeds] = [draw(input_specs(model, {})[0], 1)]
         at_edges: list[Feeds] = []
         if not only_drawn and subject.form is None and tells_nonfinite(self.rules, form):
-            at_edges = [*edges(feeds[0]), *special_inputs(model, {})]
+            at_edges = [*edges(feeds[0]), *(one.feeds for one in special_inputs(model, {}) if one.tolerance is None)]
             feeds += strange(feeds[0])
         count = len(feeds) + len(at_edges)
         words = f"checked {hashlib.sha256(nodes).hexdigest()} {self._code(found.text)} {count} {stated}"

@@ -169,7 +169,7 @@ def test_what_was_assumed_is_said_as_a_shell_takes_it() -> None:
 
 def test_integers_that_are_only_numbers_cover_their_type() -> None:
     model = small([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (I64, [50]), "b": (I64, [50])}, I64)
-    large, zeros = special_inputs(model, {})
+    large, zeros = (one.feeds for one in special_inputs(model, {}))
     ends = np.iinfo(np.int64)
     for name in "ab":
         assert {ends.min, ends.max, 0} <= set(large[name].tolist()) and not zeros[name].any()
