@@ -122,6 +122,8 @@ def compare(
 
 
 def _tolerance(value: Any, computed: Any) -> float:
+    if isinstance(value, (list, tuple)):
+        return max((_tolerance(each, computed) for each in value), default=0.0)
     own = TOLERANCES.get(value.dtype, 0.0) if isinstance(value, np.ndarray) else 0.0
     # what is no floating-point number has no rounding, whatever it was made of
     return max(own, TOLERANCES.get(computed, 0.0)) if own else 0.0
@@ -131,6 +133,18 @@ def finite(reference: Reference) -> bool:
     """Whether a model gave numbers everywhere: neither NaN nor infinities."""
     arrays = [array for outputs in reference.outputs for array in outputs if isinstance(array, np.ndarray)]
     return all(bool(np.isfinite(array.astype(np.complex128)).all()) for array in arrays if array.dtype in TOLERANCES)
+
+
+def silent(references: Sequence[Reference]) -> list[str]:
+    """The outputs that were empty, or floating-point numbers of which none was finite and not 0: equal ones say next to nothing."""
+
+    def says(array: Any) -> bool:
+        if not isinstance(array, np.ndarray) or (array.size and array.dtype not in TOLERANCES):
+            return True
+        return bool((np.isfinite(array) & (array != 0)).any())
+
+    said = {name for one in references for outputs in one.outputs for name, array in zip(one.names, outputs, strict=True) if says(array)}
+    return [name for name in references[0].names if name not in said]
 
 
 def difference(a: Any, b: Any) -> tuple[float, str]:

@@ -56,18 +56,22 @@ class Inputs:
     notes: tuple[str, ...] = ()
     special: tuple[Special, ...] = ()
     tolerances: tuple[float | None, ...] = ()
+    #: other sizes, at which the model ran
+    at: tuple[str, ...] = ()
+
+    @property
+    def ordinary(self) -> int:
+        """How many of the first feeds are no special ones."""
+        return len(self.feeds) - len(self.tolerances)
 
     def tolerance(self, k: int) -> float | None:
         """By how much results may be off for one of the feeds, where that is no question of their type."""
-        at = k - len(self.feeds) + len(self.tolerances)
-        return self.tolerances[at] if at >= 0 else None
+        return self.tolerances[k - self.ordinary] if k >= self.ordinary else None
 
     def more(self, special: Special) -> Inputs:
         """The same with further ones, on which the model did not fail."""
-        notes = (f"outputs were compared at {special.sizes}, too",) if special.sizes else ()
-        return replace(
-            self, feeds=(*self.feeds, special.feeds), notes=(*self.notes, *notes), tolerances=(*self.tolerances, special.tolerance)
-        )
+        at = (*self.at, special.sizes) if special.sizes else self.at
+        return replace(self, feeds=(*self.feeds, special.feeds), at=at, tolerances=(*self.tolerances, special.tolerance))
 
 
 def given_inputs(given: Given, model: Any) -> Inputs:
