@@ -216,7 +216,8 @@ def test_sequences_of_floats_are_compared_as_floats_are() -> None:
 def test_outputs_that_say_nothing_are_known() -> None:
     some, none = f32(0, NAN, 1), f32(0, NAN, INF)
     assert silent([Reference(("a", "b"), ((some, none),)), Reference(("a", "b"), ((none, none),))]) == ["b"]
-    assert silent([Reference(("a",), ((np.zeros(0, np.int64),),))]) == ["a"] and silent([Reference(("a",), ((np.zeros(2, bool),),))]) == []
+    assert silent([Reference(("a",), ((np.zeros(0, np.int64),),))]) == ["a"]
+    assert silent([Reference(("a",), ((np.zeros(2, bool),),))]) == []
 
 
 def compared(right: Any, wrong: Any) -> Comparison:

@@ -53,7 +53,7 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     run.notes += [note for one in originals for note in one.inputs.notes]
     run.notes += [f"outputs are compared at {', at '.join(one.inputs.at)}, too" for one in originals if one.inputs.at]
     run.notes += [
-        f"the output {name} had no element, or none that is a number other than 0, on all inputs that were tried (--inputs gives others)"
+        f"the output {name} had no element, or none that is a number other than 0, on all inputs (--inputs gives others)"
         for name in silent([one.reference for one in originals])
     ]
     if run.clock.until().over:

@@ -96,8 +96,8 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, settings: Settings, 
     seconds = float(worker.ask({"do": "alone", "seconds": TUNING.alone})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
-        # it is run for each result, too
-        if special.sizes and seconds > TUNING.elsewhere * settings.budget:
+        # it is run for each result, too; one of fixed sizes has no others
+        if special.sizes and (settings.specialize or seconds > TUNING.elsewhere * settings.budget):
             continue
         try:
             found = ran(worker, names, [special.feeds])
