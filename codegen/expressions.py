@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 
 from dslc.codegen.functions import COMPARISONS, computed, function_text, store_type
 from dslc.codegen.positions import POSITIONS, Positions
@@ -13,7 +12,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Env, Val, is_whole, literal
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, raw_apply, walk
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, raw_apply
 
 
 class Expressions(Positions):
@@ -123,8 +122,6 @@ class Expressions(Positions):
             return args[0]
         if name in {"+", "*", "min", "max"}:
             return self._folded(name, args, dtype)
-        if name == "/":
-            return self._divide(args[0], args[1], dtype, rounds(env.part.scope.body))
         return self.apply(name, tuple(args), dtype)
 
     @staticmethod
@@ -145,16 +142,6 @@ class Expressions(Positions):
         for arg in ordered[1:]:
             out = self.apply(name, (out, arg), dtype)
         return out
-
-    def _divide(self, a: Val, b: Val, dtype: DType, exact: bool) -> Val:
-        if exact:
-            return self.apply("/", (a, b), dtype)
-        if b.number is not None and 1e-30 < abs(b.number) < 1e30:
-            return self.apply("*", (a, literal(1.0 / b.number, dtype)), dtype)
-        if (a.lanes and not b.lanes) or a.level > b.level:
-            # one quotient outside, products inside
-            return self.apply("*", (a, self.apply("/", (literal(1, dtype), b), dtype)), dtype)
-        return self.apply("/", (a, b), dtype)
 
     def _power(self, node: Apply, env: Env, dtype: DType) -> Val:
         base = self.emit_as(node.args[0], env, dtype)
@@ -177,7 +164,8 @@ class Expressions(Positions):
         if exponent == 0:
             return literal(1, dtype)
         if exponent < 0:
-            return self.apply("/", (literal(1, dtype), self._integer_power(base, -exponent, dtype)), dtype)
+            # the reciprocal first: a power may leave the range where its reciprocal does not
+            base, exponent = self.apply("/", (literal(1, dtype), base), dtype), -exponent
         out: Val | None = None
         while exponent:
             if exponent & 1:
@@ -251,20 +239,6 @@ class Expressions(Positions):
         if text is None:
             raise NotGenerated(Reason.FUNCTION, name)
         return self.let(("apply", name, dtype, tuple(arg.text for arg in args)), text, result, lanes, level)
-
-
-@lru_cache(maxsize=1 << 10)
-def rounds(body: Scalar) -> bool:
-    """Whether an expression makes whole numbers of others: what is half a unit off in the last place may be 1 off then."""
-    return any(_makes_whole(node) for node in walk(body))
-
-
-def _makes_whole(node: Scalar) -> bool:
-    if not isinstance(node, Apply) or node.integral:
-        return False
-    return node.name in {"round", "floor", "ceil", "trunc"} or (
-        node.name.startswith("convert:") and not DType(node.name.split(":")[1]).is_float
-    )
 
 
 __all__ = ["Expressions"]

@@ -27,6 +27,24 @@ Feeds = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Numbers that decide which elements of an output are looked at one by one.
+
+    Attributes:
+        exact: the tolerance up to which that is done.
+        usual: part of the median of all that are not 0 from which on an element is no remainder of larger ones.
+        far: part of itself by which such an element may be off.
+    """
+
+    exact: float = 1e-4
+    usual: float = 1 / 16
+    far: float = 0.25
+
+
+_TUNING = _Tuning()
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The largest relative error over outputs and inputs, and what is wrong where they do not count as the same."""
 
@@ -48,6 +66,7 @@ class Reference:
     def only(self, k: int) -> Reference:
         """What it gives for one of the inputs."""
         return Reference(self.names, self.outputs[k : k + 1])
+
 
 def outputs_of(
     file: ModelFile, feeds: Sequence[Feeds], threads: int, until: Deadline = FOREVER, plain: bool = False,
@@ -95,10 +114,15 @@ def compare(
                 return Comparison(
                     worst, f"output {name} is off by {error:.2g} of its largest value (allowed: {limit:g})"
                 )
+            # a huge element hides the others
+            if limit <= _TUNING.exact and (hidden := _hidden(a, b)):
+                return Comparison(worst, f"output {name}: {hidden} elements are off by more than {_TUNING.far:.0%} of themselves")
     return Comparison(worst)
 
 
 def _tolerance(value: Any, computed: Any) -> float:
+    if isinstance(value, (list, tuple)):
+        return max((_tolerance(each, computed) for each in value), default=0.0)
     own = TOLERANCES.get(value.dtype, 0.0) if isinstance(value, np.ndarray) else 0.0
     # what is no floating-point number has no rounding, whatever it was made of
     return max(own, TOLERANCES.get(computed, 0.0)) if own else 0.0
@@ -108,6 +132,19 @@ def finite(reference: Reference) -> bool:
     """Whether a model gave numbers everywhere: neither NaN nor infinities."""
     arrays = [array for outputs in reference.outputs for array in outputs if isinstance(array, np.ndarray)]
     return all(bool(np.isfinite(array.astype(np.complex128)).all()) for array in arrays if array.dtype in TOLERANCES)
+
+
+def silent(references: Sequence[Reference]) -> list[str]:
+    """The outputs that were empty, or floating-point numbers of which none was finite and not 0: equal ones say next to nothing."""
+
+    def says(array: Any) -> bool:
+        if not isinstance(array, np.ndarray) or (array.size and array.dtype not in TOLERANCES):
+            return True
+        return bool((np.isfinite(array) & (array != 0)).any())
+
+    names = references[0].names
+    said = {name for one in references for outputs in one.outputs for name, array in zip(names, outputs, strict=True) if says(array)}
+    return [name for name in names if name not in said]
 
 
 def difference(a: Any, b: Any) -> tuple[float, str]:
@@ -135,6 +172,19 @@ def difference(a: Any, b: Any) -> tuple[float, str]:
     if a.dtype not in TOLERANCES:
         return (0.0, "") if np.array_equal(a, b) else (float("inf"), f"{_unequal(a, b)} of {a.size} elements differ")
     return _float_difference(a, b)
+
+
+def _hidden(a: Any, b: Any) -> int:
+    """How many elements of the usual size are far off, by their own size, whatever the largest one is."""
+    if not isinstance(a, np.ndarray) or a.dtype not in TOLERANCES:
+        return 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = np.abs(a)
+        far = (np.abs(a - b) > _TUNING.far * size) & np.isfinite(size) & (size > 0)
+    if not far.any():
+        return 0
+    usual = _TUNING.usual * float(np.median(size[np.isfinite(size) & (size > 0)]))
+    return int(np.count_nonzero(size[far] > usual))
 
 
 def _unequal(a: Any, b: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeAlias
@@ -23,22 +24,54 @@ class _Tuning:
     Attributes:
         draws: draws on which outputs are compared.
         sizes: sizes to try for dimensions that nothing fixes.
+        others: further sizes of those, on which results are compared: below a vector, and an odd one beyond some of them.
+        edge: part of the largest element by which results may be off where inputs are at the ends of their type.
+        elements: elements of inputs up to which they are drawn at other sizes, or twice as many as there are.
     """
 
     draws: int = 3
     sizes: tuple[int, ...] = (8, 64, 224, 1)
+    others: tuple[int, ...] = (3, 101)
+    edge: float = 2.0**-4
+    elements: int = 1 << 16
 
 
 _TUNING = _Tuning()
 
 
 @dataclass(frozen=True, slots=True)
+class Special:
+    """Inputs on which a model may well fail: by how much results may be off for them, and at which other sizes they are."""
+
+    feeds: Mapping[str, Any]
+    tolerance: float | None = None
+    sizes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
-    """Several sets of inputs, and what had to be assumed for them; `special`: further ones, on which a model may well fail."""
+    """Several sets of inputs, and what had to be assumed for them; `special`: further ones; `tolerances`: of the last feeds."""
 
     feeds: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
-    special: tuple[Mapping[str, Any], ...] = ()
+    special: tuple[Special, ...] = ()
+    tolerances: tuple[float | None, ...] = ()
+    #: other sizes, at which the model ran
+    at: tuple[str, ...] = ()
+
+    @property
+    def ordinary(self) -> int:
+        """How many of the first feeds are no special ones."""
+        return len(self.feeds) - len(self.tolerances)
+
+    def tolerance(self, k: int) -> float | None:
+        """By how much results may be off for one of the feeds, where that is no question of their type."""
+        return self.tolerances[k - self.ordinary] if k >= self.ordinary else None
+
+    def more(self, special: Special) -> Inputs:
+        """The same with further ones, on which the model did not fail."""
+        at = (*self.at, special.sizes) if special.sizes else self.at
+        return replace(self, feeds=(*self.feeds, special.feeds), at=at, tolerances=(*self.tolerances, special.tolerance))
 
 
 def given_inputs(given: Given, model: Any) -> Inputs:
@@ -125,7 +158,7 @@ def tried_inputs(
         return
     for size in _TUNING.sizes:
         inputs = drawn_inputs(model, bind, size, draws)
-        yield replace(inputs, special=special_inputs(model, bind, size))
+        yield replace(inputs, special=(*special_inputs(model, bind, size), *inputs_at_other_sizes(model, bind, size)))
         if not inputs.notes:
             return
 
@@ -145,8 +178,9 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
     return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))
 
 
-def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple[Mapping[str, Any], ...]:
-    """Zeros, and integers of the whole range of their types, for the inputs that are only numbers; none where there are no such.
+def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple[Special, ...]:
+    """Zeros, integers of the whole range of their types, and floating-point numbers at the ends of theirs, for the inputs that are only
+    numbers; none where there are no such.
 
     The model may fail on them, or give infinities: then they say nothing about a rewritten one.
     """
@@ -157,5 +191,29 @@ def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple
     if strange:
         return ()
     plain = only_numbers(model)
-    drawn = (special(model, specs, kind, keep=frozenset(bind), plain=plain) for kind in KINDS)
-    return tuple(feeds for feeds in drawn if feeds is not None)
+    drawn = ((kind, special(model, specs, kind, keep=frozenset(bind), plain=plain)) for kind in KINDS)
+    return tuple(
+        Special(feeds, _TUNING.edge if kind in {"edges", "logarithms"} else None) for kind, feeds in drawn if feeds is not None
+    )
+
+
+def inputs_at_other_sizes(model: Any, bind: Mapping[str, int], other: int = 8) -> Iterator[Special]:
+    """Inputs with other sizes where the model leaves sizes open; the model may fail on them."""
+    from dslc.onnx.inputs import draw, input_specs, open_sizes
+
+    specs, _, strange = input_specs(model, bind, other)
+    if strange:
+        return
+    count = sum(prod(spec.shape) for spec in specs)
+    for sizes in other_sizes(open_sizes(model, bind, specs)):
+        found = input_specs(model, {**bind, **sizes}, other)[0]
+        if sum(prod(spec.shape) for spec in found) <= max(2 * count, _TUNING.elements):
+            yield Special(draw(found, 1), sizes=", ".join(f"{name} = {size}" for name, size in sizes.items()))
+
+
+def other_sizes(known: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Other numbers for sizes: two that differ from each other, in turn, and one more than each that is known."""
+    if known:
+        for turn in range(len(_TUNING.others)):
+            yield {name: _TUNING.others[(turn + k) % len(_TUNING.others)] for k, name in enumerate(known)}
+        yield {name: size + 1 for name, size in known.items()}

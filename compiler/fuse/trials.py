@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf, log2, nan
+from math import inf, log2
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
 
 from dslc.codegen.generate import generate, variants
@@ -23,17 +21,20 @@ from dslc.codegen.host.processor import Processor
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.codegen.variant import Variant
-from dslc.cost.compare import Comparison, compare, ran
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, ran
+from dslc.cost.inputs import special_inputs
 from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.cost.steady import meaning, steady
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong
 from dslc.fuse.profile import WorkSizes
+from dslc.fuse.special import at_other_sizes, edges, strange
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Input, Value
 from dslc.ir.graph import replace as substituted
 from dslc.ir.scalar import Sym
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
@@ -42,6 +43,7 @@ from dslc.onnx.exporter import function_of, node_model
 from dslc.onnx.functions import Function
 from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.plain import kernel_model
+from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 
@@ -67,6 +69,8 @@ class TrialsTuning:
         copies: how often it is measured at once then.
         weights: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come between
             two uses, and what a kernel keeps of its own may be several times as large.
+        edge: part of the largest element by which results may be off where arguments are at the ends of their type.
+        elements: elements of an argument up to which a kernel is compared at a size other than that at which it was measured.
         streamed: bytes a second of weights up to which reading them takes next to nothing of the time, wherever they lie.
     """
 
@@ -86,13 +90,13 @@ class TrialsTuning:
     tiny: int = 1 << 16
     copies: int = 8
     weights: int = 1 << 16
+    edge: float = 2.0**-4
+    elements: int = 1 << 22
     streamed: float = 4e8
 
 
 TUNING = TrialsTuning()
 
-#: what arguments hold in a few places where kernels are compared with their nodes
-_SPECIAL = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
 #: further measurements of what decides
 _TURNS = ("again",)
 
@@ -521,46 +525,91 @@ class Trials:
         return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
 
     def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
-        """What was measured, if it gives the same as the nodes: also where arguments hold no numbers, infinities, and huge ones."""
+        """What was measured, if it gives the same as the nodes: where arguments hold no numbers, infinities, and what lies at the ends
+        of their types, too, and at other sizes than those at which it was measured."""
+        error = 0.0
+        for k, own in enumerate(self._at_sizes(subject.program)):
+            try:
+                answer = own._compared(subject, found, only_drawn=bool(k))
+            except TimeUp:
+                return Dropped(subject.program, WhyUnused.LATE, "", found.nodes)
+            except WorkerFailed as problem:
+                # what the nodes or the kernel refuse runs without a kernel
+                if k and not problem.late and not problem.died:
+                    continue
+                return Dropped(subject.program, WhyUnused.LATE if problem.late else WhyUnused.NOT_RUN, str(problem), found.nodes)
+            except (NotBuilt, _Out) as problem:
+                if k:
+                    continue
+                return Dropped(subject.program, WhyUnused.NOT_BUILT, str(problem), found.nodes)
+            if not answer.same:
+                at = f" on {', '.join(map(str, own._types(subject.program.inputs)))}" if k else ""
+                return Dropped(subject.program, WhyUnused.DIFFERS, answer.problem + at, found.nodes)
+            error = max(error, answer.max_rel_error)
+        return replace(found, error=error)
+
+    def _at_sizes(self, program: Graph) -> Iterator[Trials]:
+        """These trials, then the same at other sizes, as far as sizes are unknown and memory and time are no question."""
+        yield self
+        for sizes in at_other_sizes(program, self.sizes):
+            if all(sizes.elements(value.type) <= TUNING.elements for value in (*program.inputs, *program.outputs)):
+                yield replace(self, sizes=sizes)
+
+    def _compared(self, subject: Subject, found: Tried, only_drawn: bool) -> Comparison:
+        """What a kernel and its nodes give at the sizes of the trials. Raises TimeUp, WorkerFailed, NotBuilt, _Out."""
         nodes = self._nodes_model(subject)
+        if self.until.over:
+            raise TimeUp
+        if nodes is None:
+            raise _Out(WhyUnused.NOT_WRITTEN)
+        model = onnx.ModelProto.FromString(nodes)
+        form = "" if found.variant is None else found.variant.form
+        stated = stated_error(self.rules, form) if form else None
+        feeds: list[Feeds] = [draw(input_specs(model, {})[0], 1)]
+        at_edges: list[Feeds] = []
+        if not only_drawn and subject.form is None and tells_nonfinite(self.rules, form):
+            at_edges = [*edges(feeds[0]), *(one.feeds for one in special_inputs(model, {}) if one.tolerance is None)]
+            feeds += strange(feeds[0])
+        count = len(feeds) + len(at_edges)
+        words = f"checked {hashlib.sha256(nodes).hexdigest()} {self._code(found.text)} {count} {stated}"
+        kept = self.measurer.verdict(words)
+        if kept is not None:
+            return Comparison(kept["error"], kept["problem"])
+        library = self._libraries.get(found.text)
+        if library is None:
+            seconds = min(60.0, max(TUNING.compiling, self.until.left()))
+            library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
+        worker = self.measurer.worker
+        names = worker.load(ModelFile(nodes))
+        before, edge = ran(worker, names, feeds), ran(worker, names, at_edges)
+        worker.load(ModelFile(self._kernel_model(subject, found.text)), library=str(library.path))
+        after, other = ran(worker, names, feeds), ran(worker, names, at_edges)
+        answer = compare(before, after, stated)
+        for k, one in enumerate(at_edges):
+            if not answer.same:
+                break
+            differs = compare(edge.only(k), other.only(k), TUNING.edge)
+            if not differs.same and self._tells(subject, nodes, model, one, edge.only(k)):
+                answer = differs
+        self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
+        return answer
+
+    def _tells(self, subject: Subject, nodes: bytes, model: onnx.ModelProto, feeds: Feeds, reference: Reference) -> bool:
+        """Whether arguments at the ends of their types can tell a right kernel from a wrong one: not where the nodes themselves give
+        something else for neighbours of them, or not what they mean."""
+        worker, program = self.measurer.worker, subject.program
+
+        def run(feeds: Feeds, plain: bool) -> Reference:
+            return ran(worker, worker.load(ModelFile(nodes), plain), [feeds])
+
         try:
-            if self.until.over:
-                raise TimeUp
-            if nodes is None:
-                raise _Out(WhyUnused.NOT_WRITTEN)
-            model = onnx.ModelProto.FromString(nodes)
-            drawn = draw(input_specs(model, {})[0], 1)
-            least = min((_room(array) for array in drawn.values()), default=1)
-            turns = range(0, len(_SPECIAL), max(1, least))
-            feeds = [drawn]
-            if subject.form is None and (found.variant is None or tells_nonfinite(self.rules, found.variant.form)):
-                feeds += [{name: _special(array, turn) for name, array in drawn.items()} for turn in turns]
-            stated = None if found.variant is None else stated_error(self.rules, found.variant.form)
-            words = f"checked {hashlib.sha256(nodes).hexdigest()} {self._code(found.text)} {len(feeds)} {stated}"
-            kept = self.measurer.verdict(words)
-            if kept is not None:
-                answer = Comparison(kept["error"], kept["problem"])
-            else:
-                library = self._libraries.get(found.text)
-                if library is None:
-                    seconds = min(60.0, max(TUNING.compiling, self.until.left()))
-                    library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
-                worker = self.measurer.worker
-                names = worker.load(ModelFile(nodes))
-                before = ran(worker, names, feeds)
-                worker.load(ModelFile(self._kernel_model(subject, found.text)), library=str(library.path))
-                after = ran(worker, names, feeds)
-                answer = compare(before, after, stated)
-                self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
-        except TimeUp:
-            return Dropped(subject.program, WhyUnused.LATE, "", found.nodes)
-        except WorkerFailed as problem:
-            return Dropped(subject.program, WhyUnused.LATE if problem.late else WhyUnused.NOT_RUN, str(problem), found.nodes)
-        except (NotBuilt, _Out) as problem:
-            return Dropped(subject.program, WhyUnused.NOT_BUILT, str(problem), found.nodes)
-        if not answer.same:
-            return Dropped(subject.program, WhyUnused.DIFFERS, answer.problem, found.nodes)
-        return replace(found, error=answer.max_rel_error)
+            bound = bind_graph(program, {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()})
+        except (DslcError, EvalError, Mismatch, ValueError):
+            return steady(run, feeds, reference, {}, TUNING.edge)
+        named = {value.node.name: feeds[each.name] for value, each in zip(bound.inputs, model.graph.input, strict=True)
+                 if isinstance(value.node, Input)}  # fmt: skip
+        said = meaning(self.rules, bound, reference.names)
+        return steady(run, feeds, reference, {}, TUNING.edge, lambda given: said(named) if given is feeds else None)
 
     def _code(self, text: KernelText) -> str:
         """A hash of the text and of what it is compiled for: another generator may write another one under the same name."""
@@ -643,21 +692,6 @@ class Trials:
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""
         return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
-
-
-def _room(array: Any) -> int:
-    """In how many places of an array something special may be at once: ordinary numbers are around it."""
-    return min(len(_SPECIAL), max(1, array.size // 4)) if array.dtype.kind == "f" and array.size else len(_SPECIAL)
-
-
-def _special(array: Any, turn: int) -> Any:
-    """An array with numbers in a few places that are none, or at the ends of what there is: those from `turn` on."""
-    if array.dtype.kind != "f" or not array.size:
-        return array
-    out, count = array.copy(), _room(array)
-    places = np.random.default_rng(array.size).choice(array.size, count, replace=False)
-    out.reshape(-1)[places] = np.roll(np.array(_SPECIAL), -turn)[:count].astype(array.dtype)
-    return out
 
 
 class _Out(Exception):

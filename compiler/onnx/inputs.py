@@ -94,6 +94,18 @@ def input_specs(
     return specs, list(assumed.values()), strange
 
 
+def open_sizes(model: onnx.ModelProto, bind: Mapping[str, int], specs: Sequence[InputSpec]) -> dict[str, int]:
+    """The sizes that a model leaves open, by the names that bind them, as they are in inputs that are to be drawn."""
+    shapes = {spec.name: spec.shape for spec in specs}
+    found: dict[str, int] = {}
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim if value.name in shapes else ()):
+            place = f"{value.name}.{axis}"
+            if not dim.HasField("dim_value"):
+                found.setdefault(dim.dim_param if dim.dim_param and place not in bind else place, shapes[value.name][axis])
+    return found
+
+
 def wanted_inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, tuple[int | None, ...] | None]]:
     """Type and shape (None: any) of every input that must be given; for one that is no tensor both are None."""
     weights = {tensor.name for tensor in model.graph.initializer}

@@ -16,11 +16,12 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto
 
+from dslc.onnx.edges import AllOf, ends_of, floating, moved, placed
 from dslc.onnx.inputs import InputSpec, draw, is_integer, numpy_type
 from dslc.onnx.protos import captured, domain_of, operand_types, opset_of, schema_of
 
-Kind = Literal["extremes", "zeros"]
-KINDS: tuple[Kind, ...] = ("extremes", "zeros")
+Kind = Literal["extremes", "zeros", "edges", "logarithms"]
+KINDS: tuple[Kind, ...] = ("extremes", "zeros", "edges", "logarithms")
 
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 _NUMBERS = frozenset({"tensor(float)", "tensor(double)", "tensor(float16)"})
@@ -41,20 +42,30 @@ def special(
     model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset(),
     plain: Set[str] | None = None,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range.
+    """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range, or (others) hold numbers at the
+    ends of their type in a few places, or logarithms of denormal ones.
 
     Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever; `plain` is
     what `only_numbers` gave, where it was asked before. None where no input can be drawn so.
     """
     plain = (only_numbers(model) if plain is None else plain) - keep
-    chosen = [spec for spec in specs if spec.name in plain and (kind == "zeros" or is_integer(spec.elem_type))]
+    def fits(array: Any, integers: bool) -> bool:
+        return kind == "zeros" or (integers if kind == "extremes" else floating(array))
+
+    out = draw(specs, seed)
+    chosen = [spec for spec in specs if spec.name in plain and fits(out[spec.name], is_integer(spec.elem_type))]
     if not chosen:
         return None
     generator = np.random.default_rng([seed, 0xE57])
-    out = draw(specs, seed)
     for spec in chosen:
-        dtype = numpy_type(spec.elem_type)
-        out[spec.name] = np.zeros(spec.shape, dtype) if kind == "zeros" else extremes(dtype, spec.shape, generator)
+        dtype, array = numpy_type(spec.elem_type), out[spec.name]
+        if kind == "zeros":
+            out[spec.name] = np.zeros(spec.shape, dtype)
+        elif kind == "extremes":
+            out[spec.name] = extremes(dtype, spec.shape, generator)
+        else:
+            # the largest one would leave nothing but infinities
+            out[spec.name] = placed(array, ends_of(dtype)[1:]) if kind == "edges" else moved(array, AllOf.LOGARITHMS)
     return out
 
 

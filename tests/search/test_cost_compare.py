@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dslc.cost.compare import Reference, compare, difference, outputs_of
-from dslc.cost.inputs import drawn_inputs, special_inputs
+from dslc.cost.compare import Comparison, Reference, compare, difference, outputs_of, silent
+from dslc.cost.inputs import drawn_inputs, inputs_at_other_sizes, special_inputs
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning, steady
 from dslc.onnx.importer import import_model
@@ -169,12 +169,59 @@ def test_what_was_assumed_is_said_as_a_shell_takes_it() -> None:
 
 def test_integers_that_are_only_numbers_cover_their_type() -> None:
     model = small([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (I64, [50]), "b": (I64, [50])}, I64)
-    large, zeros = special_inputs(model, {})
+    large, zeros = (one.feeds for one in special_inputs(model, {}))
     ends = np.iinfo(np.int64)
     for name in "ab":
         assert {ends.min, ends.max, 0} <= set(large[name].tolist()) and not zeros[name].any()
         assert len(set(large[name].tolist())) > 20, "and numbers from anywhere in the range"
     assert (large["a"] == large["b"]).any(), "equal operands, where a comparison changes"
+
+
+def test_numbers_are_at_the_ends_of_their_type_too() -> None:
+    model = small([helper.make_node("Exp", ["x"], ["y"])], {"x": (F32, [50])}, F32)
+    zeros, edges, logarithms = special_inputs(model, {})
+    info, x = np.finfo(np.float32), edges.feeds["x"]
+    assert {info.tiny, info.smallest_subnormal, np.nextafter(np.float32(1), np.float32(2)), np.float32(2**24 - 1)} <= set(x.tolist())
+    denormal = np.exp(logarithms.feeds["x"])
+    assert (denormal > 0).all() and (denormal < info.tiny).all()
+    # their digits are few: they are compared by their size
+    assert zeros.tolerance is None and (edges.tolerance or 0) > 0.01 and (logarithms.tolerance or 0) > 0.01
+
+
+def test_a_size_that_is_bound_is_one_of_several() -> None:
+    model = small([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["n", 4]), "z": (F32, ["n", "m"])}, F32)
+    found = [(one.sizes, one.feeds["x"].shape, one.feeds["z"].shape) for one in inputs_at_other_sizes(model, {"n": 64})]
+    assert found == [
+        ("n = 3, m = 101", (3, 4), (3, 101)), ("n = 101, m = 3", (101, 4), (101, 3)), ("n = 65, m = 9", (65, 4), (65, 9)),
+    ]  # fmt: skip
+    fixed = small([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, [8, 4])}, F32)
+    assert list(inputs_at_other_sizes(fixed, {})) == []
+
+
+def test_a_huge_element_hides_no_other() -> None:
+    right = np.array([1e6, 0.5, -1.0, 2.0, 1e-7, 3.0], np.float32)
+    wrong = right.copy()
+    wrong[1] = 0.8
+    assert compared(right, wrong).problem == "output y: 1 elements are off by more than 25% of themselves"
+    # what is next to nothing may be the rounding of what it was subtracted from
+    wrong[1], wrong[4] = 0.5, -1e-7
+    assert compared(right, wrong).same
+
+
+def test_sequences_of_floats_are_compared_as_floats_are() -> None:
+    right = np.array([1.0, 2.0], np.float32)
+    assert compared([right], [right * np.float32(1 + 1e-6)]).same and not compared([right], [right * 2]).same
+
+
+def test_outputs_that_say_nothing_are_known() -> None:
+    some, none = f32(0, NAN, 1), f32(0, NAN, INF)
+    assert silent([Reference(("a", "b"), ((some, none),)), Reference(("a", "b"), ((none, none),))]) == ["b"]
+    assert silent([Reference(("a",), ((np.zeros(0, np.int64),),))]) == ["a"]
+    assert silent([Reference(("a",), ((np.zeros(2, bool),),))]) == []
+
+
+def compared(right: Any, wrong: Any) -> Comparison:
+    return compare(Reference(("y",), ((right,),)), Reference(("y",), ((wrong,),)))
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,41 @@ def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch)
     assert ("mul add softplus tanh mul", WhyUnused.DIFFERS) in dropped()
 
 
+def edited(monkeypatch: pytest.MonkeyPatch, pattern: str, by: str) -> None:
+    """Kernels in which something else is written."""
+
+    def wrong(rules: Rules, group: Graph, variant: Any = None) -> KernelText:
+        text = generate(rules, group, variant)
+        code, count = re.subn(pattern, by, text.text)
+        assert count
+        name = f"k_{text.name[2:][::-1]}"
+        return replace(text, name=name, text=code.replace(text.name, name))
+
+    monkeypatch.setattr(trials, "generate", wrong)
+    monkeypatch.setattr(trials, "generated", wrong)
+    ways = trials.ways
+    monkeypatch.setattr(trials, "ways", lambda *args: ways(*args)[:1])
+
+
+def test_a_kernel_that_is_wrong_at_other_sizes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured at 64 rows: an odd number of them is another thing."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 50] x) => (float[N, 50] y) { a = Abs(x)  b = Tanh(a)  y = Sqrt(b) }"""
+    assert isinstance(tried(text, monkeypatch), trials.Tried)
+    edited(monkeypatch, r"= k_tanh\((\w+)\);", r"= s0 % 2 ? k_exp(\1) : k_tanh(\1);")
+    found = tried(text, monkeypatch)
+    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS and "[3, 50]" in found.detail, found
+
+
+def test_a_kernel_that_loses_denormal_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a product with a reciprocal, which is infinite."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[64, 40] x) => (float[64, 40] y) {
+      e = Exp(x)  k = Constant<value_ints=[1]>()  s = ReduceSum(e, k)  y = Div(e, s) }"""
+    assert isinstance(tried(text, monkeypatch), trials.Tried)
+    edited(monkeypatch, r"\((\w+) / (\w+)\);", r"(\1 * (1.0f / \2));")
+    found = tried(text, monkeypatch)
+    assert isinstance(found, trials.Dropped) and found.why is WhyUnused.DIFFERS and "infinities" in found.detail, found
+
+
 def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.Dropped:
     """What becomes of a model as one kernel, however fast that is."""
     monkeypatch.setattr(trials, "TUNING", replace(trials.TUNING, margin=0.0, variants=1))
@@ -228,7 +263,7 @@ def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.D
         measurer = Measurer(this_machine(1), costs)
         try:
             subject = trials.Subject(whole, (False,) * len(holes))
-            (found,) = trials.Trials(rules, measurer, WorkSizes(), 17).tried([subject]).values()
+            (found,) = trials.Trials(rules, measurer, WorkSizes({"N": 64}), 17).tried([subject]).values()
         finally:
             measurer.close()
     return found

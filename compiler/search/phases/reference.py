@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
-from dslc.cost.compare import Reference
+from dslc.cost.compare import Reference, silent
 from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
@@ -51,6 +51,11 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
         for bind in settings.bind or ({},)
     )
     run.notes += [note for one in originals for note in one.inputs.notes]
+    run.notes += [f"outputs are compared at {', at '.join(one.inputs.at)}, too" for one in originals if one.inputs.at]
+    run.notes += [
+        f"the output {name} had no element, or none that is a number other than 0, on all inputs (--inputs gives others)"
+        for name in silent([one.reference for one in originals])
+    ]
     if run.clock.until().over:
         raise TimeUp
     identity = "" if once else digest(task.model, task.folder)

@@ -160,15 +160,20 @@ class Checker:
                 return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
             agreed = 0
             for k in range(len(inputs.feeds)):
-                found = compare(reference.only(k), ran.only(k), self.compared.tolerance, self.compared.computed)
+                found = compare(reference.only(k), ran.only(k), self._tolerance(at, k), self.compared.computed)
                 if found.same:
-                    agreed += 1
+                    # zeros agree with much
+                    agreed += k < inputs.ordinary
                     worst = max(worst, found.max_rel_error)
                 elif not self._is_disputed(at, k):
                     return found
             if not agreed:
                 raise Unusable("its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared")
         return Contender(candidate, model, file, worst)
+
+    def _tolerance(self, at: int, k: int) -> float | None:
+        own = self.compared.inputs[at].tolerance(k)
+        return self.compared.tolerance if own is None else own
 
     def _is_disputed(self, at: int, k: int) -> bool:
         """Whether an input cannot tell a right model from a wrong one."""
@@ -179,7 +184,7 @@ class Checker:
 
             to = self.compared
             feeds, reference = to.inputs[at].feeds[k], to.references[at].only(k)
-            self._disputed[at, k] = not steady(run, feeds, reference, to.computed, to.tolerance, to.meant)
+            self._disputed[at, k] = not steady(run, feeds, reference, to.computed, self._tolerance(at, k), to.meant)
         return self._disputed[at, k]
 
     def blame(self, candidate: Candidate, problem: str) -> Blamed:

@@ -54,7 +54,7 @@ def original_at(
             with nullcontext(once) if once is not None else Worker(threads, clock.until(), spares=spares) as worker:
                 began = clock.now()
                 names = worker.load(file)
-                found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began, once is not None)
+                found = _runs(worker, names, inputs, settings, clock.now() - began, once is not None)
         except MemoryShort as short:
             raise Unusable(f"it can be neither checked nor timed: {short}") from None
         except WorkerFailed as failed:
@@ -82,13 +82,13 @@ def _empty(reference: Reference) -> bool:
     return any(getattr(value, "size", 1) == 0 for outputs in reference.outputs for value in outputs)
 
 
-def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | None, load: float, once: bool) -> Original:
+def _runs(worker: Worker, names: list[str], inputs: Inputs, settings: Settings, load: float, once: bool) -> Original:
     if once:
         inputs = replace(inputs, feeds=inputs.feeds[:1], special=())
         return Original(inputs, ran(worker, names, inputs.feeds), 0.0, load)
     reference = ran(worker, names, inputs.feeds)
     first = Reference(reference.names, reference.outputs[:1])
-    repeated: Comparison = compare(first, ran(worker, names, inputs.feeds[:1]), tolerance)
+    repeated: Comparison = compare(first, ran(worker, names, inputs.feeds[:1]), settings.tolerance)
     if not repeated.same:
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
@@ -96,13 +96,16 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | N
     seconds = float(worker.ask({"do": "alone", "seconds": TUNING.alone})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
+        # it is run for each result, too; one of fixed sizes has no others
+        if special.sizes and (settings.specialize or seconds > TUNING.elsewhere * settings.budget):
+            continue
         try:
-            found = ran(worker, names, [special])
+            found = ran(worker, names, [special.feeds])
         except WorkerFailed as failed:
             if failed.died:
                 break
             continue
         if finite(found):
-            inputs = replace(inputs, feeds=(*inputs.feeds, special))
+            inputs = inputs.more(special)
             reference = replace(reference, outputs=(*reference.outputs, *found.outputs))
     return Original(inputs, reference, seconds, load)

@@ -18,6 +18,7 @@ class RunTuning:
         validation: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules.
         meant: operations up to which the original is computed by its operators' equations, where a comparison fails.
         heavy: bytes of weights above which each contender's copy counts.
+        elsewhere: share of the budget that the original may take for a run at other sizes to be worth it.
         early: share of the budget that a run leaves before its report says why.
     """
 
@@ -29,6 +30,7 @@ class RunTuning:
     validation: float = 30.0
     meant: float = 1e7
     heavy: int = 1 << 28
+    elsewhere: float = 0.005
     early: float = 0.15
 
 
