@@ -28,6 +28,7 @@ from dslc.codegen.text import KernelText
 from dslc.folders import cache_folder, stand_in
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
+from dslc.outside import in_code
 from dslc.store import Store, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
@@ -325,6 +326,7 @@ def _template() -> Any:
 
     loader = jinja2.FunctionLoader(lambda name: resources.files("dslc.templates").joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["outside"] = in_code
     return environment.get_template("cpp/library.cpp.j2")
 
 

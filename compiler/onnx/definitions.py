@@ -7,12 +7,14 @@ equation that the function spells out, that equation, which is taken where it is
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dslc.errors import DslcError, SourceText
+from dslc.errors import DslcError, SourceText, error
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological, with_args
@@ -47,6 +49,8 @@ class _Tuning:
 
 _TUNING = _Tuning()
 
+#: names that `size_name` escaped
+_ESCAPED = re.compile(r"\bz_\w*")
 _DTYPES = {str(dtype): dtype for dtype in DType}
 
 
@@ -60,7 +64,10 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
         return exact
     head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
     full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
-    return full if _operator(full) is not None else f"dslc 1\n\n{head} {{\n}}\n"
+    with suppress(DslcError):
+        if _operator(full) is not None:
+            return full
+    return f"dslc 1\n\n{head} {{\n}}\n"
 
 
 def _exact(rules: Rules, name: str, group: Graph) -> str | None:
@@ -70,9 +77,9 @@ def _exact(rules: Rules, name: str, group: Graph) -> str | None:
         return None
     try:
         text = program_text(Graph(group.inputs, results), name)
-    except NotWritten:
+        return text if types_of(text) == tuple(value.type for value in group.inputs) else None
+    except (NotWritten, DslcError):
         return None
-    return text if types_of(text) == tuple(value.type for value in group.inputs) else None
 
 
 def equation_of(rules: Rules, definition: str) -> Graph | None:
@@ -88,7 +95,11 @@ def equation_of(rules: Rules, definition: str) -> Graph | None:
 
 
 def types_of(definition: str) -> tuple[TensorType, ...] | None:
-    """The types of the inputs that a definition was written for; None where it is no such definition."""
+    """The types of the inputs that a definition was written for; None where it is no such definition.
+
+    Raises:
+        DslcError: E0818 for a size whose name is not plain: no writer of definitions makes one.
+    """
     found = _operator(definition)
     if found is None:
         return None
@@ -115,6 +126,9 @@ def _operator(text: str) -> t.Operator | None:
 def _operators(text: str) -> tuple[t.Operator, ...]:
     if len(text) > _TUNING.longest:
         return ()
+    for name in map(name_of_size, _ESCAPED.findall(text)):
+        if not (name.isascii() and name.isidentifier()):
+            raise error("E0818", f"a definition calls a size `{name}`, which is no plain name", hint="its kernel runs as plain nodes")
     try:
         items = parse(SourceText("metadata", text)).items
     except (DslcError, RecursionError):
