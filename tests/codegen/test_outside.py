@@ -32,7 +32,8 @@ from dslc.semantics.library import standard
 #: what would end a comment, a string or a line of C++, or begin one, or a template's expression, or act on a terminal
 HOSTILE = (
     "N\n#include </etc/passwd>\n//", "N\r#error\r//", "N\\", "N*/ x /*", 'N"); system("id', "N'", "N??/", "N\b\b\b", "%s%n",
-    "{{ 7 * 7 }}", "{% raw %}", "N\u2028#error", "N\u202ex", "N\x85#error", "N]; system(id); //", "é", "@file", "-o/x", "$(id)", "`id`", "N\0M", "",
+    "{{ 7 * 7 }}", "{% raw %}", "N\u2028#error", "N\u202ex", "N\x85#error", "N]; system(id); //", "é",
+    "@file", "-o/x", "$(id)", "`id`", "N\0M", "",
     "N, 64",
 )  # fmt: skip
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
