@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import error
+from dslc.outside import in_line
 
 #: what the runtime says of a run in which a kernel refused what it was given
 REFUSED = re.compile(r"while running k_[0-9a-f]{12} node|generated kernel")
@@ -173,7 +174,7 @@ def register(
 
     if library is not None:
         path = Path(library)
-        whole = opened(path)
+        whole = opened(path, given=True)
         if whole is None:
             _warn(f"{path} is no library of kernels for this machine; the model runs without it")
             return NONE
@@ -188,7 +189,7 @@ def register(
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
         text = f"{count} of the model run as plain nodes: {first.why.value}" + (f" ({first.detail})" if first.detail else "")
         _warn(text)
-    if not registered(options, found) and found.library is not None:
+    if not registered(options, found, library is not None) and found.library is not None:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE
     return found
@@ -199,7 +200,7 @@ def _warn(text: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dslc."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(in_line(text), stacklevel=level)
 
 
 __all__ = ["register", "session"]
