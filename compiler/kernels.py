@@ -441,12 +441,15 @@ def _remember(file: Said, folder: str | Path | None, processor: Processor | None
     return found
 
 
-def register(options: Any, found: Kernels | None) -> bool:
-    """Gives the library, where there is one, to ONNX Runtime's options; whether it was taken."""
+def register(options: Any, found: Kernels | None, given: bool = False) -> bool:
+    """Gives the library, where there is one, to ONNX Runtime's options; whether it was taken. `given`: the user names its file."""
+    from dslc.codegen.host.library import checked
+
     if found is None or found.library is None:
         return False
     try:
-        options.register_custom_ops_library(str(found.library))
+        with checked(found.library, given) as name:
+            options.register_custom_ops_library(name)
     except Exception:  # ONNX Runtime raises many kinds, none of them documented
         return False
     return True
