@@ -40,11 +40,15 @@ class _Tuning:
         elements: elements of a constant that is written out.
         longest: characters of a definition that is read: one hole takes some twenty.
         longest_equation: characters of a definition in which equations are read.
+        parts: names, numbers and operations of a size: what is multiplied out grows much faster.
+        largest: numbers from which on there are none in sizes.
     """
 
     elements: int = 16
     longest: int = 1 << 20
     longest_equation: int = 1 << 15
+    parts: int = 64
+    largest: int = 1 << 62
 
 
 _TUNING = _Tuning()
@@ -110,7 +114,7 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
             continue
         if param.type is None or param.type.dims is None or param.type.name not in _DTYPES:
             return None
-        dims = [_dim(dim) for dim in param.type.dims]
+        dims = [_dim(dim) if sum(1 for _ in t.walk(dim)) <= _TUNING.parts else None for dim in param.type.dims]
         if any(dim is None or (isinstance(dim, int) and dim < 0) for dim in dims):
             return None
         types.append(TensorType(_DTYPES[param.type.name], tuple(dim for dim in dims if dim is not None)))
@@ -141,7 +145,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     if depth > 32:
         return None
     if isinstance(expr, t.Int):
-        return expr.value if abs(expr.value) < 1 << 62 else None
+        return expr.value if abs(expr.value) < _TUNING.largest else None
     if isinstance(expr, t.Name):
         return dimension(name_of_size(expr.id)) if expr.id.isidentifier() else None
     parts: list[Dim | None]
@@ -163,7 +167,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     if isinstance(made, Num):
-        return int(made.value)
+        return int(made.value) if abs(made.value) < _TUNING.largest else None
     return made
 
 

@@ -148,3 +148,25 @@ def test_doors(name: str) -> None:
     assert PLAIN.fullmatch(in_code(name)) and len(in_code(name)) == len(name)
     assert not re.search(r"[\0-\x1f\x7f-\x9f\u2028-\u202e]", in_line(name))
     assert "\b" not in in_stream(name)
+
+
+def balanced(op: str, leaf: str, depth: int) -> str:
+    return leaf if depth == 0 else f"({balanced(op, leaf, depth - 1)}{op}{balanced(op, leaf, depth - 1)})"
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        balanced("*", "4611686018427387903", 7), balanced("*", "(s0 + s1 + s2 + s3)", 6), "(" * 5000 + "s0" + ")" * 5000, str(1 << 62),
+        "4611686018427387903 * 4", "-5", "s0 // 0", "min(" * 200 + "s0" + ", s1)" * 200,
+    ],
+)  # fmt: skip
+def test_a_size_that_would_not_end_is_none(size: str) -> None:
+    """Numbers of thousands of digits, products with thousands of terms: a definition has none, and is read in no time."""
+    assert types_of(f"dslc 1\n\noperator k(h0: f32[{size}]) -> y0: f32[{size}] {{\n}}\n") is None
+
+
+def test_sizes_of_generated_definitions_are_read() -> None:
+    text = "dslc 1\n\noperator k(h0: f32[(s0 + 1) // 2, s1 * 4 - 3, max(s0, 1), 9223372036]) -> y0: f32[1] {\n}\n"
+    types = types_of(text)
+    assert types is not None and types[0].rank == 4
