@@ -121,10 +121,11 @@ def _with_bodies() -> Any:
             def answered(results: Any, data: Any, problem: str) -> None:
                 if problem and REFUSED.search(problem):
                     try:
-                        return self._bodies().run_async(output_names, input_feed, callback, data, run_options)
+                        self._bodies().run_async(output_names, input_feed, callback, data, run_options)
+                        return
                     except Exception as other:
                         problem = str(other)
-                return callback(results, data, problem)
+                callback(results, data, problem)
 
             return super().run_async(output_names, input_feed, answered, user_data, run_options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dslc.cli.terminal import console
 
@@ -29,7 +29,7 @@ class CommandBar:
             title_column, text = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[text]}"))
             columns = (title_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
             # rich's stand-in for a stream would take control characters for styles
-            plain = {"redirect_stdout": False, "redirect_stderr": False}
+            plain: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
             self._shown = Progress(*columns, console=console(err=True), transient=not stays, **plain)
             self._task = self._shown.add_task(title, total=None, text="")
 

@@ -39,7 +39,7 @@ class _Guarded:
 def guarded() -> Iterator[None]:
     """Whatever is written to the standard streams passes a guard: notes, tables, help, errors, warnings of Python."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Guarded(stream) for stream in before)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = (_Guarded(stream) for stream in before)
     try:
         yield
     finally:

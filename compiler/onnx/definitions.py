@@ -167,7 +167,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     if isinstance(made, Num):
-        return int(made.value) if abs(made.value) < _TUNING.largest else None
+        return number if abs(number := int(made.value)) < _TUNING.largest else None
     return made
 
 
