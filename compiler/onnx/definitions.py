@@ -88,12 +88,10 @@ def _exact(rules: Rules, name: str, group: Graph) -> str | None:
 
 def equation_of(rules: Rules, definition: str) -> Graph | None:
     """The group of a definition that has equations; None where it has none, or is no such definition."""
-    items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
-    statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
-    if not any(each.target.places is not None for each in statements):
-        return None
     try:
-        return read_program(rules, definition)
+        items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
+        statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
+        return read_program(rules, definition) if any(each.target.places is not None for each in statements) else None
     except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError, TypeError):
         return None
 

@@ -23,8 +23,9 @@ from dslc.ir.graph import Graph, input_value
 from dslc.ir.scalar import dimension
 from dslc.ir.text import size_name
 from dslc.kernels import texts_of
-from dslc.onnx.definitions import types_of
+from dslc.onnx.definitions import equation_of, types_of
 from dslc.onnx.functions import name_of
+from dslc.onnx.importer import import_model
 from dslc.outside import in_code, in_line, in_stream
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
@@ -120,6 +121,7 @@ def test_a_definition_with_another_name_than_a_plain_one_is_refused(name: str) -
         types_of(entry.value)
     texts, (missing,) = texts_of(model)
     assert not texts and "E0818" in missing.detail
+    assert equation_of(standard(), entry.value) is None and import_model(model, standard()).graph.outputs
 
 
 def test_a_definition_with_plain_names_is_not() -> None:
