@@ -10,7 +10,6 @@ with pointers to the lowering's tensors, in their order, and to its results.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dslc.codegen.functions import store_type
+from dslc.codegen.generate import UNNAMED, named
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error, limited
 from dslc.codegen.poly import of_size
 from dslc.codegen.render import preamble, render
@@ -29,6 +29,7 @@ from dslc.codegen.text import KernelText
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym
+from dslc.outside import in_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Filling:
     @property
     def file(self) -> str:
         """The template's name as a compiler's messages have it."""
-        return self.title.rpartition(": ")[2].rpartition("/")[2].replace("\\", "").replace('"', "")
+        return ".".join(map(in_code, self.title.rpartition(": ")[2].rpartition("/")[2].split(".")))
 
     def type_of(self, one: Named) -> TensorType:
         return (self.outputs if one.out else self.inputs)[one.at]
@@ -115,11 +116,6 @@ class Filling:
         return [
             {"kind": "out" if one.out else "in", "at": one.at, "type": store_type(self.type_of(one).dtype)} for one in self.tensors
         ]
-
-    def name(self, letter: str, *parts: str) -> str:
-        """A C identifier by content: the types, the tensors, and what else makes a text."""
-        content = [repr(self.inputs), repr(self.outputs), repr(self.tensors), *parts]
-        return f"{letter}_" + hashlib.sha256("\0".join(content).encode()).hexdigest()[:12]
 
 
 def custom_kernel(filling: Filling) -> KernelText:
@@ -131,11 +127,10 @@ def custom_kernel(filling: Filling) -> KernelText:
     """
     text, syms = filling.text(), filling.sizes
     signature = Signature(filling.inputs, filling.outputs, syms)
-    name = filling.name("k", text, preamble())
     body = render(
         "custom.cpp.j2",
-        name=name,
-        title=filling.title.replace("\n", " "),
+        name=UNNAMED,
+        title=filling.title,
         text=text,
         file=filling.file,
         sizes=signature.sizes(),
@@ -144,7 +139,8 @@ def custom_kernel(filling: Filling) -> KernelText:
         shapes=[signature.shape(type) for type in filling.outputs],
         pointers=filling.pointers(),
     )
-    return KernelText(name, signature.inputs, signature.outputs, tuple(syms), preamble() + body)
+    name, text = named("k", preamble() + body)
+    return KernelText(name, signature.inputs, signature.outputs, tuple(syms), text)
 
 
 def rendered(
@@ -182,7 +178,7 @@ def _tensor(signature: Signature, type: TensorType) -> dict[str, Any]:
 
 def _plain(signature: Signature, value: Any) -> Any:
     """A value of the language as a template knows it: a size that is not known is an expression of C++."""
-    if isinstance(value, bool | int | float | str):
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and value == in_code(value)):
         return value
     if isinstance(value, Fraction):
         return float(value)

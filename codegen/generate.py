@@ -33,6 +33,9 @@ from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
 from dslc.ir.scalar import Num, Reduce, Sym, read, walk
 from dslc.semantics.library import Rules
 
+#: the name of a kernel in its text, until that is known
+UNNAMED = "k_unnamed"
+
 
 def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> tuple[Variant, ...]:
     """Some ways to write a group's kernel for a processor (by default the one that is wanted), the best guess first.
@@ -132,7 +135,6 @@ class _Kernel:
         outputs = tuple(value.type for value in parts.outputs)
         signature = Signature(inputs, outputs, self.names)
         stages = stages_of(parts, self.variant.fuse)
-        name = "k_" + content(parts, self.variant, preamble())
         kept = self._kept(stages)
         memory, scratch = self._memory(stages, kept)
         zero = frozenset() if self.filters else reducible_at_zero(parts, self.syms)
@@ -148,8 +150,8 @@ class _Kernel:
             codes.append(code)
         body = render(
             "kernel.cpp.j2",
-            name=name,
-            title=f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}",
+            name=UNNAMED,
+            title=signature.title(len(parts.parts)),
             sizes=signature.sizes(),
             checks=list(signature.checks()),
             needed=[self.names[sym] for sym in self.syms if sym not in zero],
@@ -158,7 +160,8 @@ class _Kernel:
             stages=codes,
             contract=self.variant.contract,
         )
-        return KernelText(name, inputs, outputs, self.syms, preamble() + body, self.variant.form)
+        name, text = named("k", preamble() + body)
+        return KernelText(name, inputs, outputs, self.syms, text, self.variant.form)
 
     def _kept(self, stages: tuple[Stage, ...]) -> dict[Stage, tuple[int, ...]]:
         """The inputs that a stage depends on, for each that makes nothing but memory of known size for other stages: where these
@@ -237,18 +240,10 @@ def unknown_sizes(parts: Parts) -> tuple[Sym, ...]:
     return found
 
 
-def content(parts: Parts, variant: object, preamble: str) -> str:
-    """12 hexadecimal digits of what is computed, how it is written, and what it stands on."""
-    numbers: dict[Value, int] = {}
-    lines = [" ".join(str(value.type) for value in (*parts.inputs, *parts.outputs)), repr(variant)]
-    for value in parts.inputs:
-        numbers[value] = len(numbers)
-    for part in parts.parts:
-        numbers[part.value] = len(numbers)
-        lines.append(f"{part.scope} {part.scope.dtype} {part.scope.groups} {[numbers[arg] for arg in part.args]}")
-    lines.append(str([numbers[value] for value in parts.outputs]))
-    lines.append(hashlib.sha256(preamble.encode()).hexdigest())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+def named(letter: str, text: str) -> tuple[str, str]:
+    """A name by content, a letter and 12 hexadecimal digits, and the text with it in the place of `UNNAMED`."""
+    name = f"{letter}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return name, text.replace(UNNAMED, name)
 
 
 def tensor_of(type: TensorType, name: str) -> TensorPlace:
@@ -267,4 +262,4 @@ def _syms(types: list[TensorType]) -> Iterator[Sym]:
                     yield sym
 
 
-__all__ = ["content", "generate", "reasons", "tensor_of", "unknown_sizes", "variants", "with_copies"]
+__all__ = ["UNNAMED", "generate", "named", "reasons", "tensor_of", "unknown_sizes", "variants", "with_copies"]

@@ -31,6 +31,11 @@ class Signature:
         """The sizes of a tensor as C++."""
         return [self.text(of_size(size)) for size in type.shape]
 
+    def title(self, scopes: int) -> str:
+        """What a kernel computes, for people: its types with the names that sizes have in C++."""
+        inputs, outputs = ([f"{type.dtype}[{', '.join(self.shape(type))}]" for type in types] for types in (self.inputs, self.outputs))
+        return f"{scopes} scopes, {', '.join(inputs)} -> {', '.join(outputs)}"
+
     def sizes(self) -> list[dict[str, Any]]:
         """Where each unknown size is found: a dimension that it is, or else one that is so many times as long. Raises NotGenerated
         where there is none."""

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from dslc.outside import in_line
+
 Severity = Literal["error", "warning", "note"]
 
 
@@ -109,7 +111,7 @@ class Diagnostic:
 
     def __str__(self) -> str:
         where = str(self.span) if self.span else shown_path(self.path)
-        return f"{where}: {self.code} {self.message}" if where else f"{self.code} {self.message}"
+        return in_line(f"{where}: {self.code} {self.message}" if where else f"{self.code} {self.message}")
 
 
 @dataclass(eq=False)
@@ -120,7 +122,7 @@ class DslcError(Exception):
     exit_code: int = field(default=1)
 
     def __str__(self) -> str:
-        return "\n".join(f"{one} ({one.hint})" if one.hint else str(one) for one in self.diagnostics)
+        return "\n".join(f"{one} ({in_line(one.hint)})" if one.hint else str(one) for one in self.diagnostics)
 
 
 def error(code: str, message: str, span: Span | None = None, **more: str) -> DslcError:

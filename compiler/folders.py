@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -59,14 +58,10 @@ def stand_in(folder: Path) -> Path:
 @functools.cache
 def unwritable(folder: Path) -> str:
     """Why a folder cannot be made or written, in the system's words; empty where it can."""
-    probe = folder / f".{os.getpid()}.probe"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            probe.write_bytes(bytes(_TUNING.room))
-        finally:
-            with contextlib.suppress(OSError):
-                probe.unlink()
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_TUNING.room))
     except OSError as problem:
         return problem.strerror or str(problem)
     return ""

@@ -18,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dslc.errors import DslcError
 from dslc.onnx.metadata import DOMAIN, KEY, THREADS, VARIANT, metadata, set_metadata
 from dslc.store import Store
 from dslc.version import __version__
@@ -331,7 +332,10 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
     from dslc.semantics.library import standard
 
     definition = file.metadata.get(KEY + name, "")
-    types = types_of(definition)
+    try:
+        types = types_of(definition)
+    except DslcError as problem:
+        return Missing(name, WhyMissing.DEFINITION, str(problem))
     if types is None or len(types) != len(function.input):
         return Missing(name, WhyMissing.DEFINITION)
     if name_of(function, types) != name:
@@ -437,12 +441,15 @@ def _remember(file: Said, folder: str | Path | None, processor: Processor | None
     return found
 
 
-def register(options: Any, found: Kernels | None) -> bool:
-    """Gives the library, where there is one, to ONNX Runtime's options; whether it was taken."""
+def register(options: Any, found: Kernels | None, given: bool = False) -> bool:
+    """Gives the library, where there is one, to ONNX Runtime's options; whether it was taken. `given`: the user names its file."""
+    from dslc.codegen.host.library import checked
+
     if found is None or found.library is None:
         return False
     try:
-        options.register_custom_ops_library(str(found.library))
+        with checked(found.library, given) as name:
+            options.register_custom_ops_library(name)
     except Exception:  # ONNX Runtime raises many kinds, none of them documented
         return False
     return True

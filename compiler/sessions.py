@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import error
+from dslc.outside import in_line
 
-#: in what a kernel says that does not run on what it is given (`cpp/library_host.j2`)
-REFUSED = "generated kernel was not made for"
+#: what the runtime says of a run in which a kernel refused what it was given
+REFUSED = re.compile(r"while running k_[0-9a-f]{12} node|generated kernel")
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -28,7 +30,8 @@ def session(
 ) -> Any:  # fmt: skip
     """An `onnxruntime.InferenceSession` on the CPU, in which generated kernels run as far as they can be had.
 
-    Its `run` takes all sizes that the model takes: where a kernel was not made for them, the run is done again without kernels.
+    It takes all that the model takes, in whatever way it is run: where a kernel refuses its inputs, the run is done again without
+    kernels.
 
     A library that was built before is found without compiling. Where there is none and none can be made, plain ONNX Runtime runs the
     same file, and a warning says so.
@@ -91,7 +94,8 @@ def _with_bodies() -> Any:
     base: Any = ort.InferenceSession
 
     class KernelSession(base):  # type: ignore[misc]
-        """A session with kernels. A run at sizes that a kernel was not made for (a mean over nothing) is done again without kernels."""
+        """A session with kernels. Whatever way it is run: where a kernel refuses what it is given (a mean over nothing, an index
+        outside), the run is done again without kernels, and that answer, or error, is the run's."""
 
         def __init__(self, model: Any, options: Any, plain_options: Callable[[], Any]) -> None:
             super().__init__(model, options, providers=["CPUExecutionProvider"])
@@ -105,13 +109,33 @@ def _with_bodies() -> Any:
         def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
             return self._or_bodies("run_with_ort_values", output_names, input_dict_ort_values, run_options)
 
-        def _or_bodies(self, how: str, *given: Any) -> Any:
+        def run_with_ortvaluevector(self, *given: Any, **named: Any) -> Any:
+            return self._or_bodies("run_with_ortvaluevector", *given, **named)
+
+        def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
+            # who made a binding does not matter to the runtime below Python
+            again = partial(_bound, iobinding, run_options)
+            return self._or_bodies("run_with_iobinding", iobinding, run_options, again=again)
+
+        def run_async(self, output_names: Any, input_feed: Any, callback: Any, user_data: Any, run_options: Any = None) -> Any:
+            def answered(results: Any, data: Any, problem: str) -> None:
+                if problem and REFUSED.search(problem):
+                    try:
+                        self._bodies().run_async(output_names, input_feed, callback, data, run_options)
+                        return
+                    except Exception as other:
+                        problem = str(other)
+                callback(results, data, problem)
+
+            return super().run_async(output_names, input_feed, answered, user_data, run_options)
+
+        def _or_bodies(self, how: str, *given: Any, again: Callable[[Any], Any] | None = None, **named: Any) -> Any:
             try:
-                return getattr(super(), how)(*given)
+                return getattr(super(), how)(*given, **named)
             except Exception as problem:  # ONNX Runtime raises many kinds, none of them documented
-                if REFUSED not in str(problem):
+                if not REFUSED.search(str(problem)):
                     raise
-            return getattr(self._bodies(), how)(*given)
+            return again(self._bodies()) if again is not None else getattr(self._bodies(), how)(*given, **named)
 
         def _bodies(self) -> Any:
             with self._making:
@@ -120,6 +144,11 @@ def _with_bodies() -> Any:
             return self._plain
 
     return KernelSession
+
+
+def _bound(binding: Any, run_options: Any, session: Any) -> Any:
+    """A run of a session with what was bound for another one."""
+    return session._sess.run_with_iobinding(binding._iobinding, run_options)
 
 
 def register(
@@ -146,7 +175,7 @@ def register(
 
     if library is not None:
         path = Path(library)
-        whole = opened(path)
+        whole = opened(path, given=True)
         if whole is None:
             _warn(f"{path} is no library of kernels for this machine; the model runs without it")
             return NONE
@@ -161,7 +190,7 @@ def register(
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
         text = f"{count} of the model run as plain nodes: {first.why.value}" + (f" ({first.detail})" if first.detail else "")
         _warn(text)
-    if not registered(options, found) and found.library is not None:
+    if not registered(options, found, library is not None) and found.library is not None:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE
     return found
@@ -172,7 +201,7 @@ def _warn(text: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dslc."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(in_line(text), stacklevel=level)
 
 
 __all__ = ["register", "session"]

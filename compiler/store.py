@@ -12,7 +12,6 @@ import json
 import os
 import stat
 import struct
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,9 +71,10 @@ class Store:
         """What was put under a key; None where there is nothing, or nothing that can be trusted."""
         place = self.folder / key
         try:
-            if not (_is_private(self.folder) and _is_private(place)):
+            if not is_private(self.folder):
                 return None
-            content = unsealed(place.read_bytes())
+            with open(private(place), "rb") as file:
+                content = unsealed(file.read())
             if content is None:
                 place.unlink(missing_ok=True)
             else:
@@ -87,7 +87,7 @@ class Store:
         """Keeps a content where that is possible."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if _is_private(self.folder):
+            if is_private(self.folder):
                 replace_file(self.folder / key, sealed(content), 0o600)
                 if hashlib.sha256(key.encode()).digest()[0] % _TUNING.between == 0:
                     self.trim()
@@ -160,9 +160,9 @@ def replace_file(place: Path, data: bytes, mode: int = 0o666) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    partial = place.with_name(f".{place.name}.{os.getpid()}.{threading.get_ident()}")
+    partial, file = beside(place, mode)
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), mode), "wb") as out:
+        with open(file, "wb") as out:
             out.write(data)
         if place.exists():
             partial.chmod(place.stat().st_mode & 0o7777)
@@ -172,12 +172,40 @@ def replace_file(place: Path, data: bytes, mode: int = 0o666) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _is_private(path: Path) -> bool:
-    """Whether a file or folder is this user's (or the system's), and nobody else may write to it."""
-    if not hasattr(os, "getuid"):
-        return True
-    state = path.stat()
-    return state.st_uid in (os.getuid(), 0) and not state.st_mode & 0o022
+def beside(place: Path, mode: int = 0o666) -> tuple[Path, int]:
+    """A new file in the folder of a place, under a name that nobody knows before, and its descriptor.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path = place.with_name(f".dslc-{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return path, os.open(path, flags, mode)
 
 
-__all__ = ["Store", "is_stream", "replace_file", "sealed", "unsealed", "write_file"]
+def private(place: Path, others: int = 0o022) -> int:
+    """The descriptor of a file that is this user's (or the system's), and that nobody else may write to: `others` are the bits of its
+    mode that say so.
+
+    Raises:
+        OSError: it is another one.
+    """
+    # a pipe without a writer would be waited for
+    file = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    state = os.fstat(file)
+    if not stat.S_ISREG(state.st_mode) or not _owned(state, others):
+        os.close(file)
+        raise PermissionError(f"others may write to {place}")
+    return file
+
+
+def is_private(path: Path) -> bool:
+    """Whether a folder is this user's (or the system's), and nobody else may write to it."""
+    return _owned(path.stat(), 0o022)
+
+
+def _owned(state: os.stat_result, others: int) -> bool:
+    return not hasattr(os, "getuid") or (state.st_uid in (os.getuid(), 0) and not state.st_mode & others)
+
+
+__all__ = ["Store", "beside", "is_private", "is_stream", "private", "replace_file", "sealed", "unsealed", "write_file"]

@@ -17,6 +17,7 @@ from dslc.codegen.cuda.generate import preamble
 from dslc.codegen.cuda.stage import above, plain, scalar, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Pointer, PointerPlace
 from dslc.codegen.custom import Filling, NotRendered
+from dslc.codegen.generate import UNNAMED, named
 from dslc.codegen.render import render
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import Scalar, apply
@@ -40,24 +41,24 @@ def custom_cuda(filling: Filling, flops: Dim = 0) -> CudaText:
     if not isinstance(shared, int) or shared < 0:
         raise NotRendered(f"`shared` is {shared}: no number of bytes")
     text, syms = filling.text(), filling.sizes
-    name = filling.name("c", text, preamble(), str(block), str(grid))
     parameters, arguments = [], []
     for one in filling.pointers():
         out = one["kind"] == "out"
         arguments.append(f"{one['kind']}{one['at']}")
         parameters.append(f"{'' if out else 'const '}{one['type']}* {arguments[-1]}")
     body = render(
-        "custom.cu.j2", "cuda", name=name, title=filling.title.replace("\n", " "), text=text, block=block, arguments=arguments,
+        "custom.cu.j2", "cuda", name=UNNAMED, title=f"{filling.title} {grid}", text=text, block=block, arguments=arguments,
         file=filling.file, sizes=list(syms.values()),
         parameters=[*parameters, *(f"int64_t {size}" for size in syms.values())],
     )  # fmt: skip
     pointers = tuple(Pointer(PointerPlace.OUTPUT if one.out else PointerPlace.INPUT, one.at) for one in filling.tensors)
     moved: Any = filling.cost.get("bytes", _bytes(filling.inputs, results))
+    name, text = named("c", preamble() + body)
     launch = CudaLaunch(
         f"{name}_0", (grid, 1, 1), (block, 1, 1), pointers, tuple(k for k, one in enumerate(filling.tensors) if one.out),
         static_shared=shared, form="own", flops=filling.cost.get("flops", flops), bytes=moved, requested=moved,
     )  # fmt: skip
-    return CudaText(name, filling.inputs, filling.outputs, tuple(syms), (), (launch,), preamble() + body)
+    return CudaText(name, filling.inputs, filling.outputs, tuple(syms), (), (launch,), text)
 
 
 def _dim(filling: Filling, name: str, usual: Dim) -> Dim:

@@ -14,12 +14,13 @@ from dslc.codegen.cuda.turned import TurnedStage
 from dslc.codegen.cuda.units import UnitStage, takes
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import store_type
-from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
+from dslc.codegen.generate import UNNAMED, named, reasons, tensor_of, unknown_sizes, with_copies
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.lanes import Pointer as Address
 from dslc.codegen.render import render, template
 from dslc.codegen.separate import Cutting, separated
+from dslc.codegen.signature import Signature
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import TensorPlace
@@ -103,20 +104,21 @@ class _Kernels:
         parts = self.parts
         inputs = tuple(value.type for value in parts.inputs)
         outputs = tuple(value.type for value in parts.outputs)
-        name = "c_" + content(parts, self.variant, preamble() + template("kernel.cu.j2", "cuda"))
         stages = stages_of(parts, self.variant.fuse)
         memory = self._memory(stages)
         codes = [self._written(stage, memory) for stage in stages]
-        launches = [self._launch(f"{name}_{k}", stage, code, memory) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
-        title = f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}"
+        both = enumerate(zip(stages, codes, strict=True))
+        launches = [self._launch(f"{UNNAMED}_{k}", stage, code, memory) for k, (stage, code) in both]
         body = render(
             "kernel.cu.j2",
             "cuda",
-            title=title,
+            title=Signature(inputs, outputs, self.names).title(len(parts.parts)),
             sizes=list(self.names.values()),
             launches=[self._printed(launch, code) for launch, code in zip(launches, codes, strict=True)],
         )
-        return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), preamble() + body)
+        name, text = named("c", preamble() + body)
+        launches = [replace(launch, symbol=f"{name}_{k}") for k, launch in enumerate(launches)]
+        return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), text)
 
     def _written(self, stage: Stage, memory: GroupMemory) -> LaunchCode:
         """One launch, in the form that fits."""

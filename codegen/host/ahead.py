@@ -17,6 +17,7 @@ from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText
 from dslc.processes.process import Job
+from dslc.store import is_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Ahead:
             used = _Told(found.command, found.version, found.processor, self._started)
             place = library_folder(self._folder)
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            while (text := self._texts.get()) is not None and not self._closed:
+            while is_private(place) and (text := self._texts.get()) is not None and not self._closed:
                 with tempfile.TemporaryDirectory(prefix="building-", dir=place) as temporary:
                     object_kept(used, text, place, Path(temporary))
                 with self._lock:

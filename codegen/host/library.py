@@ -8,15 +8,15 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import struct
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from dslc.codegen.text import KernelText
 from dslc.folders import cache_folder, stand_in
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
-from dslc.store import Store, sealed, unsealed
+from dslc.outside import in_code
+from dslc.store import Store, is_private, private, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
 ABI, HOST = 17, 5
@@ -64,6 +65,7 @@ _HEADERS = "#include <stddef.h>\n#include <stdint.h>\n"
 #: the functions of a kernel
 _FUNCTIONS = ("sizes", "shape", "scratch", "stages", "kept", "tasks", "run")
 _LENGTH = struct.Struct("<Q")
+_NUMBERS = count(1)
 #: numbers of element types in ONNX
 _ELEMENTS = {
     DType.F32: 1, DType.U8: 2, DType.I8: 3, DType.U16: 4, DType.I16: 5, DType.I32: 6, DType.I64: 7, DType.BOOL: 9, DType.F16: 10,
@@ -155,7 +157,8 @@ class Library:
 
     def _function(self, name: str) -> Any:
         if self._loaded is None:
-            self._loaded = ctypes.CDLL(str(self.path))
+            with checked(self.path) as place:
+                self._loaded = ctypes.CDLL(place)
         loaded = self._loaded
 
         def part(which: str, result: Any) -> Any:
@@ -198,6 +201,8 @@ def build(
     for place in library_folders(folder):
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not is_private(place):
+                raise PermissionError(None, "others may write to it")
             _sweep(place)
             with tempfile.TemporaryDirectory(prefix="building-", dir=place) as temporary:
                 return _built(used, named, place / name, Path(temporary), seconds, memory)
@@ -325,6 +330,7 @@ def _template() -> Any:
 
     loader = jinja2.FunctionLoader(lambda name: resources.files("dslc.templates").joinpath(name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters["outside"] = in_code
     return environment.get_template("cpp/library.cpp.j2")
 
 
@@ -357,16 +363,47 @@ def _seal(made: Path, target: Path, kernels: Mapping[str, KernelText], failed: S
         "failed": [[failure.op, failure.reason.name, failure.detail] for failure in failed],
     }  # fmt: skip
     notes = json.dumps(says).encode()
-    target.write_bytes(sealed(made.read_bytes() + notes + _LENGTH.pack(len(notes))))
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600), "wb") as out:
+        out.write(sealed(made.read_bytes() + notes + _LENGTH.pack(len(notes))))
 
 
-def opened(path: Path, any_machine: bool = False) -> Opened | None:
-    """What a library has, where its file is whole, belongs to this user and was built for what this machine can do; None otherwise."""
+def _content(path: Path, given: bool) -> tuple[int, bytes | None]:
+    """The descriptor of a library's file that only this user may write to, and what stands before its seal. Raises OSError.
+
+    A file that the user names, `given`, may lie anywhere, and those of the user's groups may write to it.
+    """
+    if not given and not is_private(path.parent):
+        raise PermissionError(f"others may write to {path.parent}")
+    file = private(path, 0o002 if given else 0o022)
+    with open(file, "rb", closefd=False) as read:
+        return file, unsealed(read.read())
+
+
+@contextlib.contextmanager
+def checked(path: Path, given: bool = False) -> Iterator[str]:
+    """A name under which the very file is loaded that was checked, whoever puts another one in its place meanwhile.
+
+    Raises:
+        OSError: others may write to it, or it is no whole library.
+    """
+    file, whole = _content(path, given)
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode) or (hasattr(os, "getuid") and state.st_uid not in (os.getuid(), 0)):
-            return None
-        whole = unsealed(path.read_bytes())
+        if whole is None:
+            raise PermissionError(f"{path} is no whole library")
+        # a name that was loaded before is not looked up again: no two are alike, as slashes and dots count for nothing
+        number = "".join("/." if digit == "1" else "/" for digit in f"{next(_NUMBERS):b}")
+        name = f"/proc/self/fd{number}/{file}"
+        yield name if os.path.exists(name) else str(path)
+    finally:
+        os.close(file)
+
+
+def opened(path: Path, any_machine: bool = False, given: bool = False) -> Opened | None:
+    """What a library has, where its file is whole, only this user may write to it (a file that is `given`: it, or the user's groups),
+    and it was built for what this machine can do; None otherwise."""
+    try:
+        file, whole = _content(path, given)
+        os.close(file)
     except OSError:
         return None
     if whole is None or len(whole) < _LENGTH.size:
@@ -424,6 +461,6 @@ def _sweep(place: Path) -> None:
 
 
 __all__ = [
-    "Failure", "Library", "NotBuilt", "NotRun", "Opened", "build", "clear", "kept", "library_folder", "library_folders", "opened",
-    "source",
+    "Failure", "Library", "NotBuilt", "NotRun", "Opened", "build", "checked", "clear", "kept", "library_folder", "library_folders",
+    "opened", "source",
 ]  # fmt: skip

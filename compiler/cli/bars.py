@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+from dslc.cli.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,12 +24,13 @@ class CommandBar:
         self.title, self.done = title, 0
         self._shown: Progress | None = None
         if not quiet and sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            console = Console(stderr=True, highlight=False)
-            self._shown = Progress(*columns, TextColumn("{task.fields[text]}"), console=console, transient=not stays)
+            title_column, text = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[text]}"))
+            columns = (title_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
+            # rich's stand-in for a stream would take control characters for styles
+            plain: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}
+            self._shown = Progress(*columns, console=console(err=True), transient=not stays, **plain)
             self._task = self._shown.add_task(title, total=None, text="")
 
     def __enter__(self) -> Self:

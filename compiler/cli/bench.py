@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli import terminal
 from dslc.cli.options import bind_option, binding, budget_option, form_option
 from dslc.cli.outputs import apart, writable
 from dslc.codegen.host.processor import NAMES
+from dslc.outside import in_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -129,15 +131,13 @@ def command(
     runs, and holds at every look. So it ends as soon as it is clear which is faster, or that neither is by 1 %, or with the
     budget. Exit code 0 whichever is faster.
     """
-    from rich.console import Console
-
     from dslc.cli.tables import print_table
     from dslc.reporting.records import record_text
 
     if html is not None:
         apart(html, [first, second])
         writable(html)
-    console = Console(highlight=False, stderr=output_format == "json")
+    console = terminal.console(output_format == "json")
     found = benched(first, second, binding(binds), inputs, threads, isa, budget, console.status("timing ..."))
     if html is not None:
         _page(html, found)
@@ -152,7 +152,7 @@ def command(
     console.print(found.verdict, soft_wrap=True)
     console.print(found.machine)
     for note in found.notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {in_line(note)}")
     return 0
 
 

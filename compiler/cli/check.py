@@ -15,6 +15,7 @@ import click
 from dslc.checking.files import check_files
 from dslc.cli.fmt import rule_files
 from dslc.cli.options import form_option
+from dslc.cli.terminal import say
 from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
@@ -129,7 +130,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
             try:
                 once()
             except DslcError as failure:
-                click.echo(render(failure.diagnostics, "full", color=wants_color(sys.stdout)), nl=False)
+                say(render(failure.diagnostics, "full", color=wants_color(sys.stdout)))
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
         time.sleep(_TUNING.pause)
@@ -149,7 +150,7 @@ def command(names: tuple[str, ...], overlapping: bool, fixing: bool, watching: b
             for one in mended.mended:
                 click.echo(f"fixed {one}", err=True)
         found = checked(names, overlapping)
-        click.echo(render(found.diagnostics, output_format, color=wants_color(sys.stdout)), nl=False)
+        say(render(found.diagnostics, output_format, color=wants_color(sys.stdout)))
         if not found.diagnostics and output_format == "full":
             click.echo(str(found), err=True)
         return int(not found.ok)

@@ -36,7 +36,6 @@ class Advice:
 @click.option("--clear-kernels", is_flag=True, help="Delete the built libraries of kernels; sessions build them again.")
 def command(cache: Path | None, clear_kernels: bool) -> int:
     """Report on the machine, the runtimes, the libraries and the caches, and advise. Exit code 1 where something is missing."""
-    from rich.markup import escape
     from rich.text import Text
 
     from dslc.cli.tables import console, print_table
@@ -49,7 +48,7 @@ def command(cache: Path | None, clear_kernels: bool) -> int:
     found = facts(cache)
     print_table(("", ""), [(name, text if fine else Text(text, "red")) for name, text, fine in found], lines="none")
     for one in advice(cache):
-        console().print(f"[bold]advice[/] {escape(one.do)}: {escape(one.why)}")
+        console().print(Text.assemble(("advice", "bold"), f" {one.do}: {one.why}"))
     return 0 if all(fine for _, _, fine in found) else 1
 
 

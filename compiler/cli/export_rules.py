@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
 
@@ -58,7 +59,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
         except DslcError as problem:
             findings += problem.diagnostics
     if findings:
-        sys.stderr.write(full(findings, color=wants_color(sys.stderr)))
+        say(full(findings, color=wants_color(sys.stderr)), err=True)
         if not skip:
             click.echo(
                 f"nothing was written: {len(findings)} of {count} rules cannot be expressed (--skip leaves them out)",

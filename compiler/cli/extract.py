@@ -25,9 +25,8 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
     was found so far.
     """
-    from rich.console import Console
-
     from dslc.cli.tables import print_table
+    from dslc.cli.terminal import console
     from dslc.egraph.extract.file import read
     from dslc.prove.garbage import rare_collections
     from dslc.reporting.records import record_text
@@ -51,10 +50,10 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
         (name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
         for (name, found, seconds), note in zip(rows, notes, strict=True)
     ]
-    console = Console(highlight=False)
-    console.print(f"{len(egraph):,} nodes in {len(egraph.rows):,} classes, {len(egraph.roots)} of them roots")
+    on = console()
+    on.print(f"{len(egraph):,} nodes in {len(egraph.rows):,} classes, {len(egraph.roots)} of them roots")
     columns = ("extractor", "cost", "classes", "seconds", "")
-    print_table(columns, cells, numbers=columns[1:4], lines="head", on=console)
+    print_table(columns, cells, numbers=columns[1:4], lines="head", on=on)
     return 0
 
 

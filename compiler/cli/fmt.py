@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
+from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError, SourceText
+from dslc.outside import in_stream
 from dslc.store import write_file
 from dslc.syntax.parser import decode, read_source
 from dslc.syntax.printer import format_source
@@ -50,7 +52,8 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
         source = decode(sys.stdin.buffer.read(), "<stdin>")
         text = format_source(source)
         if not (check or diff):
-            click.echo(text, nl=False)
+            # a file stays what it is
+            say(in_stream(text) if sys.stdout.isatty() else text)
         if diff:
             click.echo(_diff(source, text), nl=False)
         return int((check or diff) and text != source.text)

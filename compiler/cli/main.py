@@ -16,6 +16,7 @@ import click
 
 from dslc.cli.defaults import COMMANDS as CONFIGURED
 from dslc.cli.defaults import defaults
+from dslc.cli.terminal import guarded, say
 from dslc.prove.garbage import rare_collections
 from dslc.version import __version__
 
@@ -106,7 +107,7 @@ def cli() -> None:
 def _report(findings: Sequence[Diagnostic]) -> None:
     from dslc.diagnostics.render import full, wants_color
 
-    sys.stderr.write(full(findings, color=wants_color(sys.stderr)))
+    say(full(findings, color=wants_color(sys.stderr)), err=True)
 
 
 def _of_exception(failure: BaseException) -> tuple[list[Diagnostic], int]:
@@ -135,11 +136,16 @@ def run(args: Sequence[str] | None = None, began: float | None = None) -> int:
 
     With DSLC_DEBUG set, exceptions other than wrong input propagate.
     """
-    try:
-        if (wanted := os.environ.get("_DSLC_COMPLETE")) and args is None:
-            from click.shell_completion import shell_complete
+    if (wanted := os.environ.get("_DSLC_COMPLETE")) and args is None:
+        from click.shell_completion import shell_complete
 
-            return shell_complete(cli, {}, "dslc", "_DSLC_COMPLETE", wanted)
+        return shell_complete(cli, {}, "dslc", "_DSLC_COMPLETE", wanted)
+    with guarded():
+        return _run(args, began)
+
+
+def _run(args: Sequence[str] | None, began: float | None) -> int:
+    try:
         with cli.make_context("dslc", list(sys.argv[1:] if args is None else args), obj=began) as context:
             result: Any = cli.invoke(context)
         sys.stdout.flush()

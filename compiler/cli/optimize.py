@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli import terminal
 from dslc.cli.options import form_option, options_of
 from dslc.cli.outputs import apart, writable
+from dslc.outside import in_line
 from dslc.search.runs.settings import Settings, WrongOption, settings_of, strategy_options, switched_on
 from dslc.search.strategies.option import flag
 
@@ -148,11 +150,9 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
 
 def show_budget(report: Report) -> None:
     """What the seconds of the budget became: by phase, and by who was asked about which candidate."""
-    from rich.console import Console
-
     from dslc.cli.tables import print_table
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal.console(soft_wrap=True)
     console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
     rows = [
         (
@@ -168,12 +168,10 @@ def show_budget(report: Report) -> None:
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:
     """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
-    from rich.console import Console
-
     from dslc.cli.tables import print_table
     from dslc.cost.statistics import Interval
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal.console(soft_wrap=True)
     if report.steps:
         # rules that are only applied have no prices
         priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
@@ -206,7 +204,7 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
                       f"{report.steps_done} repeats the search")  # fmt: skip
         console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
     for note in report.notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {in_line(note)}")
     console.print(f"target: {report.target}")
     console.print(report.summary())
     if report.without_library is not None:

@@ -13,6 +13,8 @@ from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from dslc.cli.terminal import console, guarded
+
 if TYPE_CHECKING:
     from dslc.cost.clock import Clock
     from dslc.search.runs.settings import Progress
@@ -192,17 +194,16 @@ def _silent(_line: str) -> None:
 
 @contextmanager
 def _bar(clock: Clock, verbose: bool) -> Iterator[Shown]:
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    console = Console(stderr=True, highlight=False)
     total = clock.budget if clock.budget < inf else None
     clocked = "{task.fields[seconds]:.0f} s" + (f" of {total:.0f} s" if total is not None else "")
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn(clocked), TextColumn("{task.fields[best]}"))
-    with Bar(*columns, console=console, transient=True) as bar:
+    phase, best = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[best]}"))
+    columns = (phase, BarColumn(), TextColumn(clocked), best)
+    with Bar(*columns, console=(on := console(err=True)), transient=True) as bar, guarded():
         task = bar.add_task("starting", total=total, best="", seconds=0.0)
-        shown = Shown(clock, console.print if verbose else _silent)
+        shown = Shown(clock, on.print if verbose else _silent)
 
         def look() -> None:
             seconds = clock.seconds

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dslc.cli.options import attribute_value, form_option, rules_option, shape_value
+from dslc.cli.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,10 +47,8 @@ def command(
 
         click.echo(record_text("show", shown.facts), nl=False)
         return
-    from rich.console import Console
-
     width = None if sys.stdout.isatty() else 120
-    _print(Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty()), shown.facts)
+    _print(console(width=width, soft_wrap=not sys.stdout.isatty()), shown.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,8 @@ class Shown:
     def __str__(self) -> str:
         from io import StringIO
 
-        from rich.console import Console
-
         written = StringIO()
-        _print(Console(file=written, width=120, highlight=False, soft_wrap=True), self.facts)
+        _print(console(file=written, width=120, soft_wrap=True), self.facts)
         return written.getvalue().strip("\n")
 
 
@@ -136,65 +133,61 @@ def _dtype(text: str) -> Any:
     return DTYPES[text]
 
 
-def _print(console: Console, facts: dict[str, Any]) -> None:
-    from rich.markup import escape
-
-    console.print(f"[bold]{escape(facts['name'])}[/]")
-    console.print(f"  {escape(facts['signature'])}")
+def _print(on: Console, facts: dict[str, Any]) -> None:
+    on.print(facts["name"], style="bold")
+    on.print(f"  {facts['signature']}")
     if facts["doc"]:
-        console.print(f"  {escape(' '.join(facts['doc'].split()))}", style="dim")
-    console.print()
+        on.print(f"  {' '.join(facts['doc'].split())}", style="dim")
+    on.print()
     for line in facts["definition"]:
-        console.print(f"  {escape(line)}")
-    console.print()
-    _line(console, "traits", ", ".join(facts["traits"]))
+        on.print(f"  {line}")
+    on.print()
+    _line(on, "traits", ", ".join(facts["traits"]))
     found = facts["bounds"]
     proofs = f"{found['proved']} for all sizes"
     if found["bounded"]:
         proofs += f", {found['bounded']} at sampled attributes"
     if found["assumed"]:
         proofs += f", {found['assumed']} data-dependent and assumed"
-    _line(console, "bounds", f"{found['status']} ({proofs})")
+    _line(on, "bounds", f"{found['status']} ({proofs})")
     for text in found["counterexamples"]:
-        _line(console, "", text)
+        _line(on, "", text)
     if "arguments" in facts:
-        _instance(console, facts)
-    _line(console, "also", ", ".join(facts.get("also", ())))
+        _instance(on, facts)
+    _line(on, "also", ", ".join(facts.get("also", ())))
     for clause in facts["onnx"]:
         until = "" if clause["until"] is None else f" to {clause['until'] - 1}"
-        _line(console, "onnx", f"{clause['op']}, opset {clause['since']}{until or ' and newer'}: {clause['text']}")
+        _line(on, "onnx", f"{clause['op']}, opset {clause['since']}{until or ' and newer'}: {clause['text']}")
 
 
-def _line(console: Console, name: str, text: str) -> None:
-    from rich.markup import escape
+def _line(on: Console, name: str, text: str) -> None:
+    from rich.text import Text
 
     if text:
-        console.print(f"  [bold]{name:<10}[/] {escape(text)}")
+        on.print(Text.assemble("  ", (f"{name:<10}", "bold"), f" {text}"))
 
 
-def _instance(console: Console, facts: dict[str, Any]) -> None:
+def _instance(on: Console, facts: dict[str, Any]) -> None:
     for name, type in facts["arguments"].items():
-        _line(console, "argument", f"{name}: {type}")
-    _line(console, "attributes", ", ".join(f"{name} = {value}" for name, value in facts["attributes"].items()))
+        _line(on, "argument", f"{name}: {type}")
+    _line(on, "attributes", ", ".join(f"{name} = {value}" for name, value in facts["attributes"].items()))
     for name, type in facts["results"].items():
-        _line(console, "result", f"{name}: {type}")
+        _line(on, "result", f"{name}: {type}")
     classes = [" and ".join(group) + (" jointly" if len(group) > 1 else "") for group in facts["linear_in"]]
-    _line(console, "linear in", "; ".join(classes) or "nothing")
-    _line(console, "pointwise", "yes" if facts["pointwise"] else "no")
-    _line(console, "FLOPs", f"{facts['flops']:,}")
-    _line(console, "bytes", f"{facts['bytes']:,} read and written")
+    _line(on, "linear in", "; ".join(classes) or "nothing")
+    _line(on, "pointwise", "yes" if facts["pointwise"] else "no")
+    _line(on, "FLOPs", f"{facts['flops']:,}")
+    _line(on, "bytes", f"{facts['bytes']:,} read and written")
     for expression in facts["expressions"]:
-        _expression(console, expression)
-    console.print()
+        _expression(on, expression)
+    on.print()
 
 
-def _expression(console: Console, facts: dict[str, Any]) -> None:
-    from rich.markup import escape
-
+def _expression(on: Console, facts: dict[str, Any]) -> None:
     from dslc.cli.tables import print_table
 
-    console.print()
-    console.print(f"  {escape(facts['equation'])}")
+    on.print()
+    on.print(f"  {facts['equation']}")
     rows = []
     for row in facts["iterators"]:
         where = ", ".join(
@@ -202,16 +195,16 @@ def _expression(console: Console, facts: dict[str, Any]) -> None:
             for each in row["coefficients"]
         )
         rows.append((row["name"], row["extent"], row["kind"], row["in"], where))
-    print_table(("iterator", "extent", "kind", "in", "coefficients"), rows, numbers={"extent"}, lines="head", on=console)
+    print_table(("iterator", "extent", "kind", "in", "coefficients"), rows, numbers={"extent"}, lines="head", on=on)
     for name, box_ in facts["reads"].items():
         inside = "nothing" if box_ is None else " ".join(f"[{low}, {high}]" for low, high in box_) or "its one element"
-        _line(console, "reads", f"{name}: {inside}")
+        _line(on, "reads", f"{name}: {inside}")
     cut = facts["boxes"]
     if cut is not None:
         points = "; ".join(f"i{k} at {_few(p)}" for k, p in enumerate(cut["splits"]) if p)
         exact = "" if cut["exact"] else ", not uniform inside (a condition joins several iterators)"
-        _line(console, "boxes", f"{cut['count']}{' (cut ' + points + ')' if points else ''}{exact}")
-    _line(console, "counts", f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes")
+        _line(on, "boxes", f"{cut['count']}{' (cut ' + points + ')' if points else ''}{exact}")
+    _line(on, "counts", f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes")
 
 
 def _coefficient(each: dict[str, Any]) -> str:

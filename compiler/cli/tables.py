@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from dslc.cli import terminal
+from dslc.outside import in_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -28,9 +31,7 @@ _TUNING = _Tuning()
 
 def console() -> Console:
     """Where a table is printed: as wide as the terminal, or, into a pipe or a file, as wide as what is in it."""
-    from rich.console import Console as _Console
-
-    return _Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _TUNING.piped)
+    return terminal.console(soft_wrap=True, width=None if sys.stdout.isatty() else _TUNING.piped)
 
 
 def print_table(
@@ -46,7 +47,6 @@ def print_table(
         on: where it is printed; by default `console()`.
     """
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     head = any(columns)
@@ -55,5 +55,5 @@ def print_table(
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold" if lines != "all" else "ellipsis")
     for row in rows:
-        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(in_line(cell) if isinstance(cell, str) else cell for cell in row))
     (on or console()).print(table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.cli.options import form_option
+from dslc.cli.terminal import say
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
@@ -94,7 +95,7 @@ def command(
             click.echo(_line(outcome))
     if output_format in {"json", "sarif"} or found.diagnostics:
         text = render(found.diagnostics, output_format, color=wants_color(sys.stderr))
-        click.echo(text, nl=False, err=output_format == "full")
+        say(text, err=output_format == "full")
     if output_format in {"full", "concise"}:
         click.echo(found.summary)
     return int(bool(found.diagnostics))

@@ -15,6 +15,7 @@ import click
 
 from dslc.cli.bars import CommandBar, counts_text
 from dslc.cli.options import form_option, timeout_option
+from dslc.cli.terminal import say
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
@@ -176,7 +177,7 @@ def _tell(out: VerifyOutcome, output_format: str, quiet: bool, seconds: float) -
         click.echo(markdown(out.rules, verdicts, seconds) if out.rules is not None else "")
     else:
         if findings:
-            click.echo(render(findings, output_format, color=wants_color(sys.stderr)), nl=False, err=output_format == "full")
+            say(render(findings, output_format, color=wants_color(sys.stderr)), err=output_format == "full")
         if output_format == "concise":
             for verdict in verdicts:
                 said = verdict.types_text

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from dslc.folders import cache_folder, stand_in, unwritable
+from dslc.outside import in_line
 
 SCHEMA = 2
 NAME = "costs.sqlite3"
@@ -42,7 +43,7 @@ class CostCache:
     """
 
     def __init__(self, folder: str | Path | None = None, warn: Callable[[str], None] | None = None) -> None:
-        self._warn = warn or (lambda text: warnings.warn(text, stacklevel=2))
+        self._warn = warn or (lambda text: warnings.warn(in_line(text), stacklevel=2))
         self.path = self._place(cache_folder(folder)) / NAME
         self._db = self._open()
 

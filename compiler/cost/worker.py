@@ -19,6 +19,7 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Any, TextIO
 
+from dslc.codegen.host.library import checked
 from dslc.cost.machine import allowed_cpus
 from dslc.kernels import known, register
 from dslc.processes.child import Asker
@@ -85,7 +86,8 @@ class LoadedModel:
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if library:
-            options.register_custom_ops_library(library)
+            with checked(Path(library)) as name:
+                options.register_custom_ops_library(name)
         elif kernels:
             # kernels that were built for the model: whoever asks has seen to that
             register(options, known(model))

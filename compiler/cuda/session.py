@@ -21,6 +21,7 @@ from dslc.cuda.stored import stored_plan
 from dslc.cuda.written import templates_of
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
+from dslc.outside import in_line
 from dslc.semantics.library import Rules, standard
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Session:
             raise problem
         from dslc.sessions import session
 
-        warnings.warn(f"{problem.diagnostics[0].message}; the model runs on the CPU", stacklevel=3)
+        warnings.warn(f"{in_line(problem.diagnostics[0].message)}; the model runs on the CPU", stacklevel=3)
         self.close()
         self._plain = session(self._model)
 

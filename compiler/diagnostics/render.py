@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, Span, shown_path
+from dslc.outside import in_line, in_stream
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
@@ -73,7 +74,7 @@ def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], 
             start, stop = start - shift + len(before), min(stop - shift + len(before), len(text))
         # Tabs keep their width in the line of marks; what a terminal would act on is shown as a replacement character.
         pad = "".join("\t" if c == "\t" else " " for c in text[:start])
-        text = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        text = "\t".join(map(in_line, text.split("\t")))
         bar = paint(_BLUE, "|")
         if line != shown:
             out.append(f"{paint(_BLUE, f'{line:>{gutter}}')} {bar} {text}".rstrip())
@@ -86,31 +87,31 @@ def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], 
 
 def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[str]:
     color = _COLORS[diagnostic.severity]
-    lines = [paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {diagnostic.message}")]
-    labels = [_Mark(label.span, label.message, "-", _BLUE) for label in diagnostic.secondary]
+    lines = [paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {in_line(diagnostic.message)}")]
+    labels = [_Mark(label.span, in_line(label.message), "-", _BLUE) for label in diagnostic.secondary]
     if diagnostic.span is not None:
-        labels.append(_Mark(diagnostic.span, diagnostic.label, "^", color))
+        labels.append(_Mark(diagnostic.span, in_line(diagnostic.label), "^", color))
     gutter = max((len(str(_extent(label.span)[0])) for label in labels), default=1)
     if diagnostic.span is not None:
-        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.span}")
+        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {in_line(str(diagnostic.span))}")
         lines.append(f"{'':{gutter}} {paint(_BLUE, '|')}")
         own = diagnostic.span.source.path
         lines += _snippets([label for label in labels if label.span.source.path == own], gutter, paint)
         for label in labels:
             if label.span.source.path != own:
-                lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {label.span}")
+                lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {in_line(str(label.span))}")
                 lines += _snippets([label], gutter, paint)
     elif diagnostic.path:
-        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {shown_path(diagnostic.path)}")
+        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {in_line(shown_path(diagnostic.path))}")
     for name, text in (("counterexample", diagnostic.counterexample), ("help", diagnostic.hint)):
         if text:
-            first, *rest = text.splitlines()
+            first, *rest = in_stream(text).splitlines() or [""]
             lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
             lines += [f"{'':{gutter}}   {line}" for line in rest]
     # a word in the place of another is what the hint says
     if diagnostic.fix is not None and diagnostic.fix.text.strip() and diagnostic.fix.span.start == diagnostic.fix.span.end:
         span, text = diagnostic.fix.span, diagnostic.fix.text.strip()
-        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {span}: {text}")
+        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {in_line(str(span))}: {in_line(text)}")
     return lines
 
 
@@ -191,7 +192,7 @@ def github(findings: Sequence[Diagnostic]) -> str:
         elif diagnostic.path:
             fields.insert(0, f"file={_escape(_path(diagnostic), True)}")
         text = diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")
-        lines.append(f"::{kind} {','.join(fields)}::{_escape(text)}\n")
+        lines.append(in_stream(f"::{kind} {','.join(fields)}::{_escape(text)}\n"))
     return "".join(lines)
 
 

@@ -7,12 +7,14 @@ equation that the function spells out, that equation, which is taken where it is
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dslc.errors import DslcError, SourceText
+from dslc.errors import DslcError, SourceText, error
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological, with_args
@@ -38,15 +40,21 @@ class _Tuning:
         elements: elements of a constant that is written out.
         longest: characters of a definition that is read: one hole takes some twenty.
         longest_equation: characters of a definition in which equations are read.
+        parts: names, numbers and operations of a size: what is multiplied out grows much faster.
+        largest: numbers from which on there are none in sizes.
     """
 
     elements: int = 16
     longest: int = 1 << 20
     longest_equation: int = 1 << 15
+    parts: int = 64
+    largest: int = 1 << 62
 
 
 _TUNING = _Tuning()
 
+#: names that `size_name` escaped
+_ESCAPED = re.compile(r"\bz_\w*")
 _DTYPES = {str(dtype): dtype for dtype in DType}
 
 
@@ -60,7 +68,10 @@ def definition_of(rules: Rules, name: str, group: Graph) -> str:
         return exact
     head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
     full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
-    return full if _operator(full) is not None else f"dslc 1\n\n{head} {{\n}}\n"
+    with suppress(DslcError):
+        if _operator(full) is not None:
+            return full
+    return f"dslc 1\n\n{head} {{\n}}\n"
 
 
 def _exact(rules: Rules, name: str, group: Graph) -> str | None:
@@ -70,25 +81,27 @@ def _exact(rules: Rules, name: str, group: Graph) -> str | None:
         return None
     try:
         text = program_text(Graph(group.inputs, results), name)
-    except NotWritten:
+        return text if types_of(text) == tuple(value.type for value in group.inputs) else None
+    except (NotWritten, DslcError):
         return None
-    return text if types_of(text) == tuple(value.type for value in group.inputs) else None
 
 
 def equation_of(rules: Rules, definition: str) -> Graph | None:
     """The group of a definition that has equations; None where it has none, or is no such definition."""
-    items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
-    statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
-    if not any(each.target.places is not None for each in statements):
-        return None
     try:
-        return read_program(rules, definition)
+        items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
+        statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
+        return read_program(rules, definition) if any(each.target.places is not None for each in statements) else None
     except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError, TypeError):
         return None
 
 
 def types_of(definition: str) -> tuple[TensorType, ...] | None:
-    """The types of the inputs that a definition was written for; None where it is no such definition."""
+    """The types of the inputs that a definition was written for; None where it is no such definition.
+
+    Raises:
+        DslcError: E0818 for a size whose name is not plain: no writer of definitions makes one.
+    """
     found = _operator(definition)
     if found is None:
         return None
@@ -99,7 +112,7 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
             continue
         if param.type is None or param.type.dims is None or param.type.name not in _DTYPES:
             return None
-        dims = [_dim(dim) for dim in param.type.dims]
+        dims = [_dim(dim) if sum(1 for _ in t.walk(dim)) <= _TUNING.parts else None for dim in param.type.dims]
         if any(dim is None or (isinstance(dim, int) and dim < 0) for dim in dims):
             return None
         types.append(TensorType(_DTYPES[param.type.name], tuple(dim for dim in dims if dim is not None)))
@@ -115,6 +128,9 @@ def _operator(text: str) -> t.Operator | None:
 def _operators(text: str) -> tuple[t.Operator, ...]:
     if len(text) > _TUNING.longest:
         return ()
+    for name in map(name_of_size, _ESCAPED.findall(text)):
+        if not (name.isascii() and name.isidentifier()):
+            raise error("E0818", f"a definition calls a size `{name}`, which is no plain name", hint="its kernel runs as plain nodes")
     try:
         items = parse(SourceText("metadata", text)).items
     except (DslcError, RecursionError):
@@ -127,7 +143,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     if depth > 32:
         return None
     if isinstance(expr, t.Int):
-        return expr.value if abs(expr.value) < 1 << 62 else None
+        return expr.value if abs(expr.value) < _TUNING.largest else None
     if isinstance(expr, t.Name):
         return dimension(name_of_size(expr.id)) if expr.id.isidentifier() else None
     parts: list[Dim | None]
@@ -149,7 +165,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     if isinstance(made, Num):
-        return int(made.value)
+        return number if abs(number := int(made.value)) < _TUNING.largest else None
     return made
 
 

@@ -17,7 +17,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
 from dslc.errors import DslcError, error
 from dslc.onnx.external import FileRegion, entries, is_external, region
 from dslc.onnx.protos import copy_fields
-from dslc.store import is_stream
+from dslc.store import beside, is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
 LIMIT = (2 << 30) - (64 << 20)
@@ -140,9 +140,9 @@ class _Writer:
             with final.open("wb") as out:
                 yield out
             return
-        temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+        temporary, file = beside(final)
         self._temporary[final] = temporary
-        with temporary.open("wb") as out:
+        with open(file, "wb") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())

@@ -41,3 +41,15 @@ def test_vocabulary_is_the_documented_one(heading: str, words: frozenset[str]) -
     block = re.search(r"^```text\n(.*?)^```$", section[1], re.M | re.S)
     listed = block[1].split() if block else re.findall(r"^\| `([a-z_]+)", section[1], re.M)
     assert sorted(listed) == sorted(words)
+
+
+def test_every_sentence_about_security_has_its_test() -> None:
+    """The tests that the page names exist; a sentence that promises something without one stands under what must be trusted."""
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    named = re.findall(r"`(\w+/test_\w+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 20
+    for file, test in named:
+        assert (f"def {test}(" if test else "def test_") in (ROOT / "tests" / file).read_text("utf-8"), (file, test)
+    promises = re.findall(r"^- .*?(?=^- |^\n|^#|\Z)", page.partition("## What must")[0], re.M | re.S)
+    free = ("It may make dslc compute", "It is data")
+    assert [one for one in promises if "test_" not in one and not one.startswith(tuple(f"- {each}" for each in free))] == []
