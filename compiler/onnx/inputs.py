@@ -14,6 +14,8 @@ import onnx
 from numpy.random import Generator, default_rng
 from onnx import TensorProto, helper, numpy_helper
 
+from dslc.onnx.protos import every_node
+
 # operators that pass elements of their first input on
 _MOVES = frozenset({
     "Identity", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Expand",
@@ -152,7 +154,7 @@ def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     if not integers:
         return {}
     uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in _nodes(graph):
+    for node in every_node(graph.node):
         for position, name in enumerate(node.input):
             uses.setdefault(name, []).append((node, position))
     facts = _Facts(model, weights)
@@ -215,15 +217,6 @@ def is_integer(elem_type: int) -> bool:
         and elem_type not in (TensorProto.STRING, TensorProto.BOOL)
         and bool(np.issubdtype(dtype, np.integer))
     )
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node, those of subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
 
 
 class _Facts:
