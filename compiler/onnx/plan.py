@@ -251,7 +251,9 @@ class WritePlan:
                 count = sum(slot is not None for slot in payload.slots)
                 inputs = tuple(None if slot is None else node.args[slot] for slot in payload.slots)
                 names = tuple(zip(payload.captured, node.args[count:], strict=True))
-                self._call_specs[node] = (Spec(payload.proto, inputs, node.values, names),)
+                kept = payload.proto.output if payload.from_file else ("y",) * len(node.values)
+                outputs = tuple(value if name else None for value, name in zip(node.values, kept, strict=True))
+                self._call_specs[node] = (Spec(payload.proto, inputs, outputs, names),)
         found = self._call_specs[node]
         return found[0] if found else None
 

@@ -97,7 +97,8 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("text", DEFAULTS.values(), ids=DEFAULTS)
 def test_defaults_of_attributes_are_those_of_the_runtime(text: tuple[str, str]) -> None:
-    given = parse_model(f'<ir_version: 9, opset_import: ["": 17, "{OWN}": 1]> g (float[4] x) => (float[n] y) {{ y = {text[0]} }} {text[1]}')
+    head = f"""<ir_version: 9, opset_import: ["": 17, "{OWN}": 1]> g (float[4] x) => (float[n] y)"""
+    given = parse_model(f"{head} {{ y = {text[0]} }} {text[1]}")
     seen = inlined_functions(given, "it")
     assert not seen.functions
     x = np.array([-3, -1, 0.2, 2], np.float32)
