@@ -32,7 +32,7 @@ from dslc.onnx.functions import Function
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
 from dslc.onnx.spelled import NotSpelled, picked, spelled
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -225,7 +225,7 @@ class WritePlan:
     def _anew(self, value: Value, origin: Origin) -> Spec | None:
         """What says an application of the file without the sizes that the file computes for it."""
         node = value.node
-        if self.resolved == "file" or not isinstance(node, Call) or not self.symbols.used(node.attrs):
+        if self.resolved == "file" or not isinstance(node, Call) or not symbolic(node.attrs):
             return None
         if any(one is not None and one.node is not node for one in origin.outputs) or not {*node.args} <= {*origin.inputs}:
             return None
