@@ -124,8 +124,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
 
 def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:
     """Seconds of the original as a whole, the same in a run that is repeated."""
-    shapes = sorted((name, str(array.shape)) for name, array in original.inputs.feeds[0].items())
-    key, machine = f"whole:{identity}|{shapes}", str(task.machine)
+    key, machine = f"whole:{identity}|{identity_of(original.inputs.feeds[0])}", str(task.machine)
     known = cache.seconds(machine, key)
     if known is None:
         known = original.seconds
