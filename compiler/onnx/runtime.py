@@ -44,7 +44,7 @@ def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool
 
 def known_operators() -> frozenset[tuple[str, str]]:
     """Domain and name of every operator that ONNX Runtime has."""
-    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema  # type: ignore[import-untyped]
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
     return frozenset((one.domain, one.name) for one in get_all_operator_schema())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 
 from dslc.onnx.apart import apart
 from dslc.onnx.context import OpaqueNode
@@ -37,8 +37,8 @@ def parts(task: Task) -> Iterator[tuple[Cut, str]]:
         yield partial(_cut, known=known, types=guess), f"compared part by part: without {what}, which ONNX Runtime cannot run"
 
 
-def _cut(model: ModelProto, known: frozenset[tuple[str, str]], types: dict[str, object]) -> ModelProto:
-    return apart(model, known, types)[0]  # type: ignore[arg-type]
+def _cut(model: ModelProto, known: frozenset[tuple[str, str]], types: dict[str, ValueInfoProto]) -> ModelProto:
+    return apart(model, known, types)[0]
 
 
 __all__ = ["Cut", "parts"]

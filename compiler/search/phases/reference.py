@@ -57,7 +57,8 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
             for bind in settings.bind or ({},)
         )
 
-    cut, apart, file = _whole_model, "", _file_of(task)
+    cut: Cut = _whole_model
+    apart, file = "", _file_of(task)
     try:
         originals = ran(task.model, file, settings)
     except Unloadable as reason:
