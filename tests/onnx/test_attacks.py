@@ -1,4 +1,4 @@
-"""A short, fixed part of `benchmarks/attack_models.py`: chains of moving and pointwise operators through every mode without a search."""
+"""A short, fixed part of `benchmarks/attack_models.py`: chains of operators through every mode without a search."""
 
 from __future__ import annotations
 
