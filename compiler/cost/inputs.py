@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from math import prod
 from pathlib import Path
 from shlex import quote
@@ -95,7 +96,7 @@ def given_inputs(given: Given, model: Any) -> Inputs:
     for file in files:
         try:
             with np.load(file, allow_pickle=False) as arrays:
-                feeds.append({name: arrays[name] for name in arrays.files})
+                feeds.append(_joined({name: arrays[name] for name in arrays.files}, model))
         except OSError as problem:
             raise error("E0902", f"not a readable .npz file: {problem.strerror or problem}", path=str(file)) from None
         except (ValueError, EOFError, AttributeError, BadZipFile):
@@ -112,22 +113,40 @@ def identity_of(given: Given | None) -> str:
     total = hashlib.sha256()
     for one in [given] if isinstance(given, Mapping) else given:
         for name, array in sorted(one.items()):
-            total.update(f"{name}:{array.dtype}:{array.shape}:".encode() + array.tobytes())
+            for one_of in array if isinstance(array, list) else [array]:
+                total.update(f"{name}:{one_of.dtype}:{one_of.shape}:".encode() + one_of.tobytes())
         total.update(b";")
     return total.hexdigest()
 
 
+def _joined(arrays: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """The arrays of a file: `name.0`, `name.1`, ... are those of the sequence `name`."""
+    from dslc.onnx.inputs import sequences
+
+    out = dict(arrays)
+    for name in sequences(model):
+        numbered = list(takewhile(lambda one: one in arrays, (f"{name}.{k}" for k in count())))
+        if numbered and name not in arrays:
+            out[name] = [out.pop(one) for one in numbered]
+    return out
+
+
 def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
-    from dslc.onnx.inputs import wanted_inputs
+    from dslc.onnx.inputs import sequences, wanted_inputs
 
     findings = []
-    wanted = wanted_inputs(model)
+    wanted, listed = wanted_inputs(model), sequences(model)
     for name, (dtype, shape) in wanted.items():
         if name not in feeds:
             findings.append(Diagnostic("E0810", f"the input `{name}` is missing", path=path))
             continue
         array = feeds[name]
-        if dtype is not None and array.dtype != dtype:
+        if (name in listed) != isinstance(array, list):
+            what = "a sequence: a list, or `name.0`, `name.1`, ... of a file" if name in listed else "no sequence"
+            findings.append(Diagnostic("E0810", f"the input `{name}` is {what}", path=path))
+        elif name in listed and (wrong := next((one.dtype for one in array if one.dtype != listed[name]), None)) is not None:
+            findings.append(Diagnostic("E0810", f"the input `{name}` has tensors of type {wrong}, not {listed[name]}", path=path))
+        elif dtype is not None and array.dtype != dtype:
             findings.append(Diagnostic("E0810", f"the input `{name}` has type {array.dtype}, not {dtype}", path=path))
         elif shape is not None and not _fits(array.shape, shape):
             text = ", ".join("?" if size is None else str(size) for size in shape)
@@ -167,13 +186,14 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
     """Seeded random inputs that are valid for the model.
 
     Raises:
-        DslcError: E0810 where an input is no tensor: such inputs must be given.
+        DslcError: E0810 where an input is neither a tensor nor a sequence of them: such inputs must be given.
     """
     from dslc.onnx.inputs import draw, input_specs
 
     specs, assumed, strange = input_specs(model, bind, other)
     if strange:
-        raise error("E0810", f"the input `{strange[0]}` is no tensor", hint="give representative inputs with --inputs")
+        hint = "give representative inputs from Python"
+        raise error("E0810", f"the input `{strange[0]}` is neither a tensor nor a sequence", hint=hint)
     notes = [f"the size {one.name} was taken as {one.size}; --bind {quote(f'{one.name}=N')} sets it" for one in assumed]
     return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))
 

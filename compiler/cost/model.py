@@ -35,10 +35,12 @@ class _Tuning:
     """Numbers that decide the least and the most that a price may be.
 
     Attributes:
+        size: seconds of a node that computes a size.
         slack: how many times what a guess says a group may take.
         least_left: share of the original that a graph costs at least.
     """
 
+    size: float = 2e-6
     slack: float = 4.0
     least_left: float = 0.02
 
@@ -51,7 +53,7 @@ class CostModel:
 
     What depends on weights only costs nothing, and so do opaque nodes, which never change. What ONNX cannot say at the model's
     opset costs infinitely much, unless the original graph already had it (`excuse`, `begin`). `bind` gives the sizes at which a
-    graph with symbolic dimensions is measured.
+    graph with symbolic dimensions is measured, `computed` the nodes that are written for the sizes of one.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class CostModel:
         other: int = 1,
         lowerings: Lowerings | None = None,
         target: Target | None = None,
+        computed: Callable[[Node], Collection[Node]] = lambda _: (),
     ) -> None:
-        self.rules = rules
+        self.rules, self._computed = rules, computed
         self.target = target or target_named()
         #: what the target runs as one
         self.lowerings = self.target.lowerings(rules) if lowerings is None else lowerings
@@ -294,7 +297,11 @@ class CostModel:
     def measure(self, group: Group, turn: str = "") -> Info:
         """What a group costs on the target; each `turn` is another measurement."""
         told = self._told.get(self.keys.of(group)) if self._told else None
-        return self.target.price(self, group, turn) if told is None else told
+        found = self.target.price(self, group, turn) if told is None else told
+        if self.start is None or self.keys.of(group) in self.start.keys:
+            return found  # sizes of the original are among its own nodes
+        sizes = {one for node in group.nodes for one in self._computed(node)}
+        return replace(found, body=found.body + _TUNING.size * len(sizes)) if sizes else found
 
     def timed(self, group: Group, turn: str = "") -> Info:
         """What a group costs, from the cache or measured."""

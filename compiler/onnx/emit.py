@@ -20,7 +20,7 @@ from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, node_v
 from dslc.onnx.external import small_constant
 from dslc.onnx.known import KnownValues
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
@@ -78,7 +78,7 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
     Each node was read back through the clauses and gave the same application.
     """
     for clause in own_clauses(rules, node.op, opset):
-        if symbols is not None and clause.op in COPYING and symbols.used(node.attrs):
+        if symbols is not None and clause.op in COPYING and symbolic(node.attrs):
             inferred = _inferred(rules, clause, node, opset, symbols.mixed)
             if inferred is not None:
                 return (inferred,)
@@ -86,7 +86,7 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
             spec = _write(rules, clause, node, opset, symbols)
         except (NotWritable, *NO_FIT):
             continue
-        if symbols is not None and symbols.used(node.attrs):
+        if symbols is not None and symbolic(node.attrs):
             # what is computed at run time cannot be read back
             if _copies(spec, node):
                 continue

@@ -140,22 +140,22 @@ def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
     """Whether ONNX nodes express one application at an opset."""
+    # the graph that the call stands in says what its sizes are
+    sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
+    names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
+    whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
     try:
-        _plan_of(call.values, rules, opset)
+        written_alone(call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}))
     except DslcError:
         return False
     return True
 
 
-def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
+def written_alone(values: Sequence[Value], rules: Rules, opset: int, symbols: Symbols) -> list[Spec]:
+    """The nodes that a call's results are written in, whatever its arguments are, producers first; raises DslcError where none are."""
     cut = {arg: input_value(f"x{k}", arg.type) for k, arg in enumerate(dict.fromkeys(values[0].node.args)) if not arg.constant}
     outputs = replace(tuple(values), dict(cut))
-    # the graph that the call stands in says what its sizes are
-    sizes = [size for value in (*values[0].node.args, *values) for size in value.type.shape if isinstance(size, Scalar)]
-    names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
-    whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
-    symbols = Symbols({name: (whole, axis) for axis, name in enumerate(names)})
-    WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NestedModels).order(outputs)
+    return WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NestedModels).order(outputs)
 
 
 def node_model(
@@ -452,4 +452,4 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
     return numpy_helper.from_array(data.load())
 
 
-__all__ = ["export", "exportable", "node_model", "tensor_of", "value_info"]
+__all__ = ["export", "exportable", "node_model", "tensor_of", "value_info", "written_alone"]

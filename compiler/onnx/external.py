@@ -87,12 +87,14 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
         real = path.resolve()
     except (OSError, ValueError, RuntimeError):
         raise error("E0802", f"{what}: no file `{location}`", path=where) from None
-    if Path(location).is_absolute() or not real.is_relative_to(base):
+    absolute = Path(location).is_absolute()
+    if absolute or not real.is_relative_to(base):
+        wrong = "an absolute path" if absolute else "outside the model's folder"
         raise error(
             "E0804",
-            f"{what} has its data in `{location}`, outside the model's folder",
+            f"{what} has its data in `{location}`, {wrong}",
             path=where,
-            hint="a model may only read files in its own folder",
+            hint="a model may only read files in its own folder, and names them relative to it",
         )
     try:
         status = os.stat(real)

@@ -7,11 +7,11 @@ of the types that it is applied to, so a library that was built for something el
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, helper
+from onnx import FunctionProto, ModelProto, helper
 
 from dslc.errors import DslcError
 from dslc.ir.dtype import Dim, TensorType
@@ -19,7 +19,7 @@ from dslc.ir.graph import Call, Constant, Graph, Input, Value, input_value, repl
 from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
 from dslc.onnx.bindings import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
-from dslc.onnx.protos import opsets, subgraphs
+from dslc.onnx.protos import every_node, opsets
 from dslc.semantics.apply import apply
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -126,7 +126,8 @@ def nodes_of(function: FunctionProto) -> bytes:
 
 def add_functions(model: ModelProto, functions: Mapping[str, Function]) -> None:
     """Adds what kernels mean to a model that was just written, and takes out what nothing uses any more."""
-    wanted = set(_local(model.graph.node)) | set(_local(node for f in model.functions for node in f.node))
+    nodes = every_node([*model.graph.node, *(node for f in model.functions for node in f.node)])
+    wanted = {node.op_type for node in nodes if node.domain == DOMAIN}
     kept = [f for f in model.functions if f.domain != DOMAIN or f.name in wanted]
     have = {f.name for f in kept if f.domain == DOMAIN}
     new = [function for name, function in functions.items() if name in wanted and name not in have]
@@ -158,14 +159,6 @@ def inlined(model: ModelProto) -> ModelProto:
     del out.opset_import[:]
     out.opset_import.extend(imported)
     return out
-
-
-def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
-    for node in nodes:
-        if node.domain == DOMAIN:
-            yield node.op_type
-        for inner in subgraphs(node):
-            yield from _local(inner.node)
 
 
 __all__ = ["IR_VERSION", "Function", "add_functions", "general_sizes", "inlined", "name_of", "nodes_of", "standard_sizes"]

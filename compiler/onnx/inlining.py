@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
-from onnx import ModelProto, NodeProto
+from onnx import AttributeProto, ModelProto, NodeProto
+from onnx.checker import ValidationError
 from onnx.inliner import inline_selected_functions
 
 from dslc.errors import error
 from dslc.onnx.metadata import DOMAIN
-from dslc.onnx.protos import subgraphs
+from dslc.onnx.protos import every_node, subgraphs
+
+#: the domain and the name of a function
+_Name: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +46,11 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
         DslcError: E0808 for functions that call each other in a circle, or stand for more nodes than anyone can run.
     """
     theirs = [f for f in model.functions if f.domain != DOMAIN]
-    own = {(f.domain, f.name): f.node for f in theirs}
+    own = {(f.domain, f.name): f for f in theirs}
     if not own or len(own) < len(theirs):
         return model  # of two of one name nobody knows which is meant
-    if _size(model, own) > _TUNING.most_nodes:
+    inside = {name: (*f.node, NodeProto(attribute=f.attribute_proto)) for name, f in own.items()}
+    if _size(model, inside) > _TUNING.most_nodes:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
         raise error(
             "E0808",
@@ -52,17 +58,41 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
             path=where,
             hint=hint,
         )
+    defaults = {name: f.attribute_proto for name, f in own.items() if f.attribute_proto}
+    out = model
     try:
-        return inline_selected_functions(model, list(own))
-    except (RuntimeError, ValueError, DecodeError, EncodeError):
+        for level in _levels(inside) if defaults else [list(own)]:
+            out = inline_selected_functions(_with_defaults(out, defaults) if defaults else out, level)
+    except (RuntimeError, ValueError, DecodeError, EncodeError, ValidationError):
         return model
+    return out
 
 
-def _size(model: ModelProto, functions: dict[tuple[str, str], Iterable[NodeProto]]) -> float:
+def _levels(functions: dict[_Name, tuple[NodeProto, ...]]) -> Iterator[list[_Name]]:
+    """The functions, each after all that call it: only then is it known which attributes its calls give."""
+    left = functions
+    while left:
+        called = {(node.domain, node.op_type) for nodes in left.values() for node in every_node(nodes)}
+        level = [name for name in left if name not in called] or list(left)
+        yield level
+        left = {name: nodes for name, nodes in left.items() if name not in level}
+
+
+def _with_defaults(model: ModelProto, defaults: dict[_Name, Sequence[AttributeProto]]) -> ModelProto:
+    """The model whose calls give every attribute that has a default: ONNX's inliner forgets these."""
+    out = ModelProto()
+    out.CopyFrom(model)
+    for node in every_node(out.graph.node):
+        given = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(one for one in defaults.get((node.domain, node.op_type), ()) if one.name not in given)
+    return out
+
+
+def _size(model: ModelProto, functions: dict[_Name, tuple[NodeProto, ...]]) -> float:
     """Nodes of the model with all calls of its functions inlined; infinity for functions that call each other in a circle."""
-    known: dict[tuple[str, str], float] = {}
+    known: dict[_Name, float] = {}
 
-    def of(nodes: Iterable[NodeProto], path: tuple[tuple[str, str], ...]) -> float:
+    def of(nodes: Iterable[NodeProto], path: tuple[_Name, ...]) -> float:
         total = 0.0
         for node in nodes:
             name = (node.domain, node.op_type)

@@ -12,7 +12,9 @@ import onnx
 
 # loaded with this module: while its extensions are initialized a Ctrl-C is lost, and a run would go on
 from numpy.random import Generator, default_rng
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, TensorShapeProto, helper, numpy_helper
+
+from dslc.onnx.protos import every_node
 
 # operators that pass elements of their first input on
 _MOVES = frozenset({
@@ -29,9 +31,13 @@ class _Tuning:
 
     Attributes:
         most_elements: elements of an input: more are in no memory, and further ones not even in an index.
+        length: tensors of a sequence.
+        rank: of tensors in a sequence that says none.
     """
 
     most_elements: int = 1 << 40
+    length: int = 2
+    rank: int = 2
 
 
 _TUNING = _Tuning()
@@ -41,13 +47,14 @@ _BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One input that must be given; `low` and `high` (exclusive) bound integers."""
+    """One input that must be given; `low` and `high` (exclusive) bound integers. Of a sequence, its tensors and how many there are."""
 
     name: str
     elem_type: int
     shape: tuple[int, ...]
     low: int = 0
     high: int = 2
+    length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class AssumedSize:
 def input_specs(
     model: onnx.ModelProto, bind: Mapping[str, int], other: int = 8
 ) -> tuple[list[InputSpec], list[AssumedSize], list[str]]:
-    """What must be fed to a model, the sizes that had to be assumed, and the inputs that are no tensors.
+    """What must be fed to a model, the sizes that had to be assumed, and the inputs that are neither tensors
+    nor sequences of them.
 
     `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis
     that nothing fixes is taken as 1 (a batch), any other as `other`.
@@ -75,11 +83,13 @@ def input_specs(
     for value in graph.input:
         if value.name in weights:
             continue
-        if not value.type.HasField("tensor_type") or numpy_type(value.type.tensor_type.elem_type) is None:
+        type, listed = tensor_type(value.type)
+        if numpy_type(type.elem_type) is None:
             strange.append(value.name)
             continue
         shape = []
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+        open_rank = listed and not type.HasField("shape")
+        for axis, dim in enumerate([TensorShapeProto.Dimension()] * _TUNING.rank if open_rank else type.shape.dim):
             place = f"{value.name}.{axis}"
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(dim.dim_value)
@@ -90,7 +100,7 @@ def input_specs(
                 assumed.setdefault(name, AssumedSize(name, 1 if axis == 0 else other))
                 shape.append(assumed[name].size)
         low, high = (bind[value.name], bind[value.name] + 1) if value.name in bind else ranges.get(value.name, (0, 2))
-        specs.append(InputSpec(value.name, value.type.tensor_type.elem_type, tuple(shape), low, high))
+        specs.append(InputSpec(value.name, type.elem_type, tuple(shape), low, high, _TUNING.length if listed else None))
     return specs, list(assumed.values()), strange
 
 
@@ -99,11 +109,27 @@ def open_sizes(model: onnx.ModelProto, bind: Mapping[str, int], specs: Sequence[
     shapes = {spec.name: spec.shape for spec in specs}
     found: dict[str, int] = {}
     for value in model.graph.input:
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim if value.name in shapes else ()):
+        for axis, dim in enumerate(tensor_type(value.type)[0].shape.dim if value.name in shapes else ()):
             place = f"{value.name}.{axis}"
             if not dim.HasField("dim_value"):
                 found.setdefault(dim.dim_param if dim.dim_param and place not in bind else place, shapes[value.name][axis])
     return found
+
+
+def tensor_type(type: onnx.TypeProto) -> tuple[onnx.TypeProto.Tensor, bool]:
+    """The type of a tensor, of one that is optional, or of those of a sequence, and whether it is that; without an element type for
+    what is none of these."""
+    if type.HasField("optional_type"):
+        type = type.optional_type.elem_type
+    if type.HasField("sequence_type"):
+        return type.sequence_type.elem_type.tensor_type, True
+    return type.tensor_type, False
+
+
+def sequences(model: onnx.ModelProto) -> dict[str, Any]:
+    """The inputs that are sequences of tensors, with their types."""
+    found = {value.name: tensor_type(value.type) for value in model.graph.input}
+    return {name: numpy_type(type.elem_type) for name, (type, listed) in found.items() if listed}
 
 
 def wanted_inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, tuple[int | None, ...] | None]]:
@@ -134,7 +160,10 @@ def numpy_type(elem_type: int) -> Any | None:
 def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
     """Seeded arrays for the inputs of a model."""
     generator = default_rng([seed, 0xD51C])
-    return {spec.name: _draw(spec, generator) for spec in specs}
+    return {
+        spec.name: _draw(spec, generator) if spec.length is None else [_draw(spec, generator) for _ in range(spec.length)]
+        for spec in specs
+    }
 
 
 def _draw(spec: InputSpec, generator: Generator) -> Any:
@@ -164,7 +193,7 @@ def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     if not integers:
         return {}
     uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
-    for node in _nodes(graph):
+    for node in every_node(graph.node):
         for position, name in enumerate(node.input):
             uses.setdefault(name, []).append((node, position))
     facts = _Facts(model, weights)
@@ -227,15 +256,6 @@ def is_integer(elem_type: int) -> bool:
         and elem_type not in (TensorProto.STRING, TensorProto.BOOL)
         and bool(np.issubdtype(dtype, np.integer))
     )
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node, those of subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
 
 
 class _Facts:

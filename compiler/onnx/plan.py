@@ -32,7 +32,7 @@ from dslc.onnx.functions import Function
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
 from dslc.onnx.spelled import NotSpelled, picked, spelled
-from dslc.onnx.symbols import Symbols
+from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -225,7 +225,7 @@ class WritePlan:
     def _anew(self, value: Value, origin: Origin) -> Spec | None:
         """What says an application of the file without the sizes that the file computes for it."""
         node = value.node
-        if self.resolved == "file" or not isinstance(node, Call) or not self.symbols.used(node.attrs):
+        if self.resolved == "file" or not isinstance(node, Call) or not symbolic(node.attrs):
             return None
         if any(one is not None and one.node is not node for one in origin.outputs) or not {*node.args} <= {*origin.inputs}:
             return None
@@ -251,7 +251,9 @@ class WritePlan:
                 count = sum(slot is not None for slot in payload.slots)
                 inputs = tuple(None if slot is None else node.args[slot] for slot in payload.slots)
                 names = tuple(zip(payload.captured, node.args[count:], strict=True))
-                self._call_specs[node] = (Spec(payload.proto, inputs, node.values, names),)
+                kept = payload.proto.output if payload.from_file else ("y",) * len(node.values)
+                outputs = tuple(value if name else None for value, name in zip(node.values, kept, strict=True))
+                self._call_specs[node] = (Spec(payload.proto, inputs, outputs, names),)
         found = self._call_specs[node]
         return found[0] if found else None
 

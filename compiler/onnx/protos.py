@@ -210,6 +210,14 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         yield from attribute.graphs
 
 
+def every_node(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """The nodes, and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for inner in subgraphs(node):
+            yield from every_node(inner.node)
+
+
 def captured(node: NodeProto) -> tuple[str, ...]:
     """Names of outer values that the node's subgraphs read, in the order of their first use."""
     found: dict[str, None] = {}

@@ -42,6 +42,13 @@ def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool
         raise error("E0811", f"ONNX Runtime does not load the model: {first_line(problem)}") from problem
 
 
+def known_operators() -> frozenset[tuple[str, str]]:
+    """Domain and name of every operator that ONNX Runtime has."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+
+    return frozenset((one.domain, one.name) for one in get_all_operator_schema())
+
+
 def first_line(problem: BaseException) -> str:
     text = str(problem).strip()
     return text.splitlines()[0][:300] if text else type(problem).__name__

@@ -82,10 +82,6 @@ class Symbols:
             return self
         return Symbols(self._dims, self._sources, self._opset, self._sources.position.get(node, 0), self.mixed)
 
-    def used(self, attrs: Any) -> bool:
-        """Whether attributes hold symbolic sizes."""
-        return any(isinstance(v, Scalar) for _, value in attrs for v in (value if isinstance(value, tuple) else (value,)))
-
     def tensor(self, items: Sequence[Any], as_list: bool) -> Value:
         """The sizes as an int64 list, or the one size as a number.
 
@@ -165,6 +161,11 @@ class Symbols:
 
     def available(self, value: Scalar) -> bool:
         return all(part.name in self._dims for part in walk(value) if isinstance(part, Sym))
+
+
+def symbolic(attrs: Any) -> bool:
+    """Whether attributes hold symbolic sizes."""
+    return any(isinstance(v, Scalar) for _, value in attrs for v in (value if isinstance(value, tuple) else (value,)))
 
 
 def _is_natural(size: Scalar) -> bool:

@@ -302,7 +302,8 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
     weights = [tensor for tensor in typed.initializer if tensor.data_type in DTYPES]
     types |= {tensor.name: TensorType(DTYPES[tensor.data_type], tuple(tensor.dims)) for tensor in weights}
     given = [f"`{name}`{_shape_text(types.get(name))}" for name in node.input if name]
-    call = f"{node.op_type} of {', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else f"{node.op_type} of {''.join(given)}"
+    operands = f"{', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else "".join(given)
+    call = f"{node.op_type} of {operands}" if given else node.op_type
     return f"the node `{names[place]}` ({call})" if names[place] else f"the {call}"
 
 

@@ -98,6 +98,8 @@ def _stages(task: Task, run: Run) -> Finished:
             referenced = reference(proven, cache, run)
             if task.settings.apply is not None:
                 run.applied = apply(referenced, run)
+            if referenced.apart:
+                return Finished(task, None, referenced.apart)
             with Exploration(referenced, cache, run) as exploration:
                 return exploration.confirmed(_as_long_as_it_pays(exploration))
     except Unusable as reason:

@@ -161,8 +161,9 @@ def test_shapes_that_contradict_each_other(nodes: list[onnx.NodeProto]) -> None:
         ([node("Add", ["x", "w"], ["y"], name="sum")], "at the node `sum` (Add of `x` [2, 3] and `w` [4, 4]):"),
         ([node("Add", ["x", "x"], ["r"]), node("Add", ["r", "w"], ["y"])], "at the Add of `r` [2, 3] and `w` [4, 4]:"),
         ([node("Concat", ["x", "x", "w"], ["y"], axis=0)], "at the Concat of `x` [2, 3], `x` [2, 3] and `w` [4, 4]:"),
+        ([node("Constant", [], ["y"])], "at the Constant:"),
     ],
-    ids=["no name", "a name", "the second of its operator", "three"],
+    ids=["no name", "a name", "the second of its operator", "three", "no inputs"],
 )
 def test_a_contradiction_names_its_node_and_shapes(nodes: list[onnx.NodeProto], said: str) -> None:
     broken = model(nodes, [info("x", [2, 3])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))])

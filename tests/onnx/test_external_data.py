@@ -152,6 +152,13 @@ def test_data_outside_the_folder(tmp_path: Path, location: str) -> None:
     assert code(entry(path, location=location)) == "E0804"
 
 
+def test_an_absolute_path(tmp_path: Path) -> None:
+    """Also of a file in the folder: the model would have no data in another one."""
+    path = build(tmp_path)
+    with pytest.raises(DslcError, match="an absolute path"):
+        import_model(entry(path, location=str(tmp_path / "weights.bin")), rules())
+
+
 def test_a_link_that_leads_outside(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()

@@ -91,6 +91,26 @@ def test_empty_optional_names() -> None:
     same_results(before, after, x=X, z=X[:1, :1].reshape(1, 1, 1, 1).repeat(2, 2).repeat(2, 3))
 
 
+LEFT_OUT = {
+    "last state only": node("LSTM", ["x", "w", "r"], ["", "", "y"], hidden_size=1),
+    "nothing at the end": node("LSTM", ["x", "w", "r"], ["", "y", ""], hidden_size=1),
+    "all steps, optional inputs left out": node("GRU", ["x", "v", "s", "", "", ""], ["y", ""], hidden_size=1),
+    "no indices": node("MaxPool", ["x"], ["y", ""], kernel_shape=[1]),
+    "no mask": node("Dropout", ["x", "half", "true"], ["y", ""]),
+    "of another domain": node("plugin", ["x"], ["", "y", ""], domain="my.own"),
+}
+
+
+@pytest.mark.parametrize("kept", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_outputs_that_are_left_out_get_no_names(kept: onnx.NodeProto) -> None:
+    """Runtimes compute what has a name, and some know no node with it."""
+    weights = [weight("w", np.ones((1, 4, 3), np.float32)), weight("r", np.ones((1, 4, 1), np.float32))]
+    weights += [weight("v", np.ones((1, 3, 3), np.float32)), weight("s", np.ones((1, 3, 1), np.float32))]
+    weights += [weight("half", np.float32(0.5)), weight("true", np.bool_(True))]
+    before = model([node("Neg", ["i"], ["x"]), kept], [info("i", [2, 1, 3])], [info("y", None)], weights)
+    assert list(roundtrip(before).graph.node[1].output) == list(kept.output)
+
+
 def test_unused_inputs_keep_their_place() -> None:
     before = model(
         [node("Relu", ["x"], ["y"])], [info("u", [None, 4]), info("x", [2, 3]), info("v", ["N"])], [info("y", [2, 3])]

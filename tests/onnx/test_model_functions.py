@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 
 import dslc
 from dslc.errors import DslcError
@@ -64,3 +66,53 @@ def test_a_function_of_another_version_of_operators_is_left() -> None:
     given = model([call("F", "x", "y")], [function("F", [helper.make_node("ReduceSum", ["a"], ["b"], axes=[1], keepdims=0)], opset=11)])
     seen = inlined_functions(given, "it")
     assert [node.op_type for node in seen.graph.node] == ["F"]
+
+
+def leaky(attribute: str) -> str:
+    return (
+        f'<opset_import: ["": 17], domain: "{OWN}"> leaky <{attribute}> (x) => (y) {{ y = LeakyRelu <alpha: float = @slope> (x) }}'
+    )
+
+
+def outer(attribute: str) -> str:
+    """A function that gives its own attribute on, in a branch, too."""
+    return f"""<opset_import: ["": 17, "{OWN}": 1], domain: "{OWN}"> outer <{attribute}> (x) => (y) {{
+        a = {OWN}.leaky <slope: float = @given> (x)
+        c = Constant <value_int = 1> ()
+        d = Cast <to = 9> (c)
+        b = If (d) <then_branch = t () => (float[4] p) {{ p = {OWN}.leaky (x) }}, else_branch = e () => (float[4] q) {{ q = Neg (x) }}>
+        y = Concat <axis = 0> (a, b)
+    }}"""
+
+
+DEFAULTS = {
+    "the default": (f"{OWN}.leaky (x)", leaky("slope: float = 0.5")),
+    "what is given wins": (f"{OWN}.leaky <slope = 0.25> (x)", leaky("slope: float = 0.5")),
+    "no default, and not given: that of the operator": (f"{OWN}.leaky (x)", leaky("slope")),
+    "given by a function that has one": (f"{OWN}.outer (x)", outer("given: float = 2.0") + leaky("slope: float = 0.5")),
+    "given by a function that has none": (f"{OWN}.outer (x)", outer("given") + leaky("slope: float = 0.5")),
+    "given by a function that is given one": (f"{OWN}.outer <given = 3.0> (x)", outer("given") + leaky("slope: float = 0.5")),
+}
+
+
+@pytest.mark.parametrize("text", DEFAULTS.values(), ids=DEFAULTS)
+def test_defaults_of_attributes_are_those_of_the_runtime(text: tuple[str, str]) -> None:
+    head = f"""<ir_version: 9, opset_import: ["": 17, "{OWN}": 1]> g (float[4] x) => (float[n] y)"""
+    given = parse_model(f"{head} {{ y = {text[0]} }} {text[1]}")
+    seen = inlined_functions(given, "it")
+    assert not seen.functions
+    x = np.array([-3, -1, 0.2, 2], np.float32)
+    want, got = (onnxruntime.InferenceSession(one.SerializeToString()).run(None, {"x": x})[0] for one in (given, seen))
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], np.array([1.0, 2.0], np.float32)], ids=["floats", "tensor"])
+def test_a_default_of_a_constant(value: Any) -> None:
+    """A valid model whose Constant would have no value without its function's default."""
+    kind = "value" if isinstance(value, np.ndarray) else "value_floats"
+    own = function("two", [NodeProto(op_type="Constant", output=["k"]), helper.make_node("Mul", ["a", "k"], ["b"])])
+    own.attribute_proto.append(helper.make_attribute("v", numpy_helper.from_array(value) if kind == "value" else value))
+    own.node[0].attribute.add(name=kind, ref_attr_name="v", type=own.attribute_proto[0].type)
+    seen = inlined_functions(model([call("two", "x", "y")], [own]), "it")
+    assert [node.op_type for node in seen.graph.node] == ["Constant", "Mul"]
+    assert seen.graph.node[0].attribute[0].name == kind

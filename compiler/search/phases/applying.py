@@ -56,7 +56,7 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
     start = run.start = Candidate(task.imported.graph, 0.0)
     for turn in range(TUNING.culprits):
         run.phase("applying rules")
-        fixed = applied(start, chosen, task.rules)
+        fixed = applied(start, chosen, task.rules, task.imported.context)
         if fixed.candidate is start:
             break
         found = passed(referenced, run, start, fixed.candidate)

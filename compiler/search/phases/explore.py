@@ -15,6 +15,7 @@ from dslc.cost.model import CostModel
 from dslc.deadline import OVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.kernels import kernels
+from dslc.onnx.computed import ComputedSizes
 from dslc.onnx.exporter import node_model
 from dslc.search.generators.scheduler import Scheduler
 from dslc.search.rewrites.candidate import Candidate
@@ -147,7 +148,8 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
         return serialized(model)
 
     sizes = {**task.sizes, **seen}
-    costs = CostModel(task.rules, measurer, build, context.opset, sizes, target=task.target)
+    computed = ComputedSizes(task.rules, context).of
+    costs = CostModel(task.rules, measurer, build, context.opset, sizes, target=task.target, computed=computed)
     costs.begin(graph, referenced.seconds if task.target.measured else planned_seconds(task, sizes, feeds))
     return costs
 

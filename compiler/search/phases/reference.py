@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from onnx import ModelProto
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
@@ -16,6 +20,7 @@ from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
+from dslc.search.phases.parts import Cut, parts
 from dslc.search.runs.compiling import with_kernels
 from dslc.search.runs.contenders import (
     AllowedFunctions,
@@ -25,7 +30,7 @@ from dslc.search.runs.contenders import (
     folder_of,
     serialized,
 )
-from dslc.search.runs.originals import Original, original_at
+from dslc.search.runs.originals import Original, Unloadable, Unusable, original_at
 from dslc.search.runs.progress import Journal, Run
 from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Proven, Referenced, Task
@@ -43,13 +48,21 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
         TimeUp: nothing is left for anything else.
     """
     task, settings = proven.task, proven.task.settings
-    file = _file_of(task)
     run.phase("running the original")
     worker = run.worker if once else None
-    originals = tuple(
-        original_at(task.model, file, bind, settings, task.machine.threads, run.clock, worker, run.spares)
-        for bind in settings.bind or ({},)
-    )
+
+    def ran(model: ModelProto, file: ModelFile, settings: Settings) -> tuple[Original, ...]:
+        return tuple(
+            original_at(model, file, bind, settings, task.machine.threads, run.clock, worker, run.spares)
+            for bind in settings.bind or ({},)
+        )
+
+    cut: Cut = _whole_model
+    apart, file = "", _file_of(task)
+    try:
+        originals = ran(task.model, file, settings)
+    except Unloadable as reason:
+        cut, apart, file, originals = _in_parts(task, ran, reason, run)
     run.notes += [note for one in originals for note in one.inputs.notes]
     run.notes += [f"outputs are compared at {', at '.join(one.inputs.at)}, too" for one in originals if one.inputs.at]
     run.notes += [
@@ -69,10 +82,32 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     )  # fmt: skip
     form = ExportOptions(_functions(task), settings.file_growth, fewest=settings.apply is not None)
     checker = Checker(
-        task.imported.context, task.rules, compared, task.machine.threads, form, run.clock.until(), task.size.bytes, worker, run.spares
-    )
-    run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
+        task.imported.context, task.rules, compared, task.machine.threads, form, run.clock.until(), task.size.bytes, worker, run.spares,
+        cut,
+    )  # fmt: skip
+    run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key, apart)
     return run.referenced
+
+
+def _whole_model(model: ModelProto) -> ModelProto:
+    return model
+
+
+def _in_parts(
+    task: Task, ran: Callable[[ModelProto, ModelFile, Settings], tuple[Original, ...]], reason: Unloadable, run: Run
+) -> tuple[Cut, str, ModelFile, tuple[Original, ...]]:
+    """What of the original runs, where rules are to be applied; raises Unloadable where nothing does."""
+    if task.settings.apply is None:
+        raise Unloadable(f"{reason}; nothing can be timed, and --apply applies rules around what it does not know") from None
+    for cut, said in parts(task):
+        model = cut(task.model)
+        inputs = task.settings.inputs if len(model.graph.input) == len(task.model.graph.input) else None
+        file = ModelFile(serialized(model), folder_of(task.folder))
+        with suppress(Unusable):
+            originals = ran(model, file, replace(task.settings, inputs=inputs))
+            run.notes.append(said)
+            return cut, str(reason), file, originals
+    raise reason
 
 
 def _functions(task: Task) -> AllowedFunctions:
@@ -129,8 +164,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
 
 def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:
     """Seconds of the original as a whole, the same in a run that is repeated."""
-    shapes = sorted((name, str(array.shape)) for name, array in original.inputs.feeds[0].items())
-    key, machine = f"whole:{identity}|{shapes}", str(task.machine)
+    key, machine = f"whole:{identity}|{identity_of(original.inputs.feeds[0])}", str(task.machine)
     known = cache.seconds(machine, key)
     if known is None:
         known = original.seconds

@@ -9,6 +9,8 @@ from dslc.errors import error
 from dslc.ir.graph import Graph, Node, Value
 from dslc.match import GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
+from dslc.onnx.computed import ComputedSizes
+from dslc.onnx.context import Context
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten
@@ -38,16 +40,16 @@ class FixedPoint:
     larger: Mapping[str, int]
 
 
-def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, bounds: Bounds = Bounds()) -> FixedPoint:
+def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, context: Context, bounds: Bounds = Bounds()) -> FixedPoint:
     """Applies rules until none applies any more; each step is one rule at all places that share no node.
 
-    A rule that is not `always` applied is applied where it leaves fewer nodes, or as many and fewer operations, bytes or axes. So what
-    only such rules do comes to an end.
+    A rule that is not `always` applied is applied where it leaves fewer nodes (those that are written for sizes count), or as many and
+    fewer operations, bytes or axes. So what only such rules do comes to an end.
 
     Raises:
         DslcError: E0915 where rules that are `always` applied lead back to an earlier graph, or go on for ever.
     """
-    sizes = GraphSizes(rules)
+    sizes = GraphSizes(rules), ComputedSizes(rules, context)
     most = bounds.growth * len(start.graph.nodes()) + bounds.more
     state, history = _State(start, sizes), [""]
     seen = {hash(start.graph.outputs): 0}
@@ -79,10 +81,10 @@ def _endless(history: Sequence[str], what: str) -> Exception:
 class _State:
     """A graph with what matching asks about it, each built once."""
 
-    def __init__(self, candidate: Candidate, sizes: GraphSizes) -> None:
+    def __init__(self, candidate: Candidate, sizes: tuple[GraphSizes, ComputedSizes]) -> None:
         self.candidate, self.graph = candidate, candidate.graph
         self.index = GraphIndex(self.graph)
-        self.users = Users(self.graph, sizes)
+        self.users = Users(self.graph, *sizes)
         self.larger: dict[str, int] = {}
 
 

@@ -39,7 +39,7 @@ def sizes_of(
                 if not isinstance(size, Sym):
                     continue
                 if isinstance(node, Input):
-                    if node.name in feeds:
+                    if hasattr(feeds.get(node.name), "shape"):
                         sizes[size.name] = int(feeds[node.name].shape[axis])
                 elif value in context.names:
                     hidden.setdefault(size.name, (value, axis))

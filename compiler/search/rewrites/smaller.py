@@ -15,6 +15,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, Sym, walk
+from dslc.onnx.computed import ComputedSizes
 from dslc.prove.sizes import at_sizes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -80,8 +81,8 @@ def _bytes(type: TensorType, names: Mapping[str, int]) -> int:
 class Users:
     """Who reads what in a graph: which nodes a replacement leaves without a reader."""
 
-    def __init__(self, graph: Graph, sizes: GraphSizes) -> None:
-        self._sizes = sizes
+    def __init__(self, graph: Graph, sizes: GraphSizes, computed: ComputedSizes) -> None:
+        self._sizes, self._computed = sizes, computed
         self.nodes = graph.nodes()
         self._inside = frozenset(self.nodes)
         self._outputs = graph.outputs
@@ -96,10 +97,24 @@ class Users:
     def lowers(self, new: Mapping[Value, Value]) -> bool:
         """Whether replacements make the graph smaller: fewer nodes, or as many and fewer operations, or bytes, or axes."""
         gone, made = self._difference(new)
-        if len(gone) != len(made):
-            return len(made) < len(gone)
+        fewer = len(gone) - len(made) + self._fewer_computed(gone, made)
+        if fewer:
+            return fewer > 0
         before, after = map(self._sum, (gone, made))
         return after < before
+
+    @cached_property
+    def _written(self) -> Counter[Node]:
+        """What is written beside the nodes, by how many of them need it."""
+        return Counter(one for node in self.nodes for one in self._computed.of(node))
+
+    def _fewer_computed(self, gone: set[Node], made: set[Node]) -> int:
+        """How many nodes fewer are written for sizes."""
+        less, more = (Counter(one for node in nodes for one in self._computed.of(node)) for nodes in (gone, made))
+        if not less and not more:
+            return 0
+        after = self._written - less + more
+        return len(self._written.keys() - self._inside) - len(after.keys() - self._inside)
 
     def _sum(self, nodes: set[Node]) -> tuple[float, ...]:
         return tuple(map(sum, zip(*map(self._sizes.of, nodes), strict=True)))

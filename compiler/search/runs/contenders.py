@@ -86,7 +86,7 @@ class Checker:
     """Exports candidates and compares them with the original.
 
     `until` says when that ends; `size` bytes of weights take some of the time. `worker` runs what is compared, where there is one;
-    `spares` are processes that were started ahead.
+    `spares` are processes that were started ahead; `cut` takes out of a model what cannot be run.
     """
 
     context: Context
@@ -98,6 +98,7 @@ class Checker:
     size: int = 0
     worker: Worker | None = None
     spares: Spares | None = None
+    cut: Callable[[Any], Any] = lambda model: model
     story: NamesStory = field(init=False)
     _last: tuple[Candidate, Any] | None = field(init=False, default=None)
     _disputed: dict[tuple[int, int], bool] = field(init=False, default_factory=dict)
@@ -147,7 +148,7 @@ class Checker:
             raise TimeUp
         try:
             model = self._exported(candidate)
-            file = ModelFile(serialized(model), folder_of(self.context.folder))
+            file = ModelFile(serialized(self.cut(model)), folder_of(self.context.folder))
         except DslcError as problem:
             return Comparison(float("inf"), problem.diagnostics[0].message)
         worst = 0.0

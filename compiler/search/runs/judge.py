@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
+from dslc.cost.inputs import identity_of
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
 from dslc.cost.rounds import Rounds, TimedPair
@@ -225,8 +226,7 @@ class Judge:
         total = hashlib.sha256(f"{self.identity}|{self.machine}|{self.goal.name}|".encode())
         total.update(b"" if contender.file.kernels else b"without kernels|")
         total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
-        for name in sorted(self.feeds[at]):
-            total.update(f"|{name} {self.feeds[at][name].dtype} {self.feeds[at][name].shape}".encode())
+        total.update(identity_of(self.feeds[at]).encode())
         return "sequential:" + total.hexdigest()
 
 

@@ -22,6 +22,10 @@ class Unusable(Exception):
     """Why a model cannot be searched."""
 
 
+class Unloadable(Unusable):
+    """Why the runtime does not take a model, whatever its inputs are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Original:
     """One choice of sizes: inputs, the outputs for them, and the seconds of a run and of loading it in a new process."""
@@ -62,7 +66,7 @@ def original_at(
                 raise Unusable(f"it did not run within the budget of {settings.budget:g} s") from None
             if names is None:
                 # no inputs help where the model itself is refused
-                raise Unusable(f"ONNX Runtime cannot load it: {failed}") from None
+                raise Unloadable(f"ONNX Runtime cannot load it: {failed}") from None
             problem = problem or str(failed)
             continue
         if not _empty(found.reference):

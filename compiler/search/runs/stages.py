@@ -72,7 +72,8 @@ class Proven:
 class Referenced:
     """The original as it runs, at every choice of sizes: what candidates are compared with.
 
-    `seconds` is what it takes as a whole, `key` what a run with the same options is kept under.
+    `seconds` is what it takes as a whole, `key` what a run with the same options is kept under. `apart` says why it runs in parts only,
+    so that nothing can be timed.
     """
 
     proven: Proven
@@ -82,6 +83,7 @@ class Referenced:
     checker: Checker
     seconds: float
     key: str
+    apart: str = ""
 
     @property
     def task(self) -> Task:

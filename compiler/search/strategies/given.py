@@ -11,7 +11,8 @@ from dslc.search.strategies.option import told
 
 
 def read_inputs(given: Any) -> Given:
-    """Inputs as a user gives them, their arrays as NumPy's: of lists, of PyTorch's tensors, of whatever becomes an array.
+    """Inputs as a user gives them, their arrays as NumPy's: of PyTorch's tensors, of numbers, of whatever becomes an array; a list of
+    arrays is a sequence.
 
     Raises ValueError for what is neither a path nor arrays by the names of inputs.
     """
@@ -32,6 +33,10 @@ def _name(name: Any) -> str:
 def _array(name: str, value: Any) -> Any:
     import numpy as np
 
+    if isinstance(value, dict):
+        return value  # a map is no array
+    if (isinstance(value, list | tuple) and not value) or (isinstance(value, list | tuple) and hasattr(value[0], "shape")):
+        return [_array(f"{name}[{k}]", one) for k, one in enumerate(value)]
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as problem:
