@@ -192,7 +192,10 @@ class Emitter(Expressions):
     # ---- reductions --------------------------------------------------------------------------------------------------------
 
     def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
-        """Reductions over the same ranges, in one loop nest."""
+        """A reduction at several places: in one loop nest where it is equally long at all of them."""
+        lengths = [Emitter.loops_of(self, *one)[1] for one in wanted] if len(wanted) > 1 else []
+        if any(each != lengths[0] for each in lengths):
+            return [self.reductions([one], want)[0] for one in wanted]
         vars, extents, iters = self.loops_of(*wanted[0])
         places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
         level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
@@ -324,7 +327,7 @@ class Emitter(Expressions):
     def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
-        uneven = any(ragged(node.body, node.iters[-1:]) for node, _ in places)
+        uneven = any(ragged(node, node.iters[-1:]) for node, _ in places)
         if not vars or self.width == 1 or uneven or (last is not None and last < self.width // 2):
             return self.nested(places, dtypes, vars, extents)
         home = self.top

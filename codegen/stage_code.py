@@ -158,7 +158,7 @@ class StageWriter(StageLayout):
             return None
         best, most = None, 0.0
         for k, var in enumerate(vars):
-            if k == lane or (self.extents[k].number or 64) < 2:
+            if k == lane or (self.extents[k].number or 64) < 2 or self._ragged(k):
                 continue
             shared = sum(
                 _shared(value, var, vars[lane])
