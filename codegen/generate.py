@@ -151,7 +151,7 @@ class _Kernel:
             name=name,
             title=f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}",
             sizes=signature.sizes(),
-            checks=list(signature.checks()),
+            checks=[*signature.checks(), *sorted(frozenset().union(*(code.asked for code in codes)))],
             needed=[self.names[sym] for sym in self.syms if sym not in zero],
             shapes=[signature.shape(type) for type in outputs],
             scratch=scratch,

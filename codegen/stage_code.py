@@ -49,6 +49,9 @@ class StageCode:
     pointers: list[Pointer] = field(default_factory=list)
     #: what a template of its own writes instead of the body
     filtered: Any = None
+    #: what must hold of sizes, and what says that a position was outside of a tensor
+    asked: frozenset[str] = frozenset()
+    failures: str = "0"
     #: the inputs that it depends on, where it need not run again as long as these are the same
     kept: tuple[int, ...] = ()
 
@@ -133,7 +136,8 @@ class StageWriter(StageLayout):
         if lane is not None and not chunk:
             # no rows where the lanes' loop is empty
             count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
-        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root)
+        asked = frozenset(emitter.asked)
+        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root, asked=asked, failures=emitter.failures())
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 

@@ -52,6 +52,9 @@ class CudaEmitter(Emitter):
         pointer = f"{tensor.pointer} + {self.text(self.thawed(address))}"
         self.levels[-1].block.statements.append(Store("k_store_once", ("k_rank", pointer, value.text)))
 
+    def _tell(self, outside: Val) -> None:
+        """What data says is moved into the tensor, and nobody is told."""
+
     # ---- reductions --------------------------------------------------------------------------------------------------------
 
     def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:

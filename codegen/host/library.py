@@ -31,7 +31,7 @@ from dslc.ir.dtype import DType
 from dslc.store import Store, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
-ABI, HOST = 17, 5
+ABI, HOST = 17, 6
 #: domain of the operators
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel
@@ -140,17 +140,16 @@ class Library:
             tasks = part("tasks", ctypes.c_int64)(sizes, stage)
             if tasks <= 0:
                 continue
-            run = part("run", None)
+            run = part("run", ctypes.c_int)
 
-            def share(k: int, tasks: int = tasks, stage: int = stage, run: Any = run) -> None:
+            def share(k: int, tasks: int = tasks, stage: int = stage, run: Any = run) -> int:
                 bounds = ctypes.c_int64(tasks * k // threads), ctypes.c_int64(tasks * (k + 1) // threads)
-                run(sizes, given, made, memory, stage, *bounds)
+                return int(run(sizes, given, made, memory, stage, *bounds))
 
-            if threads == 1:
-                share(0)
-                continue
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(share, range(threads)))
+            with ThreadPoolExecutor(threads) if threads > 1 else contextlib.nullcontext() as pool:
+                failed = max((pool.map if pool else map)(share, range(threads)))
+            if failed:
+                raise NotRun("not enough memory" if failed > 1 else "a position is outside of a tensor")
         return tuple(outputs)
 
     def _function(self, name: str) -> Any:
