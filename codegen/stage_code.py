@@ -212,10 +212,11 @@ class StageWriter(StageLayout):
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
-        with emitter.level(full, fence=True):
-            emitter.tile = Var(first) if block.turned else None
-            self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
-            emitter.tile = None
+        if extent.number is None or extent.number >= size:
+            with emitter.level(full, fence=True):
+                emitter.tile = Var(first) if block.turned else None
+                self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
+                emitter.tile = None
         number = None if extent.number is None or block.turned else extent.number % size
         if number:
             # as many as there are left

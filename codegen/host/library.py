@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
@@ -127,13 +128,13 @@ class Library:
         for k, type in enumerate(text.outputs):
             shape = (ctypes.c_int64 * max(1, type.rank))()
             part("shape", None)(sizes, k, shape)
-            outputs.append(np.empty(tuple(shape)[: type.rank], NUMPY[type.dtype]))
+            outputs.append(self._empty(tuple(shape)[: type.rank], np.dtype(NUMPY[type.dtype])))
         if all(array.size == 0 for array in outputs):
             return tuple(outputs)
         if fits == 2:
             raise NotRun("a size is 0, at which there is something to compute that the kernel was not made for")
-        scratch = np.empty(max(0, part("scratch", ctypes.c_int64)(sizes)) + 64, np.uint8)
-        memory = ctypes.c_void_p(-(-scratch.ctypes.data // 64) * 64)
+        scratch = self._empty((max(0, part("scratch", ctypes.c_int64)(sizes)),), np.dtype(np.uint8))
+        memory = ctypes.c_void_p(scratch.ctypes.data)
         given = (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
         made = (ctypes.c_void_p * len(outputs))(*[array.ctypes.data for array in outputs])
         for stage in range(part("stages", ctypes.c_int)()):
@@ -151,6 +152,15 @@ class Library:
             if failed:
                 raise NotRun("not enough memory" if failed > 1 else "a position is outside of a tensor")
         return tuple(outputs)
+
+    def _empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array that begins at a multiple of 64 bytes."""
+        import numpy as np
+
+        bytes = math.prod(shape) * dtype.itemsize
+        room = np.empty(bytes + 64, np.uint8)
+        first = -room.ctypes.data % 64
+        return room[first : first + bytes].view(dtype).reshape(shape)
 
     def _function(self, name: str) -> Any:
         if self._loaded is None:
