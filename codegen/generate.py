@@ -16,7 +16,7 @@ from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
 from dslc.codegen.lanes import GroupMemory, Pointer
-from dslc.codegen.nothing import reducible_at_zero
+from dslc.codegen.nothing import reducible_at_zero, refuse_nothing
 from dslc.codegen.padded import padded
 from dslc.codegen.panels import is_product, panelled
 from dslc.codegen.poly import NotPolynomial, Poly
@@ -118,6 +118,7 @@ def reasons() -> Iterator[None]:
 class _Kernel:
     def __init__(self, parts: Parts, variant: Variant, filters: Mapping[Value, Filter]) -> None:
         self.parts = with_copies(parts)
+        refuse_nothing(self.parts)
         self.filters = filters
         self.variant = variant
         self.syms = unknown_sizes(self.parts)

@@ -45,12 +45,14 @@ class _Tuning:
 
     Attributes:
         parallel_bytes: bytes; what touches fewer is not worth a second thread.
+        idle_bytes: bytes of scratch memory that a node keeps beside what it needs.
         parts: parts that a stage is divided into, at most.
         compiling: share of the time that compiling may take at least, where most of it is left for linking.
         least_seconds: seconds that compiling and linking each get at least.
     """
 
     parallel_bytes: int = 1 << 16
+    idle_bytes: int = 1 << 26
     parts: int = 64
     compiling: float = 0.6
     least_seconds: float = 1.0
@@ -320,6 +322,7 @@ def _source(named: Mapping[str, KernelText], texts: Sequence[KernelText], host: 
         _template().render(
             kernels=kernels, texts=texts, host=host, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS,
             max_sizes=SIZES, parallel_bytes=_TUNING.parallel_bytes, parts=_TUNING.parts,
+            idle_bytes=_TUNING.idle_bytes,
         )
     )  # fmt: skip
 
