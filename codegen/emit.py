@@ -35,6 +35,8 @@ class Emitter(Expressions):
         #: what must hold of sizes, and what says whether a position was outside, by whether it has lanes
         self.asked: set[str] = set()
         self.outside: dict[bool, str] = {}
+        #: whether loops end where tensors do: panels have room behind them
+        self.plain = True
         #: whether what is read beyond a tensor is another value
         self.padding = False
 
@@ -66,7 +68,7 @@ class Emitter(Expressions):
     def _inside(self, at: Poly, size: Poly, told: bool) -> Poly:
         """A position in an axis. One that may be outside as data says, or at some size, is moved into it, or asked for before a run."""
         if not _of_data(at):
-            gaps = [self.thawed(gap) for gap in (at, size - 1 - at)]
+            gaps = (at, size - 1 - at)
             if self.guarded or all(self.decided(gap) for gap in gaps):
                 return at
             told = not any(isinstance(atom, Var) for gap in gaps for atom in gap.deep)
@@ -84,10 +86,12 @@ class Emitter(Expressions):
         """What must hold of sizes where some positions are not outside."""
         for gap in gaps:
             least = None if self.facts or self.decided(gap) else self._least(gap)
-            if least is not None and (least.number or 0) < 0:
-                raise NotGenerated(Reason.FORM, "a position outside of a tensor")
-            if least is not None and not self.ranges.positive(least):
+            if least is None or self.ranges.positive(least):
+                continue
+            if least.number is None:
                 self.asked.add(f"{self.text(least)} >= 0")
+            elif self.plain or gap.number is not None:
+                raise NotGenerated(Reason.FORM, "a position outside of a tensor")
 
     def _least(self, gap: Poly) -> Poly | None:
         """The least that a linear position is over all loops, at sizes at which each has a step; None for other ones."""

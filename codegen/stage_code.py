@@ -75,7 +75,9 @@ class StageWriter(StageLayout):
 
     def emits(self, names: dict[Sym, str]) -> Emitter:
         """What writes the expressions."""
-        return Emitter(names, self.variant.width, self.variant.unroll)
+        emitter, own = Emitter(names, self.variant.width, self.variant.unroll), self.variant
+        emitter.plain = not (own.panels or own.windows or own.padded or own.filtered)
+        return emitter
 
     # ---- writing ---------------------------------------------------------------------------------------------------------------
 
