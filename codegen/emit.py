@@ -14,9 +14,10 @@ from dslc.codegen.functions import c_type, computed, function_text, neutral, sto
 from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Datum, Poly, Var, const, of
 from dslc.codegen.stages import ragged
+from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Env, TensorPlace, Val, flat, is_whole, literal
 from dslc.ir.dtype import DType
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, raw_apply, read, walk
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
 
 #: what joins the values of a reduction
@@ -28,6 +29,16 @@ class Emitter(Expressions):
 
     #: whether a row's buffer is one thread's own, with room for a vector more behind it
     own_rows = True
+
+    def __init__(self, sizes: dict[Sym, str], width: int, unroll: int) -> None:
+        super().__init__(sizes, width, unroll)
+        #: what must hold of sizes, and what says whether a position was outside, by whether it has lanes
+        self.asked: set[str] = set()
+        self.outside: dict[bool, str] = {}
+        #: whether loops end where tensors do: panels have room behind them
+        self.plain = True
+        #: whether what is read beyond a tensor is another value
+        self.padding = False
 
     # ---- elements of tensors -----------------------------------------------------------------------------------------------
 
@@ -44,26 +55,83 @@ class Emitter(Expressions):
             at_iters = positions(tensor.scope, node.index)
             parts = tuple(at_iters[it] for it in tensor.scope.iters)
         index = [self.place(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
-        # data that is used as a position stays in the tensor whatever it is
-        index = [
-            self._clamped(self.thawed(at), size) if _of_data(at) else at for at, size in zip(index, tensor.shape, strict=True)
-        ]
+        return self._at(tensor, index, [_is_data(part) for part in parts])
+
+    def _at(self, tensor: TensorPlace, index: Sequence[Poly], data: Sequence[bool]) -> Val:
+        """The element at some positions, each of which stays in the tensor whatever it is."""
         address = const(0)
-        for at, stride in zip(index, tensor.strides, strict=True):
-            address = address + at * stride
+        for at, size, stride, told in zip(index, tensor.shape, tensor.strides, data, strict=True):
+            if stride.terms:
+                address = address + self._inside(at, size, told) * stride
         return self.load(tensor, self.thawed(address))
 
-    def _clamped(self, at: Poly, size: Poly) -> Poly:
-        number, last = self.number(at, DType.I64), self.number(size - 1, DType.I64)
+    def _inside(self, at: Poly, size: Poly, told: bool) -> Poly:
+        """A position in an axis. One that may be outside as data says, or at some size, is moved into it, or asked for before a run."""
+        if not _of_data(at):
+            gaps = (at, size - 1 - at)
+            if self.guarded or all(self.decided(gap) for gap in gaps):
+                return at
+            told = not any(isinstance(atom, Var) for gap in gaps for atom in gap.deep)
+            if not (self.facts and told):
+                self._ask(gaps)
+                return at
+        number, last = self.number(self.thawed(at), DType.I64), self.number(size - 1, DType.I64)
         low = self.apply("min", (number, last), DType.I64)
         found = self.apply("max", (low, literal(0, DType.I64)), DType.I64)
+        if told and not self.padding:
+            self._tell(self.apply("!=", (number, found), DType.I64))
         return of(Datum(found.text, found.lanes))
+
+    def _ask(self, gaps: Sequence[Poly]) -> None:
+        """What must hold of sizes where some positions are not outside."""
+        for gap in gaps:
+            least = None if self.facts or self.decided(gap) else self._least(gap)
+            if least is None or self.ranges.positive(least):
+                continue
+            if least.number is None:
+                self.asked.add(f"{self.text(least)} >= 0")
+            elif self.plain or gap.number is not None:
+                raise NotGenerated(Reason.FORM, "a position outside of a tensor")
+
+    def _least(self, gap: Poly) -> Poly | None:
+        """The least that a linear position is over all loops, at sizes at which each has a step; None for other ones."""
+        while vars := [atom for atom in gap.deep if isinstance(atom, Var)]:
+            # the innermost first: its extent may depend on the others
+            var = max(vars, key=lambda each: (self.bound.get(each.name, 0), each.name))
+            step, extent = gap.coefficient(var), self.ranges.extents.get(var)
+            if step is None or step.number is None or extent is None:
+                return None
+            gap = gap.without(var) + (step * (extent - 1) if step.number < 0 else const(0))
+        return gap if all(isinstance(atom, Sym) for atom in gap.deep) else None
+
+    def _tell(self, outside: Val) -> None:
+        """Notes that a position of an active lane was outside."""
+        level = max(outside.level, self.fence)
+        name = self.outside.get(outside.lanes)
+        if name is None:
+            name = self.outside[outside.lanes] = self.name("outside")
+            kind = c_type(DType.BOOL, self.width if outside.lanes else 0)
+            self.root.statements.insert(0, Variable(kind, name, "{}"))
+        text = f"{outside.text} & k_first<{self.width}>({self.active})" if outside.lanes and self.active else outside.text
+        key = ("outside", text)
+        if self.recall(key) is None:
+            self.levels[level].memo[key] = outside
+            self.levels[level].block.statements.append(Assign(name, f"{name} | ({text})"))
+
+    def failures(self) -> str:
+        """Whether a position was outside, in C++."""
+        each = [f"k_join_any<k_bool, {self.width}>({name})" if lanes else name for lanes, name in self.outside.items()]
+        return " | ".join(each) or "0"
 
     def _padded(self, node: Read, env: Env) -> Val:
         assert node.other is not None
         shape = env.part.args[node.operand].type.shape
         whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
-        return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
+        padding, self.padding = self.padding, True
+        try:
+            return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
+        finally:
+            self.padding = padding
 
     def _mask(self, tensor: TensorPlace) -> str:
         """How many lanes may touch a tensor where not all may, else nothing.
@@ -184,15 +252,15 @@ class Emitter(Expressions):
             strides.insert(0, const(at))
             at *= size
         tensor = TensorPlace(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
-        address = const(0)
-        for part, stride in zip(node.index, strides, strict=True):
-            address = address + self.place(part, env) * stride
-        return self.load(tensor, self.thawed(address))
+        return self._at(tensor, [self.place(part, env) for part in node.index], [_is_data(part) for part in node.index])
 
     # ---- reductions --------------------------------------------------------------------------------------------------------
 
     def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
-        """Reductions over the same ranges, in one loop nest."""
+        """A reduction at several places: in one loop nest where it is equally long at all of them."""
+        lengths = [Emitter.loops_of(self, *one)[1] for one in wanted] if len(wanted) > 1 else []
+        if any(each != lengths[0] for each in lengths):
+            return [self.reductions([one], want)[0] for one in wanted]
         vars, extents, iters = self.loops_of(*wanted[0])
         places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
         level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
@@ -324,7 +392,7 @@ class Emitter(Expressions):
     def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
-        uneven = any(ragged(node.body, node.iters[-1:]) for node, _ in places)
+        uneven = any(ragged(node, node.iters[-1:]) for node, _ in places)
         if not vars or self.width == 1 or uneven or (last is not None and last < self.width // 2):
             return self.nested(places, dtypes, vars, extents)
         home = self.top
@@ -343,6 +411,8 @@ class Emitter(Expressions):
         def body(block: Block, count: int, active: str | None) -> None:
             with self.level(block, lane):
                 self.lane, self.active = lane, active
+                # the first of several vectors ends before the others
+                self.ranges.extents[lane] = extents[-1] - (count - 1) * self.width
                 for u in range(count):
                     for (node, env), dtype, names in zip(places, dtypes, accumulators, strict=True):
                         it = node.iters[-1]
@@ -354,6 +424,7 @@ class Emitter(Expressions):
                             value = self.apply("select", (rest, value, empty), dtype)
                         self.take(node.kind, names[u], value, dtype, True)
                 self.lane, self.active = None, None
+                self.ranges.extents[lane] = extents[-1]
 
         with self.loops(outer, outer_extents, blocks):
             full, half, tail = Block(), Block(), Block()
@@ -387,6 +458,11 @@ class Emitter(Expressions):
             self.bound[joined] = home
             out.append(Val(joined, dtype, False, home))
         return out
+
+
+def _is_data(position: Scalar) -> bool:
+    """Whether a position is read, and no function of iterators and sizes."""
+    return any(isinstance(each, Read | Table) for each in walk(position))
 
 
 def _of_data(position: Poly) -> bool:

@@ -28,7 +28,7 @@ class Expressions(Positions):
 
     @abstractmethod
     def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
-        """Reductions over the same ranges, in one loop nest."""
+        """A reduction at several places."""
 
     # ---- values ----------------------------------------------------------------------------------------------------------
 

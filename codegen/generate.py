@@ -16,7 +16,7 @@ from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
 from dslc.codegen.lanes import GroupMemory, Pointer
-from dslc.codegen.nothing import reducible_at_zero
+from dslc.codegen.nothing import reducible_at_zero, refuse_nothing
 from dslc.codegen.padded import padded
 from dslc.codegen.panels import is_product, panelled
 from dslc.codegen.poly import NotPolynomial, Poly
@@ -121,6 +121,7 @@ def reasons() -> Iterator[None]:
 class _Kernel:
     def __init__(self, parts: Parts, variant: Variant, filters: Mapping[Value, Filter]) -> None:
         self.parts = with_copies(parts)
+        refuse_nothing(self.parts)
         self.filters = filters
         self.variant = variant
         self.syms = unknown_sizes(self.parts)
@@ -153,7 +154,7 @@ class _Kernel:
             name=UNNAMED,
             title=signature.title(len(parts.parts)),
             sizes=signature.sizes(),
-            checks=list(signature.checks()),
+            checks=[*signature.checks(), *sorted(frozenset().union(*(code.asked for code in codes)))],
             needed=[self.names[sym] for sym in self.syms if sym not in zero],
             shapes=[signature.shape(type) for type in outputs],
             scratch=scratch,

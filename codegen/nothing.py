@@ -1,4 +1,4 @@
-"""Unknown sizes that may be 0 although something is left to compute: sums over nothing."""
+"""Sizes that are 0, or may be although something is left to compute: sums over nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dslc.codegen.group import Part, Parts
+from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
 
 _NONE: frozenset[Iter] = frozenset()
 
@@ -20,6 +21,16 @@ def reducible_at_zero(parts: Parts, sizes: Sequence[Sym]) -> frozenset[Sym]:
     else (`sum / N`, `A[i, N - 1]`, `k // N`) nothing is certain.
     """
     return frozenset(size for size in sizes if all(_Zero(size).holds(part) for part in parts.parts))
+
+
+def refuse_nothing(parts: Parts) -> None:
+    """Raises NotGenerated where something is known to have no elements, or a reduction no steps: the nodes say what that gives."""
+    shapes = [extent for value in parts.inputs for extent in value.type.shape]
+    for part in parts.parts:
+        shapes += part.scope.extents
+        shapes += [extent for node in walk(part.scope.body) if isinstance(node, Reduce) for extent in node.extents]
+    if any(isinstance(known := as_scalar(extent), Num) and known.value == 0 for extent in shapes):
+        raise NotGenerated(Reason.FORM, "something that has no elements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +74,4 @@ class _Zero:
         )
 
 
-__all__ = ["reducible_at_zero"]
+__all__ = ["reducible_at_zero", "refuse_nothing"]

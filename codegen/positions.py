@@ -222,17 +222,17 @@ class Positions(ABC):
         for monomial, factor in value.terms:
             factors = [self._atom(atom) for atom in monomial]
             if not factors:
-                parts.append(f"{factor}" if abs(factor) < 1 << 31 else f"{factor}L")
+                parts.append(f"{factor}L")
             elif factor == 1:
                 parts.append("*".join(factors))
             elif factor == -1:
                 parts.append("-" + "*".join(factors))
             else:
-                parts.append(f"{factor}*" + "*".join(factors))
+                parts.append(f"{factor}L*" + "*".join(factors))
         # the largest part last: what varies least is added first
         parts.reverse()
         joined = " + ".join(parts)
-        return joined if joined.isidentifier() or joined.isdigit() else f"({joined})"
+        return joined if joined.isidentifier() or joined.isalnum() else f"({joined})"
 
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Sym):

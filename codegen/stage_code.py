@@ -49,6 +49,9 @@ class StageCode:
     pointers: list[Pointer] = field(default_factory=list)
     #: what a template of its own writes instead of the body
     filtered: Any = None
+    #: what must hold of sizes, and what says that a position was outside of a tensor
+    asked: frozenset[str] = frozenset()
+    failures: str = "0"
     #: the inputs that it depends on, where it need not run again as long as these are the same
     kept: tuple[int, ...] = ()
 
@@ -72,7 +75,9 @@ class StageWriter(StageLayout):
 
     def emits(self, names: dict[Sym, str]) -> Emitter:
         """What writes the expressions."""
-        return Emitter(names, self.variant.width, self.variant.unroll)
+        emitter, own = Emitter(names, self.variant.width, self.variant.unroll), self.variant
+        emitter.plain = not (own.panels or own.windows or own.padded or own.filtered)
+        return emitter
 
     # ---- writing ---------------------------------------------------------------------------------------------------------------
 
@@ -133,7 +138,8 @@ class StageWriter(StageLayout):
         if lane is not None and not chunk:
             # no rows where the lanes' loop is empty
             count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
-        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root)
+        asked = frozenset(emitter.asked)
+        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root, asked=asked, failures=emitter.failures())
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
@@ -158,7 +164,7 @@ class StageWriter(StageLayout):
             return None
         best, most = None, 0.0
         for k, var in enumerate(vars):
-            if k == lane or (self.extents[k].number or 64) < 2:
+            if k == lane or (self.extents[k].number or 64) < 2 or self._ragged(k):
                 continue
             shared = sum(
                 _shared(value, var, vars[lane])
@@ -208,10 +214,11 @@ class StageWriter(StageLayout):
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
-        with emitter.level(full, fence=True):
-            emitter.tile = Var(first) if block.turned else None
-            self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
-            emitter.tile = None
+        if extent.number is None or extent.number >= size:
+            with emitter.level(full, fence=True):
+                emitter.tile = Var(first) if block.turned else None
+                self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
+                emitter.tile = None
         number = None if extent.number is None or block.turned else extent.number % size
         if number:
             # as many as there are left

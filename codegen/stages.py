@@ -183,7 +183,7 @@ def _plain(node: Scalar, own: dict[str, Var], ranges: Ranges) -> Var | None:
 
 
 def ragged(body: Scalar, iters: Iterable[Iter]) -> bool:
-    """Whether the length of a reduction depends on some iterators: then none of them can be spread over lanes."""
+    """Whether the length of a reduction depends on some iterators: then their positions have no loop in common."""
     found = frozenset(iters)
     return any(extent.free & found for node in walk(body) if isinstance(node, Reduce) for extent in node.extents)
 

@@ -21,8 +21,10 @@ class KernelText:
         int     NAME_stages(void);                                        // parallel stages, one after the other
         uint64_t NAME_kept(int stage);                                    // see below
         int64_t NAME_tasks(const int64_t* sizes, int stage);              // independent tasks of a stage
-        void    NAME_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch,
+        int     NAME_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch,
                          int stage, int64_t begin, int64_t end);          // tasks begin to end - 1 of a stage
+
+    `NAME_run` gives 0 where all is well, 1 where a position was outside of a tensor, 2 where there was not enough memory.
 
     `NAME_kept` has a bit for each input that a stage depends on, where what it leaves at the beginning of the scratch memory stays as
     long as these inputs do, whatever the sizes are; 0 for all other stages.

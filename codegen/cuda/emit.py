@@ -52,12 +52,14 @@ class CudaEmitter(Emitter):
         pointer = f"{tensor.pointer} + {self.text(self.thawed(address))}"
         self.levels[-1].block.statements.append(Store("k_store_once", ("k_rank", pointer, value.text)))
 
+    def _tell(self, outside: Val) -> None:
+        """What data says is moved into the tensor, and nobody is told."""
+
     # ---- reductions --------------------------------------------------------------------------------------------------------
 
     def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:
         """Loops over neighbouring iterators are one where every position stays linear: its steps are spread evenly then."""
-        alone = not _depends(node) and not ragged(node.body, node.iters)
-        if self.team == 1 or self.apart or self.lane is not None or not alone or len(node.iters) < 2:
+        if self.team == 1 or self.apart or self.lane is not None or ragged(node, node.iters) or len(node.iters) < 2:
             return super().loops_of(node, env)
         extents = [self.poly(extent, env) for extent in node.extents]
 
@@ -87,7 +89,7 @@ class CudaEmitter(Emitter):
         last = extents[at].number
         if free and last is not None and last < _TUNING.few:
             at = max(range(len(vars)), key=lambda k: (extents[k].number or _TUNING.few, k))
-        uneven = any(ragged(node.body, node.iters) for node, _ in places) or not free
+        uneven = any(ragged(node, node.iters) for node, _ in places)
         narrow = uneven or (extents[at].number or _TUNING.few) < 2 * self.width
         order = [*(k for k in range(len(vars)) if k != at), at]
         vars, extents = [vars[k] for k in order], [extents[k] for k in order]

@@ -18,6 +18,7 @@ from dslc.codegen.generate import UNNAMED, named, reasons, tensor_of, unknown_si
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.lanes import Pointer as Address
+from dslc.codegen.nothing import refuse_nothing
 from dslc.codegen.render import render, template
 from dslc.codegen.separate import Cutting, separated
 from dslc.codegen.signature import Signature
@@ -74,8 +75,7 @@ class _Kernels:
             # for few tiles, or few columns: their sums are left to several blocks each
             cut = separated(cut, Cutting(variant.split, 4 * variant.split, _TUNING.many, lambda _: True))
         self.parts = self._products(with_copies(cut))
-        if any(extent == 0 for part in self.parts.parts for extent in part.scope.extents):
-            raise NotGenerated(Reason.FORM, "a part that has no elements")
+        refuse_nothing(self.parts)
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
         found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}

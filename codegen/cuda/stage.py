@@ -237,7 +237,9 @@ class CudaStage(StageWriter):
         return self.code("points" if self.team == 1 else "rows", grid)
 
     def code(self, form: str, grid: Dim) -> LaunchCode:
-        """What was written."""
+        """What was written. No launch says that a position is outside."""
+        if self.emitter.asked:
+            raise NotGenerated(Reason.FORM, "a position outside of a tensor at some sizes")
         for placed in self.stage.placed:
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))

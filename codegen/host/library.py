@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import json
+import math
 import os
 import shutil
 import struct
@@ -32,7 +33,7 @@ from dslc.outside import in_code
 from dslc.store import Store, is_private, private, sealed, unsealed
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
-ABI, HOST = 17, 5
+ABI, HOST = 17, 6
 #: domain of the operators
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel
@@ -45,12 +46,14 @@ class _Tuning:
 
     Attributes:
         parallel_bytes: bytes; what touches fewer is not worth a second thread.
+        idle_bytes: bytes of scratch memory that a node keeps beside what it needs.
         parts: parts that a stage is divided into, at most.
         compiling: share of the time that compiling may take at least, where most of it is left for linking.
         least_seconds: seconds that compiling and linking each get at least.
     """
 
     parallel_bytes: int = 1 << 16
+    idle_bytes: int = 1 << 26
     parts: int = 64
     compiling: float = 0.6
     least_seconds: float = 1.0
@@ -129,31 +132,39 @@ class Library:
         for k, type in enumerate(text.outputs):
             shape = (ctypes.c_int64 * max(1, type.rank))()
             part("shape", None)(sizes, k, shape)
-            outputs.append(np.empty(tuple(shape)[: type.rank], NUMPY[type.dtype]))
+            outputs.append(self._empty(tuple(shape)[: type.rank], np.dtype(NUMPY[type.dtype])))
         if all(array.size == 0 for array in outputs):
             return tuple(outputs)
         if fits == 2:
             raise NotRun("a size is 0, at which there is something to compute that the kernel was not made for")
-        scratch = np.empty(max(0, part("scratch", ctypes.c_int64)(sizes)) + 64, np.uint8)
-        memory = ctypes.c_void_p(-(-scratch.ctypes.data // 64) * 64)
+        scratch = self._empty((max(0, part("scratch", ctypes.c_int64)(sizes)),), np.dtype(np.uint8))
+        memory = ctypes.c_void_p(scratch.ctypes.data)
         given = (ctypes.c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
         made = (ctypes.c_void_p * len(outputs))(*[array.ctypes.data for array in outputs])
         for stage in range(part("stages", ctypes.c_int)()):
             tasks = part("tasks", ctypes.c_int64)(sizes, stage)
             if tasks <= 0:
                 continue
-            run = part("run", None)
+            run = part("run", ctypes.c_int)
 
-            def share(k: int, tasks: int = tasks, stage: int = stage, run: Any = run) -> None:
+            def share(k: int, tasks: int = tasks, stage: int = stage, run: Any = run) -> int:
                 bounds = ctypes.c_int64(tasks * k // threads), ctypes.c_int64(tasks * (k + 1) // threads)
-                run(sizes, given, made, memory, stage, *bounds)
+                return int(run(sizes, given, made, memory, stage, *bounds))
 
-            if threads == 1:
-                share(0)
-                continue
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(share, range(threads)))
+            with ThreadPoolExecutor(threads) if threads > 1 else contextlib.nullcontext() as pool:
+                failed = max((pool.map if pool else map)(share, range(threads)))
+            if failed:
+                raise NotRun("not enough memory" if failed > 1 else "a position is outside of a tensor")
         return tuple(outputs)
+
+    def _empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array that begins at a multiple of 64 bytes."""
+        import numpy as np
+
+        bytes = math.prod(shape) * dtype.itemsize
+        room = np.empty(bytes + 64, np.uint8)
+        first = -room.ctypes.data % 64
+        return room[first : first + bytes].view(dtype).reshape(shape)
 
     def _function(self, name: str) -> Any:
         if self._loaded is None:
@@ -316,6 +327,7 @@ def _source(named: Mapping[str, KernelText], texts: Sequence[KernelText], host: 
         _template().render(
             kernels=kernels, texts=texts, host=host, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS,
             max_sizes=SIZES, parallel_bytes=_TUNING.parallel_bytes, parts=_TUNING.parts,
+            idle_bytes=_TUNING.idle_bytes,
         )
     )  # fmt: skip
 

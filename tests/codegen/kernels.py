@@ -30,9 +30,10 @@ extern "C" int64_t {name}_scratch(const int64_t* sizes) {{ (void)sizes; return {
 extern "C" int {name}_stages(void) {{ return {stages}; }}
 extern "C" uint64_t {name}_kept(int) {{ return 0; }}
 extern "C" int64_t {name}_tasks(const int64_t* sizes, int stage) {{ (void)sizes; (void)stage; return {tasks}; }}
-extern "C" void {name}_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch, int stage,
+extern "C" int {name}_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch, int stage,
                            int64_t begin, int64_t end) {{
     (void)sizes; (void)in; (void)out; (void)scratch; (void)stage; {run}
+    return 0;
 }}
 """
     return KernelText(name, inputs, outputs, sizes, text)
@@ -71,7 +72,7 @@ def total(name: str = "k_total") -> KernelText:
         """
     const float* x = (const float*)in[0];
     float* square = (float*)scratch;
-    if (stage == 0) { for (int64_t i = begin; i < end; i++) square[i] = x[i] * x[i]; return; }
+    if (stage == 0) { for (int64_t i = begin; i < end; i++) square[i] = x[i] * x[i]; return 0; }
     float sum = 0;
     for (int64_t i = 0; i < sizes[0]; i++) sum += square[i];
     *(float*)out[0] = sum;""",
