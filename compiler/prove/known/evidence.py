@@ -24,13 +24,13 @@ _PROVERS = (
 _ASKED = ("highspy", "islpy", "lark", "ml_dtypes", "numpy", "sympy", "z3-solver")
 
 
-def own_evidence() -> ProofCache:
-    """The verdicts, by digest, that these provers gave in this user's runs."""
-    return ProofCache(cache_folder() / "evidence", f"{_stamp()}-")
+def own_evidence(folder: Path | None = None) -> ProofCache:
+    """The verdicts, by digest, that these provers gave in this user's runs, or that are kept in a folder."""
+    return ProofCache(cache_folder() / "evidence" if folder is None else folder, f"{stamp()}-")
 
 
 @functools.cache
-def _stamp() -> str:
+def stamp() -> str:
     """Of the provers' files and the versions of what they ask: after a change in one of them everything is proved again."""
     root = Path(dslc.__file__).parent
     total = hashlib.sha256(" ".join((platform.python_version(), *map(version, _ASKED))).encode())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
+from dslc.cost.inputs import identity_of
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
 from dslc.cost.rounds import Rounds, TimedPair
@@ -101,9 +102,11 @@ class Judge:
     goal: Goal = Goal.FASTER
     spares: Spares | None = None
     _races: list[Race] = field(default_factory=list)
+    _values: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for one in self.feeds:
+            self._values.append(identity_of([one]))
             rounds = Rounds(families=len(self.feeds))
             self._races.append(Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares))
 
@@ -225,8 +228,7 @@ class Judge:
         total = hashlib.sha256(f"{self.identity}|{self.machine}|{self.goal.name}|".encode())
         total.update(b"" if contender.file.kernels else b"without kernels|")
         total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
-        for name in sorted(self.feeds[at]):
-            total.update(f"|{name} {self.feeds[at][name].dtype} {self.feeds[at][name].shape}".encode())
+        total.update(f"|{self._values[at]}".encode())
         return "sequential:" + total.hexdigest()
 
 
