@@ -12,6 +12,7 @@ from dslc.foreign.translate import Translation
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence, stamp
 from dslc.prove.known.lock import LOCK, Lock, read_lock, write_lock
+from dslc.prove.known.resting import current
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
 from dslc.store import Store
@@ -39,7 +40,7 @@ class KeptVerdicts:
 
     def verdict(self, digest: str) -> RuleVerdict | None:
         found = None if self._proofs is None else self._proofs.get(_NAME, digest)
-        return None if found is None else Lock({_NAME: found}).of(_NAME, digest, self._limit)
+        return None if found is None or not current(operators(), found) else Lock({_NAME: found}).of(_NAME, digest, self._limit)
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run

@@ -12,6 +12,7 @@ from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence
 from dslc.prove.known.lock import LOCK, read_lock, write_lock
+from dslc.prove.known.resting import current
 from dslc.prove.run.concluding import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
@@ -133,7 +134,8 @@ class Proofs:
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        found = None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        return found if found is not None and current(self._rules, found) else None
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)

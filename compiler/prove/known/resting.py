@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dslc.deadline import FOREVER, Deadline
@@ -106,7 +106,7 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
     """What is written down of a rule or law as it stands, and whether that counts here: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
-    if counts is not None:
+    if counts is not None and current(rules, counts, loaded=False):
         return counts, True
     return read_lock(lock_path(definition)).of(definition.name, digest), False
 
@@ -121,6 +121,15 @@ def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
         # nothing that another prover says changes these
         own_evidence().put([verdict])
     return verdict
+
+
+def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]) -> RuleVerdict:
+    """A verdict with the laws, too, on which its laws rest: of `known` verdicts, or of this user's own."""
+    rests = dict(verdict.rests)
+    for name, _ in verdict.rests:
+        law = known.get(name) or known_verdict(rules, rules.laws[name])
+        rests.update(law.rests if law is not None else ())
+    return replace(verdict, rests=tuple(rests.items()))
 
 
 def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
