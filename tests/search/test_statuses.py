@@ -138,7 +138,7 @@ def test_traits_are_looked_up_in_a_match_and_proved_before(tmp_path: Path, monke
     (rule,) = compile_directions(rules, rules.substitutions["own.zero"])
     monkeypatch.setattr(resting, "_proved", asked)
     assert held_traits(rules, "own.plus").commutative and held_traits(rules, "own.plus").associative
-    assert [match for match in find_matches(rule, GraphIndex(graph))]
+    assert list(find_matches(rule, GraphIndex(graph)))
     # this user has proved it: another look at the same library is a look-up, too
     again = load_many(["std", path])
     settle_traits(again)
