@@ -406,13 +406,13 @@ def _entries(file: Said, folder: str | Path | None, processor: Processor | None)
     from dslc.codegen.host.library import ABI, HOST, library_folders
     from dslc.codegen.host.processor import processor as wanted
 
-    parts = [file.digest, (processor or wanted()).identity, __version__, str(ABI), str(HOST), _generator()]
+    parts = [file.digest, (processor or wanted()).identity, __version__, str(ABI), str(HOST), generator()]
     name = f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.json"
     return [place / name for place in library_folders(folder)]
 
 
 @cache
-def _generator() -> str:
+def generator() -> str:
     """A digest of the generator: another one may make other kernels of the same function."""
     total = hashlib.sha256()
     for package in ("dslc.codegen", "dslc.templates"):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from dslc.errors import Diagnostic, Span
-from dslc.prove.known.digest import bare
-from dslc.semantics.definitions import Checkable, FunctionDef, Module, OperatorDef
+from dslc.prove.known.digest import bare, meanings, words_of
+from dslc.semantics.definitions import Checkable
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
-
-_WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class _Text:
 
     syntax: t.Node
     digest: str
-    words: frozenset[str]
+    words: tuple[str, ...]
     terms: bool
 
 
@@ -76,7 +73,7 @@ class CheckMemory:
             text = show(bare(syntax))
             terms = isinstance(syntax, t.Substitution | t.Property) and "term" in text
             digest = hashlib.sha256(f"{type(syntax).__name__}\0{text}".encode()).hexdigest()
-            found = self._texts[id(syntax)] = _Text(syntax, digest, frozenset(_WORD.findall(text)), terms)
+            found = self._texts[id(syntax)] = _Text(syntax, digest, words_of(text), terms)
         return found
 
     def known(self, check: str, digest: str, about: tuple[t.Node, ...]) -> tuple[Diagnostic, ...] | None:
@@ -101,7 +98,6 @@ class Recall:
     #: what is to be done: each does one check, and keeps what it finds
     left: list[Callable[[], None]] = field(default_factory=list)
     _digests: dict[int, tuple[str, tuple[t.Node, ...]]] = field(default_factory=dict)
-    _operators: list[str] = field(default_factory=list)
 
     def __call__(self, check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]) -> Sequence[Diagnostic]:
         digest, about = self._rests_on(definition)
@@ -122,44 +118,11 @@ class Recall:
         """A digest of a definition and of every operator, function and trait that it reaches, and their syntax."""
         if id(definition) in self._digests:
             return self._digests[id(definition)]
-        text = self.memory.text(definition.syntax)
-        used: dict[str, OperatorDef | FunctionDef] = {}
-        about: list[t.Node] = [definition.syntax]
-        stack: list[tuple[frozenset[str], Module]] = [(text.words, definition.module)]
-        if text.terms:
-            # a term stands for any operator, in the order in which these are known
-            for operator in self.rules.operators.values():
-                self._use(operator, used, stack)
-        if isinstance(definition, OperatorDef):
-            stack.append((self._of_traits(definition), definition.module))
-        while stack:
-            words, module = stack.pop()
-            for word in words:
-                found = module.lookup(word)
-                if isinstance(found, OperatorDef | FunctionDef):
-                    self._use(found, used, stack)
-        lines = [definition.name, text.digest]
-        if text.terms:
-            lines.append(" ".join(self.rules.operators))
-        if isinstance(definition, OperatorDef):
-            lines.append(str(self.rules.traits_of(definition.name)))
-        for name in sorted(used):
-            one = used[name]
-            lines += [name, self.memory.text(one.syntax).digest, str(self.rules.traits_of(name))]
+        # a term stands for any operator, in the order in which these are known
+        others = self.rules.operators.values() if self.memory.text(definition.syntax).terms else ()
+        total, about = hashlib.sha256(), []
+        for one, meaning in meanings(self.rules, definition, lambda found: self.memory.text(found.syntax).words, others).items():
+            total.update(f"\0{meaning}\0{self.memory.text(one.syntax).digest}".encode())
             about.append(one.syntax)
-        result = hashlib.sha256("\0".join(lines).encode()).hexdigest(), tuple(about)
-        self._digests[id(definition)] = result
+        result = self._digests[id(definition)] = total.hexdigest(), tuple(about)
         return result
-
-    def _use(
-        self, found: OperatorDef | FunctionDef, used: dict[str, OperatorDef | FunctionDef], stack: list[tuple[frozenset[str], Module]]
-    ) -> None:
-        if found.name not in used:
-            used[found.name] = found
-            stack.append((self.memory.text(found.syntax).words, found.module))
-            if isinstance(found, OperatorDef):
-                stack.append((self._of_traits(found), found.module))
-
-    def _of_traits(self, operator: OperatorDef) -> frozenset[str]:
-        """The operators that an operator's traits name, as far as its own file knows them by these names."""
-        return frozenset(name.rsplit(".", 1)[-1] for name in self.rules.traits_of(operator.name).named.values())

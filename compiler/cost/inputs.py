@@ -106,15 +106,13 @@ def given_inputs(given: Given, model: Any) -> Inputs:
     return Inputs(tuple(feeds))
 
 
-def identity_of(given: Given | None) -> str:
-    """What tells inputs that are given from others: the place of files, a hash of arrays."""
-    if given is None or isinstance(given, str | Path):
-        return str(None if given is None else Path(given).resolve())
+def identity_of(sets: Sequence[Mapping[str, Any]]) -> str:
+    """A hash of all that sets of inputs hold: a model may take any time on other numbers of the same shapes."""
     total = hashlib.sha256()
-    for one in [given] if isinstance(given, Mapping) else given:
-        for name, array in sorted(one.items()):
-            for one_of in array if isinstance(array, list) else [array]:
-                total.update(f"{name}:{one_of.dtype}:{one_of.shape}:".encode() + one_of.tobytes())
+    for one in sets:
+        for name in sorted(one):
+            total.update(f"\0{name}".encode())
+            _add(total, one[name])
         total.update(b";")
     return total.hexdigest()
 
@@ -129,6 +127,20 @@ def _joined(arrays: Mapping[str, Any], model: Any) -> dict[str, Any]:
         if numbered and name not in arrays:
             out[name] = [out.pop(one) for one in numbered]
     return out
+
+
+def _add(total: hashlib._Hash, value: Any) -> None:
+    """Adds an input's elements; a sequence has several tensors, or none."""
+    if isinstance(value, list | tuple):
+        total.update(f"[{len(value)}]".encode())
+        for part in value:
+            _add(total, part)
+    elif hasattr(value, "tobytes"):
+        # the bytes of objects are only where they lie
+        total.update(f":{value.dtype}:{value.shape}:".encode())
+        total.update(repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes())
+    else:
+        total.update(repr(value).encode())
 
 
 def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:

@@ -13,6 +13,7 @@ from dslc.cost.samples import Samples, kept_key, program
 from dslc.cost.start import Key
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
+from dslc.ir.scalar import exactly
 
 
 class Keys:
@@ -33,7 +34,7 @@ class Keys:
         return found
 
     def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
-        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else program(node)
+        what: Any = (node.op, exactly(node.attrs)) if isinstance(node, Call) else program(node)
         return (type(node).__name__, what, tuple(map(self._argument, args)), node.types)
 
     @staticmethod
@@ -43,7 +44,7 @@ class Keys:
             return arg.node.types[arg.index]
         number = number_of(arg) if arg.known else None
         if number is not None:
-            return (arg.type, type(number).__name__, number)
+            return (arg.type, exactly(number))
         return (arg.type, kept_key(arg))
 
     def of(self, group: Group) -> Key:
@@ -77,8 +78,3 @@ class Keys:
                 self._samples.rules, self._samples.static(node), tuple(arg.constant for arg in node.args)
             )
         return found
-
-
-def _tagged(value: Any) -> Any:
-    """True, 1 and 1.0 are three attributes."""
-    return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)

@@ -15,6 +15,7 @@ from dslc.cost.machine import Machine
 from dslc.cost.process import TUNING as PROCESS_TUNING
 from dslc.cost.process import Worker, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
+from dslc.kernels import generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,9 @@ class Measurer:
     def _once(self, sample: Sample, turn: str) -> Measured:
         """One measurement."""
         which = (f":{turn}" if turn else "") + ("" if sample.layout else ":bare")
+        if sample.library:
+            # what is around kernels takes its time, too
+            which += f":{generator()}"
         by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest() + which
         found = self._known(by_text)
         if found is not None:
@@ -171,7 +175,7 @@ class Measurer:
         self.cache.put_verdict(self._decided(words), verdict)
 
     def _decided(self, words: str) -> str:
-        return "here:" + hashlib.sha256(f"{self._context}\0{words}".encode()).hexdigest()
+        return "here:" + hashlib.sha256(f"{self._context}\0{generator()}\0{words}".encode()).hexdigest()
 
     def _known(self, key: str) -> Measured | None:
         """What the cache has."""

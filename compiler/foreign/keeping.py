@@ -10,7 +10,9 @@ from dslc.foreign.define import definition, operators
 from dslc.foreign.outcome import LIVE, ImportedRule
 from dslc.foreign.translate import Translation
 from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, Lock, ProofCache, read_lock, write_lock
+from dslc.prove.known.evidence import own_evidence, stamp
+from dslc.prove.known.lock import LOCK, Lock, read_lock, write_lock
+from dslc.prove.known.resting import current
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
 from dslc.store import Store
@@ -34,11 +36,11 @@ class KeptVerdicts:
 
     def __init__(self, folder: Path | None, limit: float) -> None:
         self._folder, self._limit = folder, limit
-        self._proofs = None if folder is None else ProofCache(folder)
+        self._proofs = None if folder is None else own_evidence(folder)
 
     def verdict(self, digest: str) -> RuleVerdict | None:
         found = None if self._proofs is None else self._proofs.get(_NAME, digest)
-        return None if found is None else Lock({_NAME: found}).of(_NAME, digest, self._limit)
+        return None if found is None or not current(operators(), found) else Lock({_NAME: found}).of(_NAME, digest, self._limit)
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run
@@ -49,12 +51,12 @@ class KeptVerdicts:
         """The guards that were found for a wrong rule."""
         if self._folder is None:
             return None
-        found = Store(self._folder / "guards").get_json(digest)
+        found = Store(self._folder / "guards").get_json(f"{stamp()}-{digest}")
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
         if self._folder is not None:
-            Store(self._folder / "guards").put_json(digest, list(guards))
+            Store(self._folder / "guards").put_json(f"{stamp()}-{digest}", list(guards))
 
 
 def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:

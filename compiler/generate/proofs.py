@@ -10,7 +10,9 @@ from types import TracebackType
 from dslc.errors import DslcError
 from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_text
 from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.known.evidence import own_evidence
+from dslc.prove.known.lock import LOCK, read_lock, write_lock
+from dslc.prove.known.resting import current
 from dslc.prove.run.concluding import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
@@ -52,7 +54,7 @@ class Proofs:
         self._rules, self._seed, self._limit = rules, seed, limit
         self._workers = Workers(rules, workers, _TUNING.backstop * limit)
         self._number = 0
-        self._cache = None if cache is None else ProofCache(cache)
+        self._cache = None if cache is None else own_evidence(cache)
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
         self._asked: dict[str, GeneralRule] = {}
         self._answered: dict[str, list[Verdict]] = {}
@@ -132,7 +134,8 @@ class Proofs:
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
-        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        found = None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+        return found if found is not None and current(self._rules, found) else None
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)

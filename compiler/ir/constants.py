@@ -103,7 +103,7 @@ def fill(number: Number, type: TensorType) -> Value:
         number = Fraction(number)  # exact, and one key for 1 and 1.0
     if isinstance(number, Fraction) and number.denominator == 1:
         number = int(number)
-    if isinstance(number, float) and number.is_integer():
+    if isinstance(number, float) and number.is_integer() and repr(number) != "-0.0":
         number = int(number)
     return constant_value(FillRef(number, type), type)
 
@@ -113,7 +113,8 @@ def array_value(array: Any) -> Value:
     type = TensorType(FROM_NUMPY[array.dtype], tuple(int(size) for size in array.shape))
     if 0 < array.size <= _TUNING.small:
         first = array.reshape(-1)[0]
-        if (array == first).all():
+        # equal zeros may have two signs
+        if (array == first).all() and array.tobytes() == first.tobytes() * array.size:
             return fill(first.item() if array.dtype != NUMPY[DType.BF16] else float(first), type)
     return constant_value(ArrayData(array), type)
 

@@ -117,15 +117,15 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
     "cosh": lambda a: 1 if a == 0 else math.cosh(a),
     "acos": lambda a: 0 if a == 1 else math.acos(a),
     "acosh": lambda a: 0 if a == 1 else math.acosh(a),
-    "tanh": lambda a: 0 if a == 0 else math.tanh(a),
-    "erf": lambda a: 0 if a == 0 else math.erf(a),
-    "sin": lambda a: 0 if a == 0 else math.sin(a),
-    "tan": lambda a: 0 if a == 0 else math.tan(a),
-    "asin": lambda a: 0 if a == 0 else math.asin(a),
-    "atan": lambda a: 0 if a == 0 else math.atan(a),
-    "sinh": lambda a: 0 if a == 0 else math.sinh(a),
-    "asinh": lambda a: 0 if a == 0 else math.asinh(a),
-    "atanh": lambda a: 0 if a == 0 else math.atanh(a),
+    "tanh": lambda a: a if a == 0 else math.tanh(a),
+    "erf": lambda a: a if a == 0 else math.erf(a),
+    "sin": lambda a: a if a == 0 else math.sin(a),
+    "tan": lambda a: a if a == 0 else math.tan(a),
+    "asin": lambda a: a if a == 0 else math.asin(a),
+    "atan": lambda a: a if a == 0 else math.atan(a),
+    "sinh": lambda a: a if a == 0 else math.sinh(a),
+    "asinh": lambda a: a if a == 0 else math.asinh(a),
+    "atanh": lambda a: a if a == 0 else math.atanh(a),
 }
 
 
@@ -179,7 +179,11 @@ def _order(node: Scalar) -> str:
 
 
 def _plus(a: Any, b: Any) -> Any:
-    return _whole(float(a) + float(b)) if isinstance(a, float) or isinstance(b, float) else _whole(a + b)
+    if isinstance(a, float) or isinstance(b, float):
+        # an exact zero is no 0.0, which takes the sign of -0.0 away
+        one, other = ((b, a) if isinstance(b, float) else (a, b))
+        return one if other == 0 and not isinstance(other, float) else float(a) + float(b)
+    return _whole(a + b)
 
 
 def _times(a: Any, b: Any) -> Any:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, traversal
+from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, exactly, traversal
 
 AttrValue = bool | int | float | Fraction | str | DType | Scalar | tuple["AttrValue", ...]
 Attrs = tuple[tuple[str, AttrValue], ...]
@@ -267,15 +267,10 @@ def constant_value(data: ArrayRef, type: TensorType) -> Value:
     return Value(_intern(Constant, (data.key, type), make))
 
 
-def _tagged(value: Any) -> Any:
-    """Attribute values with their types, since True == 1 == 1.0 in Python."""
-    return (type(value), tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
-
-
 def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
-    tag = _tagged(tuple(value for _, value in attrs))
-    key = (op, tag, attrs, types)
+    tag = exactly(tuple(value for _, value in attrs))
+    key = (op, tag, tuple(name for name, _ in attrs), types)
     head = Head._pool.get(key)
     if head is None:
         head = Head()

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 Number = bool | int | Fraction | float
 _INTEGRAL = frozenset({"+", "*", "//", "%", "min", "max", "abs"})
+_KINDS = frozenset({bool, int, Fraction, float})
 _NONE: frozenset[Any] = frozenset()
 
 
@@ -110,9 +111,13 @@ class Num(Scalar):
             value = int(value)
         # the type beside the value keeps True, 1 and 1.0 apart
         kind = type(value)
+        if kind not in _KINDS:
+            value = value.item()  # type: ignore[union-attr]  # a number of numpy
+            kind = type(value)
         if kind is float and value != value:
             value = nan  # which equals nothing, and is one object
-        key = (Num, kind, value)
+        # zeros of both signs are equal, and not the same
+        key = (Num, kind, value) if value or kind is not float else (Num, kind, repr(value))
         found: Num | None = _known(key)
         if found is None:
             found = _new(key, (value,), _NONE, kind is int)
@@ -186,7 +191,7 @@ class Table(Scalar):
 
     @staticmethod
     def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
-        key = (Table, index, values)
+        key = (Table, index, exactly(values))
         found: Table | None = _known(key)
         if found is None:
             found = _above(key, (index, values), index)
@@ -252,6 +257,13 @@ class Reduce(Scalar):
 
 
 # ---- constructors --------------------------------------------------------------------------------------------
+
+
+def exactly(value: Any) -> Any:
+    """Equal for values, and tuples of them, that are the same: True, 1 and 1.0 are three, 0.0 and -0.0 are two, NaN is one."""
+    if isinstance(value, tuple):
+        return tuple(map(exactly, value))
+    return (type(value), repr(value) if isinstance(value, float) else value)
 
 
 def num(value: Number) -> Num:

@@ -91,7 +91,8 @@ def number_text(value: Any) -> str:
         return str(value)
     if math.isnan(value) or math.isinf(value):
         return str(value)
-    return f"max(-inf, {value!r})"
+    # a sign before a number is a part of its exact value, where zero has none
+    return "(-max(-inf, 0.0))" if repr(value) == "-0.0" else f"max(-inf, {value!r})"
 
 
 class _Text(ScalarText):
@@ -354,7 +355,7 @@ def attribute_text(value: Any) -> str:
         return _Text((), (), {}).go(value)
     if isinstance(value, float):
         # attributes are declared to be floats, so that a decimal is one
-        return repr(value)
+        return _decimal(value)
     return str(value) if isinstance(value, DType) else number_text(value)
 
 
@@ -374,7 +375,11 @@ def _listed(items: Any) -> str:
     if isinstance(items, list):
         return f"[{', '.join(map(_listed, items))}]"
     # a decimal, also where it is whole
-    return repr(items) if isinstance(items, float) else number_text(items)
+    return _decimal(items) if isinstance(items, float) else number_text(items)
+
+
+def _decimal(value: float) -> str:
+    return number_text(value) if repr(value) == "-0.0" else repr(value)
 
 
 def _matrix(values: Any) -> str:

@@ -21,9 +21,7 @@ from dslc.match.describe import show
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import Match, find_matches
 from dslc.match.rule import CompiledRule
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.resting import believed_lock
+from dslc.prove.known.resting import recorded
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.numerics import error_of, keeps_nonfinite
@@ -173,9 +171,8 @@ def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
 
 
 def _proved(rules: Rules, definition: SubstitutionDef) -> bool:
-    digest = rule_digest(rules, definition)
-    found = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
-    return found is not None and found.status == "proved"
+    found, counts = recorded(rules, definition)
+    return counts and found is not None and found.status == "proved"
 
 
 __all__ = ["KERNELS", "forms", "generated", "has_form", "stated_error", "tells_nonfinite", "ways"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Value, call
-from dslc.ir.scalar import Scalar
+from dslc.ir.scalar import Scalar, exactly
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, Mismatch, Unbound, fail, unbound
 from dslc.semantics.library import Rules, rules_cache
@@ -51,7 +51,7 @@ def apply(
 
 
 def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
-    key = (op.name, tuple(_key(arg) for arg in args), tuple(sorted((k, _tag(v)) for k, v in attrs.items())))
+    key = (op.name, tuple(_key(arg) for arg in args), tuple((k, exactly(attrs[k])) for k in sorted(attrs)))
     cache: dict[Any, _Cached | Mismatch] = rules_cache(rules, "apply")
     found = cache.get(key)
     if found is None:
@@ -77,11 +77,7 @@ def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
 def _key(arg: Argument) -> Any:
     if isinstance(arg, Value):
         return arg.type if arg.known else None
-    return ("number", type(arg), arg)
-
-
-def _tag(value: Any) -> Any:
-    return (type(value).__name__, tuple(_tag(v) for v in value) if isinstance(value, tuple) else value)
+    return ("number", exactly(arg))
 
 
 def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> _Cached:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, rebuild, replace, unfolded, with_args
+from dslc.ir.scalar import exactly
 from dslc.semantics.apply import apply, inverse_steps
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
@@ -37,7 +38,7 @@ def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, 
     """
     definition = rules.operator(op) if isinstance(op, str) else op
     cache = rules_cache(rules, "elaborate")
-    key = (definition.name, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
+    key = (definition.name, arg_types, tuple((name, exactly(value)) for name, value in attrs))
     found = cache.get(key)
     if found is None:
         with _once(rules, ("elaborate", key), definition):
@@ -95,7 +96,7 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
 def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
     """As `elaborate`, with every call inside expanded too: only parameters, constants and scopes are left."""
     cache = rules_cache(rules, "expanded")
-    key = (op, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
+    key = (op, arg_types, tuple((name, exactly(value)) for name, value in attrs))
     found = cache.get(key)
     if found is None:
         with _once(rules, ("expanded", key), rules.operator(op)):

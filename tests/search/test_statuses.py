@@ -9,12 +9,19 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, save
 
 from dslc.cli.main import cli
+from dslc.ir.constants import fill
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, input_value
+from dslc.match import GraphIndex, compile_directions, find_matches
+from dslc.prove.known import resting
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, write_lock
-from dslc.prove.known.resting import believed_lock, held_traits, trust_locks
+from dslc.prove.known.resting import believed_lock, held_traits, settle_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
+from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.search.rewrites.statuses import statuses, usable
+from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 
 
@@ -105,3 +112,34 @@ def test_explain_says_whose_word_a_status_is(forged: Path) -> None:
 
     assert "nobody here" in explain_rule("stranger.twice", [str(forged)])
     assert "nobody here" not in explain_rule("std.double_neg")
+
+
+def test_traits_are_looked_up_in_a_match_and_proved_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No prover is asked by what flattens, writes or matches; those of the standard library are known from its lock."""
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "own.rules"
+    path.write_text(
+        "dslc 1\nimport std (add)\noperator plus(A: T[*S], B: T[*S]) -> Y: T[*S] { Y[*i] = A[*i] + B[*i] }\n"
+        "property plus is commutative, associative\n"
+        "substitution zero(X: f32[*S]) -> Y {\n  Y = plus(X, 0)\n  =>\n  Y = X\n}\n"
+    )
+
+    def asked(*_args: object) -> RuleVerdict:
+        raise AssertionError("a match begins a proof")
+
+    rules, proved = load_many(["std", path]), resting._proved
+    x, zero = input_value("x", TensorType(DType.F32, (2,))), fill(0, TensorType(DType.F32, (2,)))
+    graph = Graph((x,), apply(rules, "own.plus", [*apply(rules, "own.plus", [zero, x]), x]))
+    monkeypatch.setattr(resting, "_proved", asked)
+    assert flattened(rules, graph) is graph
+    assert not held_traits(rules, "own.plus").commutative and held_traits(rules, "std.add").commutative
+    monkeypatch.setattr(resting, "_proved", proved)
+    settle_traits(rules)
+    (rule,) = compile_directions(rules, rules.substitutions["own.zero"])
+    monkeypatch.setattr(resting, "_proved", asked)
+    assert held_traits(rules, "own.plus").commutative and held_traits(rules, "own.plus").associative
+    assert list(find_matches(rule, GraphIndex(graph)))
+    # this user has proved it: another look at the same library is a look-up, too
+    again = load_many(["std", path])
+    settle_traits(again)
+    assert held_traits(again, "own.plus").commutative

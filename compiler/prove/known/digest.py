@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import NO_TRAITS, FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
 #: raised whenever a prover changes what it may answer: proofs of other versions are made again
-PROVER_VERSION = 5
+PROVER_VERSION = 6
 
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
@@ -21,42 +22,63 @@ _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 def rule_digest(rules: Rules, definition: SubstitutionDef | PropertyDef) -> str:
     """SHA-256 over a rule's printed normal form and that of every operator, function and trait that it uses, transitively.
 
-    Docstrings, tags, examples, ONNX mappings and what is said of rounding do not count: no proof depends on them.
+    Which definition each word means counts, whatever file that stands in. Docstrings, tags, examples, ONNX mappings and what is said
+    of rounding do not count: no proof depends on them. Nor do operators that only stand for a `term`.
     """
-    used = {found.name: _operator_text(rules, found) for found in used_by(rules, definition)}
-    own = _text(rules, definition.name, definition.syntax)
-    total = hashlib.sha256(f"{PROVER_VERSION}\0{definition.name}\0{own}".encode())
-    for name in sorted(used):
-        total.update(f"\0{name}\0{used[name]}".encode())
+    total = hashlib.sha256(f"{PROVER_VERSION}".encode())
+    for one, meaning in meanings(rules, definition, lambda found: _text(rules, found)[1]).items():
+        total.update(f"\0{meaning}\0{_text(rules, one)[0]}".encode())
     return total.hexdigest()
 
 
 def used_by(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[OperatorDef | FunctionDef, ...]:
     """The operators and functions that a rule uses, transitively."""
-    used: dict[str, OperatorDef | FunctionDef] = {}
-    stack = [(_text(rules, definition.name, definition.syntax), definition.module)]
-    while stack:
-        text, module = stack.pop()
-        for word in _WORD.findall(text):
-            found = module.lookup(word)
-            if isinstance(found, OperatorDef | FunctionDef) and found.name not in used:
-                used[found.name] = found
-                stack.append((_operator_text(rules, found), found.module))
-    return tuple(used.values())
+    found = meanings(rules, definition, lambda one: _text(rules, one)[1])
+    return tuple(one for one in found if isinstance(one, OperatorDef | FunctionDef))
 
 
-def _operator_text(rules: Rules, definition: Any) -> str:
-    text = _text(rules, definition.name, definition.syntax)
-    return f"{text}\n{rules.traits_of(definition.name)}" if isinstance(definition, OperatorDef) else text
+def meanings(rules: Rules, root: Any, words: Callable[[Any], Sequence[str]], others: Iterable[Any] = ()) -> dict[Any, str]:
+    """A definition and all that it uses, transitively, each with its name, its traits, and which of these its words mean.
+
+    A text does not say that: imports may be exchanged, names be shadowed, and two files of a library may have a function of one name.
+
+    Args:
+        words: of a definition's text.
+        others: definitions that are used without being named.
+    """
+    order = list(dict.fromkeys((root, *others)))
+    number = {one: k for k, one in enumerate(order)}
+    found: dict[Any, str] = {}
+    for one in order:
+        traits = rules.traits_of(one.name) if isinstance(one, OperatorDef) else NO_TRAITS
+        named = sorted(traits.named.items())
+        lines = [type(one).__name__, one.name, str(replace(traits, named=dict(named)))]
+        meant = [(word, one.module.lookup(word)) for word in words(one)]
+        for word, other in meant + [(trait, rules.operators.get(name)) for trait, name in named]:
+            if other is not None:
+                if other not in number:
+                    number[other] = len(order)
+                    order.append(other)
+                lines.append(f"{word}={number[other]}")
+        found[one] = "\n".join(lines)
+    return found
 
 
-def _text(rules: Rules, name: str, syntax: Any) -> str:
+def words_of(text: str) -> tuple[str, ...]:
+    """What may be a name in a text, in its order."""
+    return tuple(dict.fromkeys(_WORD.findall(text)))
+
+
+def _text(rules: Rules, definition: Any) -> tuple[str, tuple[str, ...]]:
+    """A definition's text without what no proof depends on, and the words in it."""
+    syntax = getattr(definition, "syntax", None)
     cache = rules_cache(rules, "digest texts")
-    found: tuple[Any, str] | None = cache.get(id(syntax))
+    # the syntax is kept: another one of a later time may have its number
+    found: tuple[Any, str, tuple[str, ...]] | None = cache.get(id(syntax))
     if found is None:
-        # the syntax is kept: another one of a later time may have its number
-        found = cache[id(syntax)] = (syntax, show(bare(syntax)))
-    return found[1]
+        text = "" if syntax is None else show(bare(syntax))
+        found = cache[id(syntax)] = (syntax, text, words_of(text))
+    return found[1:]
 
 
 def bare(syntax: Any) -> Any:

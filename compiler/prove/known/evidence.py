@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import platform
 import site
 import sysconfig
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 
 import dslc
@@ -14,25 +16,28 @@ from dslc.folders import cache_folder
 from dslc.prove.known.lock import ProofCache
 from dslc.semantics.installed import BUILTIN
 
-# what provers consist of; evidence of others is no evidence of these
-_PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
+# what provers consist of, and what they ask; evidence of others is no evidence of these
+_PROVERS = (
+    "analysis", "deadline.py", "derivation", "errors.py", "grammar", "inspection", "interpret", "ir", "processes", "prove", "semantics",
+    "store.py", "syntax",
+)  # fmt: skip
+_ASKED = ("highspy", "islpy", "lark", "ml_dtypes", "numpy", "sympy", "z3-solver")
 
 
-
-def own_evidence() -> ProofCache:
-    """The verdicts, by digest, that these provers gave in this user's runs."""
-    return ProofCache(cache_folder() / "evidence", f"{_stamp()}-")
+def own_evidence(folder: Path | None = None) -> ProofCache:
+    """The verdicts, by digest, that these provers gave in this user's runs, or that are kept in a folder."""
+    return ProofCache(cache_folder() / "evidence" if folder is None else folder, f"{stamp()}-")
 
 
 @functools.cache
-def _stamp() -> str:
-    """Sizes and times of the provers' files: after a change in one of them everything is proved again."""
+def stamp() -> str:
+    """Of the provers' files and the versions of what they ask: after a change in one of them everything is proved again."""
     root = Path(dslc.__file__).parent
-    total = hashlib.sha256()
+    total = hashlib.sha256(" ".join((platform.python_version(), *map(version, _ASKED))).encode())
     for stage in _PROVERS:
-        for path in sorted((root / stage).rglob("*.py")):
-            found = path.stat()
-            total.update(f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+        for path in sorted([root / stage, *(root / stage).rglob("*")]):
+            if path.suffix in {".py", ".lark"}:
+                total.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
     return total.hexdigest()[:16]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from dslc.deadline import FOREVER, Deadline
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence, shipped
 from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock
@@ -50,10 +51,18 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
     Args:
         locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
     """
+    found = _known_basis(rules, law, locks)
+    if found is None:
+        verdict = _proved(rules, law)
+        found = rules_cache(rules, "basis")[law.name, locks] = Basis(verdict.status, verdict.reason)
+    return found
+
+
+def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> Basis | None:
+    """As `basis`, but without a proof."""
     known = rules_cache(rules, "basis")
     found: Basis | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
-    if found is None:
-        verdict = known_verdict(rules, law, locks) or _proved(rules, law)
+    if found is None and (verdict := known_verdict(rules, law, locks)) is not None:
         found = known[law.name, locks] = Basis(verdict.status, verdict.reason)
     return found
 
@@ -97,7 +106,7 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
     """What is written down of a rule or law as it stands, and whether that counts here: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
-    if counts is not None:
+    if counts is not None and current(rules, counts, loaded=False):
         return counts, True
     return read_lock(lock_path(definition)).of(definition.name, digest), False
 
@@ -114,6 +123,15 @@ def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
     return verdict
 
 
+def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]) -> RuleVerdict:
+    """A verdict with the laws, too, on which its laws rest: of `known` verdicts, or of this user's own."""
+    rests = dict(verdict.rests)
+    for name, _ in verdict.rests:
+        law = known.get(name) or known_verdict(rules, rules.laws[name])
+        rests.update(law.rests if law is not None else ())
+    return replace(verdict, rests=tuple(rests.items()))
+
+
 def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
     """Whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
     for name, digest in verdict.rests:
@@ -126,10 +144,19 @@ def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
     return True
 
 
-def held_traits(rules: Rules, operator: str) -> Traits:
-    """The traits of an operator whose laws are proved, bounded or trusted; the others count for nothing.
+def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:
+    """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
+    for law in rules.laws.values():
+        if law.trait is not None and operator in ("", law.trait[0]) and not until.over and _known_basis(rules, law, True) is None:
+            basis(rules, law, locks=True)
+            rules_cache(rules, "held traits").pop(law.trait[0], None)
 
-    A lock that is believed counts here: what follows from a trait in a model is proved again there.
+
+def held_traits(rules: Rules, operator: str) -> Traits:
+    """The traits of an operator whose laws are known to be proved, bounded or trusted; the others count for nothing.
+
+    This is a look-up: `settle_traits` proves. A lock that is believed counts here: what follows from a trait in a model is proved
+    again there.
     """
     stated = rules.traits_of(operator)
     if stated is NO_TRAITS:
@@ -142,14 +169,12 @@ def held_traits(rules: Rules, operator: str) -> Traits:
 
 
 def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
-    laws: dict[str, list[PropertyDef]] = {}
-    for law in rules.laws.values():
-        if law.trait is not None and law.trait[0] == operator:
-            laws.setdefault(law.trait[1], []).append(law)
-
-    def holds(trait: str) -> bool:
-        return any(basis(rules, law, locks=True).carries for law in laws.get(trait, ()))
-
+    known = [
+        law.trait[1]
+        for law in rules.laws.values()
+        if law.trait is not None and law.trait[0] == operator and (one := _known_basis(rules, law, True)) is not None and one.carries
+    ]
+    holds = known.__contains__
     identity = stated.identity if stated.identity is not None and holds("identity") else None
     inverse = stated.inverse if stated.inverse is not None and holds("inverse") else None
     return replace(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
 from dslc.prove.known.digest import rule_digest, used_by
+from dslc.prove.known.evidence import stamp
 from dslc.prove.known.resting import known_verdict
 from dslc.prove.run.concluding import diagnostic_of
 from dslc.prove.run.provers import Definition, prover_verdict
@@ -32,12 +33,12 @@ def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic
     if known is not None and known.status != "refuted":
         return []
     digest = rule_digest(rules, law)
-    store = Store(cache_folder() / "checked")
-    if known is None and store.get(digest) is not None:
+    store, key = Store(cache_folder() / "checked"), f"{stamp()}-{digest}"
+    if known is None and store.get(key) is not None:
         return []
     verdict = prover_verdict(rules, law, "field", seed=seed)
     if verdict.answer != "differs":
-        store.put(digest, law.name.encode())
+        store.put(key, law.name.encode())
         return []
     found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
     return [] if found is None else [found]

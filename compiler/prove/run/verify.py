@@ -11,7 +11,7 @@ from typing import Literal
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import installed, own_evidence
 from dslc.prove.known.lock import EMPTY, LOCK, Lock, lock_path, read_lock, write_lock
-from dslc.prove.known.resting import current, note
+from dslc.prove.known.resting import current, note, resting
 from dslc.prove.run.concluding import conclude
 from dslc.prove.run.provers import PROVERS, Definition
 from dslc.prove.run.worker import Task, answers, definition_of
@@ -133,7 +133,7 @@ def verify(
                 chosen_tasks = [replace(task, laws=laws) for task in tasks if (task.rule in rules.laws) is about_laws]
                 for task, verdicts in pool.run(chosen_tasks):
                     definition = definition_of(rules, task.rule)
-                    verdict = conclude(rules, definition, verdicts, digests[task.rule])
+                    verdict = resting(rules, conclude(rules, definition, verdicts, digests[task.rule]), found)
                     found[task.rule] = verdict
                     locks.keep(verdict)
                     done += 1
@@ -172,6 +172,8 @@ class _Locks:
         self._rules, self._where, self._limit, self._notes, self._trust = rules, where, limit, notes, trust
         self._read: dict[Path, Lock] = {}
         self._own = own_evidence()
+        #: what others said, and is believed in this run
+        self._told: set[str] = set()
 
     def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
         if self._where is None:
@@ -187,11 +189,12 @@ class _Locks:
         known = kept.of(definition.name, digest, self._limit)
         if known is None and self._trust:
             known = self._read[path].of(definition.name, digest, self._limit)
+            self._told |= {definition.name} if known is not None else set()
         return known if known is not None and current(self._rules, known) else None
 
     def keep(self, verdict: RuleVerdict) -> None:
-        """Notes what was proved just now as the user's own evidence."""
-        if self._where is not None:
+        """Notes what was proved just now as the user's own evidence; what follows from the word of others is none."""
+        if self._where is not None and self._told.isdisjoint(dict(verdict.rests)):
             self._own.put([verdict])
 
     def write(self, found: dict[str, RuleVerdict]) -> None:

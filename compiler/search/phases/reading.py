@@ -9,6 +9,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from dslc.cost.inputs import given_inputs
+from dslc.deadline import Deadline
 from dslc.errors import error
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
@@ -16,7 +17,7 @@ from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.pytorch import from_file, is_program_file
 from dslc.onnx.types import complete_bind
-from dslc.prove.known.resting import trust_locks
+from dslc.prove.known.resting import settle_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
 from dslc.search.phases.writing import size_of
 from dslc.search.rewrites.rulesets import AppliedRule, applied_rules, chosen_rules, left_out, not_standard
@@ -62,6 +63,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     run.phase("reading", "reading rules")
     rules = load_many(["std", *settings.rules]) if settings.rules else standard()
     trust_locks(rules, settings.trust_lock)
+    settle_traits(rules, until=_proving(run, settings))
     searched = settings.apply is None or settings.budget > 0
     chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats) if searched else []
     applied = () if settings.apply is None else applied_rules(rules, settings.apply, settings.disable, settings.strict_floats)
@@ -88,12 +90,17 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
 
 
+def _proving(run: Run, settings: Settings) -> Deadline:
+    """When the proofs of rules and laws end that nobody has proved here."""
+    return run.clock.until().part(most=_TUNING.proofs * settings.budget or inf)
+
+
 def prove_rules(task: Task, run: Run) -> Proven:
     """The rules that are proved or allowed; what is left out is noted, where a user asked for it."""
     run.phase("proving rules", "looking up proofs")
     settings = task.settings
     definitions = list(dict.fromkeys([rule.definition for rule in (*task.chosen, *(one.rule for one in task.applied))]))
-    until = run.clock.until().part(most=_TUNING.proofs * settings.budget or inf)
+    until = _proving(run, settings)
 
     def told(done: int, total: int) -> None:
         run.progress.phase(f"proving rules: {done} of {total}")

@@ -18,6 +18,7 @@ from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
+from dslc.kernels import generator
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.phases.parts import Cut, parts
@@ -36,6 +37,7 @@ from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Proven, Referenced, Task
 from dslc.search.runs.tuning import TUNING
 from dslc.search.strategies.table import name_of
+from dslc.version import __version__
 
 
 def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) -> Referenced:
@@ -71,8 +73,9 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
     ]
     if run.clock.until().over:
         raise TimeUp
-    identity = "" if once else digest(task.model, task.folder)
-    key = "" if once else _key(proven, identity)
+    # another version of dslc, or of its templates, may make other models and kernels
+    identity = "" if once else f"{__version__} {generator()} {digest(task.model, task.folder)}"
+    key = "" if once else _key(proven, identity, identity_of([feeds for one in originals for feeds in one.inputs.feeds]))
     run.journal = Journal() if once else _journal(settings, key, cache, run)
     seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
@@ -132,7 +135,7 @@ def _meant(task: Task, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], 
     return meaning(task.rules, task.imported.graph, names)
 
 
-def _key(proven: Proven, identity: str) -> str:
+def _key(proven: Proven, identity: str, inputs: str) -> str:
     """Equal for runs that find the same in the same number of steps."""
     task, s = proven.task, proven.task.settings
     used = [rule.name for rule in proven.rules]
@@ -140,7 +143,6 @@ def _key(proven: Proven, identity: str) -> str:
     options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, task.target.name, s.derive, s.trust, s.apply,
                with_kernels(s))  # fmt: skip
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
-    inputs = identity_of(s.inputs)
     lowerings = task.target.lowerings(task.rules).digest
     return f"searches:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.target.fingerprint}"
 
@@ -164,7 +166,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
 
 def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:
     """Seconds of the original as a whole, the same in a run that is repeated."""
-    key, machine = f"whole:{identity}|{identity_of(original.inputs.feeds[0])}", str(task.machine)
+    key, machine = f"whole:{identity}|{identity_of(original.inputs.feeds[:1])}", str(task.machine)
     known = cache.seconds(machine, key)
     if known is None:
         known = original.seconds

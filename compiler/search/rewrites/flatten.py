@@ -60,7 +60,7 @@ def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[se
     """The nodes that a step concerns, and what it replaces."""
     traits = held_traits(rules, node.op)
     try:
-        if takes_many(rules, rules.operators[node.op]) and not traits.commutative:
+        if takes_many(rules, rules.operators[node.op], traits) and not traits.commutative:
             yield from _nested(rules, node, uses)
             yield from _joined_again(rules, node, uses)
         elif traits.inverse is not None:

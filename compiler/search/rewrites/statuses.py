@@ -11,7 +11,6 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.match import CompiledRule
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.lock import ProofCache
 from dslc.prove.known.resting import believed_lock, current
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
@@ -63,7 +62,7 @@ def statuses(
     Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
     Rules that proving did not come to `until` then have the reason `LATE`, and are not remembered.
     """
-    kept, own = ProofCache(cache), own_evidence()
+    kept, own = own_evidence(cache), own_evidence()
     found: dict[str, RuleVerdict] = {}
     unknown: list[str] = []
     for one in dict.fromkeys(rules.substitutions.get(each.name, each) for each in definitions):

@@ -102,9 +102,11 @@ class Judge:
     goal: Goal = Goal.FASTER
     spares: Spares | None = None
     _races: list[Race] = field(default_factory=list)
+    _values: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for one in self.feeds:
+            self._values.append(identity_of([one]))
             rounds = Rounds(families=len(self.feeds))
             self._races.append(Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares))
 
@@ -226,7 +228,7 @@ class Judge:
         total = hashlib.sha256(f"{self.identity}|{self.machine}|{self.goal.name}|".encode())
         total.update(b"" if contender.file.kernels else b"without kernels|")
         total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
-        total.update(identity_of(self.feeds[at]).encode())
+        total.update(f"|{self._values[at]}".encode())
         return "sequential:" + total.hexdigest()
 
 
