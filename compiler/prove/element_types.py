@@ -71,7 +71,8 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
     if found is None:
         tried = list(islice(_combinations(rules, sub), _TUNING.tried + 1))
         known: set[tuple[object, ...]] = set()
-        first, others = [], []
+        first: list[Types] = []
+        others: list[Types] = []
         for types in tried[: _TUNING.tried]:
             alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
             if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
