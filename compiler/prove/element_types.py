@@ -15,7 +15,6 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules, rules_cache
-from dslc.semantics.values import numbers_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -94,7 +93,7 @@ def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
     """The element types that variables may stand for, those of one combination of classes one after the other."""
     names = variables(sub)
     apart = tells_types_apart(sub)
-    large = any(value.denominator == 1 and abs(value) > _TUNING.small for value in numbers_of(sub).every)
+    large = any(isinstance(node, t.Int) and node.value > _TUNING.small for _, node in _reached(sub))
     kinds: dict[TypeClass | DType, None] = {}
     for one in TypeClass:
         own = one is not TypeClass.BOOL and (apart or (large and one is not TypeClass.FLOATS))

@@ -14,9 +14,9 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
-from dslc.ir.dtype import TypeClass
+from dslc.ir.dtype import DType, TypeClass
 from dslc.ir.graph import Value, topological
-from dslc.prove.element_types import divides, scope_of_types, tells_types_apart, types_of
+from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
 from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
@@ -187,11 +187,17 @@ def _opposed(
     if found.answer == "differs" or (found.answer == "equal" and not found.scope):
         return found
     began = time.perf_counter()
-    wrong = refutation(rules, sub, types, seed, share, small, found.drawn)
+    # proofs are those of narrow integers; what is left is tried at wide ones
+    wide = replace(types, dtypes=tuple(map(_widest, (kind for _, kind in types.kinds), types.dtypes)))
+    wrong = refutation(rules, sub, wide if admits(rules, sub, wide.at) else types, seed, share, small, found.drawn)
     milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
     if wrong is None:
         return replace(found, milliseconds=milliseconds)
     return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
+
+
+def _widest(kind: TypeClass | DType, dtype: DType) -> DType:
+    return kind.members[-1] if kind in {TypeClass.SIGNED, TypeClass.UNSIGNED} and isinstance(kind, TypeClass) else dtype
 
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
