@@ -36,6 +36,7 @@ WRONG = {
     "one_pair(X: T[*S])": ("cast(cast(X, to=u), to=T)", "T == int16, u == int8", "X"),
     "wraps_in_bytes(X: T[*S])": ("beyond(X)", "", "less(X, X)"),
     "product_wraps(X: T[*S])": ("div_int(mul(add(mul(X, 0), 100), 3), 3)", "integer(T)", "add(mul(X, 0), 100)"),
+    "end_of_bytes(X: T[*S])": ("maximum(X, mul(add(mul(X, 0), -64), 2))", "T in [int8, int64]", "X"),
     "narrower_operand(A: T[*S], B: U[*S])": ("mixed(mixed(A, B), B)", "T in [int8, int64], U in [int8, int64]", "mixed(A, add(B, B))"),
 }  # fmt: skip
 RIGHT = {

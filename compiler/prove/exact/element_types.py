@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -137,7 +139,22 @@ def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
     return min(numbers) if head == "smallest" else max(numbers)
 
 
+#: whether integer types stand for wider ones
+_STANDING: ContextVar[bool] = ContextVar("standing", default=False)
+
+
+@contextmanager
+def standing(wider: bool) -> Iterator[None]:
+    """For what is shown meanwhile, whether integer types stand for wider ones: then their ends are numbers like others."""
+    token = _STANDING.set(wider)
+    try:
+        yield
+    finally:
+        _STANDING.reset(token)
+
+
 def neutral(name: str) -> int | None:
-    """The number that is the end of its type and of every wider one: 0 for the largest of unsigned ones."""
+    """The number that is the end of its type: the smallest one for a largest, and the other way round; None where it is not known."""
     head, _, rest = name.partition(":")
-    return 0 if head == "largest" and not is_signed(DTYPES[rest]) else None
+    end = ends(DTYPES[rest])[head == "smallest"]
+    return end if end == 0 or not _STANDING.get() else None

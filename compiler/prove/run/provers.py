@@ -17,6 +17,7 @@ from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import DType, TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
+from dslc.prove.exact.element_types import standing
 from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
@@ -153,7 +154,8 @@ def _by_type(
             reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
             limit = min(seconds, share * _TUNING.further) if out else seconds
-            found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
+            with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
+                found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
             if scope and found.answer == "equal":
                 found = replace(found, scope="; ".join(filter(None, (found.scope, scope))))
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
