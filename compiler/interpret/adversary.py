@@ -103,7 +103,7 @@ def differing(
         found += 1
         others = MANNERS[2:]
         chosen = [*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))]
-        for manner in (*chosen, *MANNERS[-1:] * (2 if pair.powers else 0)):
+        for manner in (*chosen, *MANNERS[-1:] * (4 if pair.powers else 0)):
             one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
             if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
                 return WrongInstance(instance, one)

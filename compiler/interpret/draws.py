@@ -110,7 +110,7 @@ def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powe
     """Numbers of a type that are beside one power of two, or its opposite."""
     most = 1 << (15 if dtype is DType.F16 else 64)
     low, high = (-most, most) if dtype.is_float else integer_range(dtype)
-    near = [sign << power for power in powers for sign in (1, -1) if low <= sign << power <= high + 1] or [1]
+    near = [sign << power for power in powers for sign in (1, -1) if low < sign << power < high] or [1]
     base = near[int(rng.integers(len(near)))]
     pool = np.array([n for n in range(base - 1, base + 3) if low <= n <= high], dtype=NUMPY[dtype])
     return rng.choice(pool, shape)
