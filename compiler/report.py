@@ -39,7 +39,7 @@ class Step:
         if self.validated in {"exact", ""}:
             return self.validated
         found = "rule" if self.status == "proved" else "nothing"
-        return f"{found}, field agrees" if self.validated == "field" else found
+        return f"{found}, {self.validated} {'agrees' if self.validated == 'field' else 'agree'}" if self.validated != "rule" else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Call, Graph, Value
     from dslc.match import CompiledRule, Match
     from dslc.mutate.partial import PartialRule
+    from dslc.prove.verdict import RuleVerdict
     from dslc.semantics.library import Rules
 
 
@@ -127,14 +128,28 @@ def _with_kernels(region: Graph, value: Value) -> Value:
     return folded(graph, [around.group([node]) for node in around.nodes if isinstance(node, ScopeNode)]).outputs[0]
 
 
-def _status(rules: Rules, rule: CompiledRule) -> str:
-    """The status of a rule that is not used unless allowed, as `dslc optimize` knows it."""
-    from dslc.folders import cache_folder
+def as_proved(rules: Rules, rule: CompiledRule) -> CompiledRule:
+    """A rule for the element types for which `dslc optimize` uses it; as it is where it uses it for none."""
     from dslc.prove.verdict import RELIABLE
+    from dslc.search.rewrites.statuses import usable
+
+    used, _ = usable([rule], {rule.definition.name: _known(rules, rule)}, tuple(RELIABLE))
+    return used[0] if used else rule
+
+
+def _known(rules: Rules, rule: CompiledRule) -> RuleVerdict:
+    from dslc.folders import cache_folder
     from dslc.search.rewrites.statuses import statuses
 
-    known = statuses(rules, [rule.definition], cache_folder()).get(rule.definition.name)
-    if known is None or known.status in RELIABLE:
+    return statuses(rules, [rule.definition], cache_folder())[rule.definition.name]
+
+
+def _status(rules: Rules, rule: CompiledRule) -> str:
+    """The status of a rule that is not used unless allowed, as `dslc optimize` knows it."""
+    from dslc.prove.verdict import RELIABLE
+
+    known = _known(rules, rule)
+    if known.usable(RELIABLE) != ():
         return ""
     allowed = f" (--allow {known.status} uses it)" if known.status != "refuted" else ""
     return f"Not used: its status is {known.status}{allowed}."

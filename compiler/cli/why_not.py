@@ -82,7 +82,7 @@ def why_nots(
     Raises:
         DslcError: E0909 for what is no rule or has no reverse, and for what is wrong with the model.
     """
-    from dslc.cli.in_the_way import obstacles, partial_obstacles
+    from dslc.cli.in_the_way import as_proved, obstacles, partial_obstacles
     from dslc.cli.rule_tests import newest_opset
     from dslc.errors import Diagnostic, DslcError
     from dslc.match import compile_directions, why_not
@@ -106,6 +106,9 @@ def why_nots(
     others = _usable(rules) if steps else []
     for direction in directions:
         found = why_not(direction, graph, imported.context.names)
+        if found.applies and not direction.definition.syntax.partial:
+            # proved for other element types only, it does not
+            found = why_not(as_proved(rules, direction), graph, imported.context.names)
         if found.applies:
             if direction.definition.syntax.partial:
                 kept_back = partial_obstacles(rules, direction, graph, opset)

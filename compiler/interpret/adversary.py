@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dslc.interpret.differ import Difference, PairOfLists, feeds_of, pair_of
-from dslc.interpret.domain import Redraw
 from dslc.interpret.draws import MANNERS, adversarial
-from dslc.interpret.exact import Exact
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.run import InterpretError, run_scopes
 from dslc.interpret.smallest import elements_of
 from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.values import numbers_of
@@ -37,6 +32,7 @@ class _Tuning:
         attempts: draws of names for one instance that counts.
         elements: elements of an instance.
         manners: manners of its inputs.
+        first: draws that begin with given names.
         seen: instances with lists of the same lengths that are welcome.
         clear: share by which numbers differ by more than what floats round.
     """
@@ -44,6 +40,7 @@ class _Tuning:
     attempts: int = 8
     elements: int = 20_000
     manners: int = 3
+    first: int = 12
     seen: int = 2
     clear: float = 1e-3
 
@@ -70,20 +67,25 @@ class WrongInstance:
 
 def differing(
     rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, instances: int,
-    dtypes: Sequence[DType] = (DType.F32,), types: Mapping[str, DType] | None = None,
+    dtypes: Sequence[DType] = (DType.F32,), types: Mapping[str, DType] | None = None, first: Mapping[str, Any] | None = None,
 ) -> WrongInstance | None:  # fmt: skip
-    """The first difference that some instances show; None where they show none. `dtypes`, `types`: see `instantiate`."""
+    """The first difference that some instances show; None where they show none. `dtypes`, `types`: see `instantiate`.
+
+    `first`: what names stand for in the first draws.
+    """
     near, options = numbers_of(sub), term_options(rules, sub)
     if sub.syntax.partial or not all(options.values()):
         return None
     found, forms = 0.0, Counter[tuple[int, ...]]()
-    for _ in range(_TUNING.attempts * instances):
+    for attempt in range(_TUNING.attempts * instances):
         if found >= instances:
             break
         terms = {name: fitting[int(rng.integers(len(fitting)))] for name, fitting in options.items()}
         try:
-            instance = instantiate(rules, sub, rng, terms, tuple(dtypes), types, adversarial(near, rng))
-        except (Rejected, ArithmeticError):
+            draws = adversarial(near, rng)
+            draws = replace(draws, fixed=first) if first and attempt < _TUNING.first else draws
+            instance = instantiate(rules, sub, rng, terms, tuple(dtypes), types, draws)
+        except (Rejected, ArithmeticError, TypeError):
             continue
         # ranks and lengths that were seen often are taken less often
         form = tuple(len(value) for value in instance.drawn.values() if isinstance(value, tuple))
@@ -100,7 +102,8 @@ def differing(
             continue
         found += 1
         others = MANNERS[2:]
-        for manner in (*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))):
+        chosen = [*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))]
+        for manner in (*chosen, *MANNERS[-1:] * (4 if pair.powers else 0)):
             one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
             if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
                 return WrongInstance(instance, one)
@@ -117,21 +120,11 @@ def _types(instance: Instance) -> Difference | None:
 
 def _certain(pair: PairOfLists, one: Difference) -> bool:
     """Whether a difference is none of rounding: it is there over the fractions too, or large where these cannot tell."""
-    left, right = pair.left[one.output], pair.right[one.output]
-    if not left.type.dtype.is_float:
+    if not pair.left[one.output].type.dtype.is_float:
         return True
-    try:
-        a, b = (result[one.position] for result in run_scopes((left, right), _fractions(one.feeds), Exact()))
-        if isinstance(a, Fraction) and isinstance(b, Fraction):
-            return a != b
-    except (Redraw, InterpretError, ArithmeticError, ValueError):
-        pass
+    exact = pair.exactly(one.feeds, one.output, one.position)
+    if exact is not None:
+        return exact
     x, y = float(one.left), float(one.right)
     return abs(x - y) > _TUNING.clear * max(abs(x), abs(y))
-
-
-def _fractions(feeds: Mapping[Value, Any]) -> Mapping[Value, Any]:
-    return {value: Exact().encode(np.asarray(array), value.type.dtype) if value.type.dtype.is_float else array
-            for value, array in feeds.items()}  # fmt: skip
-
 

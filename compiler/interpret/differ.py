@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dslc.interpret.domain import Array
+from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.draws import MANNERS, Manner, elements
+from dslc.interpret.exact import Exact
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, float_digits
 from dslc.ir.graph import Constant, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
 from dslc.semantics.elaborate import expand
@@ -34,12 +35,14 @@ class _Tuning:
 
     Attributes:
         tolerance: share of the largest element by which equal numbers differ, where no narrower type rounds.
-        huge: numbers beyond this are as good as infinite: what overflows first depends on the order of operations.
+        huge: numbers beyond this differ where exact ones do: in floats that may be the order of operations.
+        looked: large elements that are computed exactly.
         absent: two numbers that stand for quotients by zero: what is not the same with both depends on them.
     """
 
     tolerance: float = 1e-6
     huge: float = 1e15
+    looked: int = 4
     absent: tuple[int, ...] = (3, -5)
 
 
@@ -68,6 +71,8 @@ class PairOfLists:
     left: tuple[Value, ...]
     right: tuple[Value, ...]
     tolerance: float
+    #: where the types to which either side converts end to hold every integer, as powers of two
+    powers: tuple[int, ...] = ()
 
     def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
         """Where the sides differ on some inputs; None where they agree, or where the left side has no meaning."""
@@ -92,8 +97,11 @@ class PairOfLists:
         """The first element of output `k` that differs: another number before none at all."""
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
         if value.type.dtype.is_float:
-            # what overflows first depends on the order of operations
-            missing = missing | (np.abs(a) > _TUNING.huge) | (np.abs(b) > _TUNING.huge)
+            large = ~missing & (np.maximum(np.abs(a), np.abs(b)) > _TUNING.huge)
+            for at in np.argwhere(large & ~np.isclose(a, b, rtol=self.tolerance))[: _TUNING.looked]:
+                if self.exactly(feeds, k, tuple(map(int, at))):
+                    return "values", tuple(map(int, at))
+            missing = missing | large
             equal = Floats(rounded=False).close(np.where(missing, 0.0, a), np.where(missing, 0.0, b), self.tolerance)
             for at in np.argwhere(~equal):
                 if not self._cancelled(feeds, a[tuple(at)], b[tuple(at)]):
@@ -104,6 +112,15 @@ class PairOfLists:
                 return "values", tuple(int(n) for n in found[0])
         found = np.argwhere(left.missing[k] != right.missing[k])
         return ("undefined", tuple(int(n) for n in found[0])) if len(found) else None
+
+    def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
+        """Whether an element of output `k` differs over the fractions; None where these cannot tell."""
+        given = {v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array for v, array in feeds.items()}
+        try:
+            a, b = (result[at] for result in run_scopes((self.left[k], self.right[k]), given, Exact()))
+        except (Redraw, InterpretError, ArithmeticError, ValueError):
+            return None
+        return bool(a != b) if isinstance(a, Fraction) and isinstance(b, Fraction) else None
 
     def _cancelled(self, feeds: Mapping[Value, Any], a: Any, b: Any) -> bool:
         """Whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
@@ -122,19 +139,23 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
         scopes = expand(rules, (*left, *right))
     except Mismatch:
         return None
-    return PairOfLists(tuple(inputs), scopes[: len(left)], scopes[len(left) :], _tolerance(scopes))
+    converted, constants = _rounding(scopes)
+    tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=_TUNING.tolerance)
+    powers = {float_digits(dtype) if dtype.is_float else 8 * dtype.bytes - k for dtype in converted for k in (0, 1)}
+    return PairOfLists(tuple(inputs), scopes[: len(left)], scopes[len(left) :], tolerance, tuple(sorted(powers)))
 
 
-def _tolerance(scopes: Sequence[Value]) -> float:
-    """What casts and constants of narrow types may round."""
-    rounding: set[DType] = set()
+def _rounding(scopes: Sequence[Value]) -> tuple[set[DType], set[DType]]:
+    """The types that casts make, and those of constants."""
+    converted: set[DType] = set()
+    constants: set[DType] = set()
     for node in topological(value.node for value in scopes):
         if isinstance(node, ScopeNode):
             names = (part.name for part in walk(node.scope.body) if isinstance(part, Apply))
-            rounding.update(DTYPES[name.partition(":")[2]] for name in names if name.startswith("convert:"))
+            converted.update(DTYPES[name.partition(":")[2]] for name in names if name.startswith("convert:"))
         elif isinstance(node, Constant):
-            rounding.add(Value(node).type.dtype)
-    return max((_ROUNDED[dtype] for dtype in rounding if dtype in _ROUNDED), default=_TUNING.tolerance)
+            constants.add(Value(node).type.dtype)
+    return converted, constants
 
 
 def feeds_of(
@@ -144,7 +165,7 @@ def feeds_of(
     sizes = [size for value in pair.inputs for size in value.type.sizes]
     most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
     return {
-        value: elements(value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most)
+        value: elements(value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most, pair.powers)
         for value in pair.inputs
     }
 

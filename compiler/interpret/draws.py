@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.semantics.values import Numbers, far_sizes, values
 
 
@@ -76,15 +76,20 @@ def _inside(near: Numbers) -> tuple[Fraction, ...]:
 
 #: `small`: a few numbers around 0; `positions`: small and not negative, so that they may be positions; `spread`: over the type's
 #: range; `extremes`: its ends, 0, and powers of two and what is beside them; `equal`: one number everywhere; `named`: numbers that
-#: the rule names, and those beside them; `zeros`; `positive`: floats above 0
-Manner = Literal["small", "positions", "spread", "extremes", "equal", "named", "zeros", "positive"]
-MANNERS: tuple[Manner, ...] = ("small", "extremes", "positions", "named", "equal", "spread", "positive", "zeros")
+#: the rule names, and those beside them; `zeros`; `positive`: floats above 0; `beside`: all beside one power
+#: of two, at which another type ends to hold every integer
+Manner = Literal["small", "positions", "spread", "extremes", "equal", "named", "zeros", "positive", "beside"]
+MANNERS: tuple[Manner, ...] = ("small", "extremes", "positions", "named", "equal", "spread", "positive", "zeros", "beside")
 
 
 def elements(
-    type: TensorType, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), most: int = 4
-) -> Any:
-    """A random tensor of its numpy type. `most`: positions are smaller. Floats have few digits, so that sums of products are exact."""
+    type: TensorType, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), most: int = 4,
+    powers: Sequence[int] = (),
+) -> Any:  # fmt: skip
+    """A random tensor of its numpy type. Floats have few digits, so that sums of products are exact.
+
+    `most`: positions are smaller; `powers`: those of two that are told apart.
+    """
     shape = type.sizes
     dtype = type.dtype
     if dtype is DType.BOOL:
@@ -96,7 +101,19 @@ def elements(
     if manner == "equal":
         one = elements(TensorType(dtype, ()), ("small", "extremes", "named")[int(rng.integers(3))], rng, named, most)
         return np.full(shape, one)
+    if manner == "beside":
+        return _beside(dtype, shape, rng, powers or (8, 11, 24, 53))
     return _floats(dtype, shape, manner, rng, named) if dtype.is_float else _integers(dtype, shape, manner, rng, named, most)
+
+
+def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powers: Sequence[int]) -> Any:
+    """Numbers of a type that are beside one power of two, or its opposite."""
+    most = 1 << (15 if dtype is DType.F16 else 64)
+    low, high = (-most, most) if dtype.is_float else integer_range(dtype)
+    near = [sign << power for power in powers for sign in (1, -1) if low < sign << power < high] or [1]
+    base = near[int(rng.integers(len(near)))]
+    pool = np.array([n for n in range(base - 1, base + 3) if low <= n <= high], dtype=NUMPY[dtype])
+    return rng.choice(pool, shape)
 
 
 def _floats(dtype: DType, shape: tuple[int, ...], manner: Manner, rng: np.random.Generator, named: Sequence[Fraction]) -> Any:

@@ -83,7 +83,7 @@ class TypeClass(Enum):
 
 _MEMBERS = {
     TypeClass.FLOATS: (DType.F32, DType.F64, DType.F16, DType.BF16),
-    TypeClass.SIGNED: (DType.I64, DType.I32, DType.I16, DType.I8),
+    TypeClass.SIGNED: (DType.I8, DType.I16, DType.I32, DType.I64),
     TypeClass.UNSIGNED: (DType.U8, DType.U16, DType.U32, DType.U64),
     TypeClass.BOOL: (DType.BOOL,),
 }

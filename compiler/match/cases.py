@@ -81,7 +81,7 @@ class Cases:
             names = solved(self._rule, state)
             admitted = self._rule.admitted
             if admitted is not None and not any(types.fits(names) for types in admitted):
-                raise Mismatch(f"it is proved only for the element types {', '.join(map(str, admitted))}", self._rule.span)
+                raise Mismatch(admitted[0].missed(admitted, names), self._rule.span)
             return GuardCase(names, tuple(_choices(self._rule, state, names)))
         except (Mismatch, DslcError, Unbound) as problem:
             return problem

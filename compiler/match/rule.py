@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +22,9 @@ class TypesLike(Protocol):
 
     def fits(self, names: Mapping[str, Any]) -> bool:
         """Whether the names of a match have these."""
+
+    def missed(self, every: Sequence[Any], names: Mapping[str, Any]) -> str:
+        """Why a match that has none of `every`, these among them, is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -37,14 +40,17 @@ def refutation(
     sub: SubstitutionDef,
     types: Types,
     seed: int = 0,
-    instances: int = _TUNING.instances,
+    share: float = 1.0,
     small: bool = True,
+    near: Mapping[str, Any] | None = None,
 ) -> Counterexample | None:
     """The first difference between the sides that some instances show, with all intermediates; None where they show none.
 
-    `small`: whether a smaller one is looked for.
+    `share`: of the usual number of instances; `small`: whether a smaller one is looked for; `near`: what names stand for in the first
+    instances, those that a prover left open.
     """
-    wrong = differing(rules, sub, np.random.default_rng(seed), instances, types.dtypes[:1] or (DType.F32,), types.at)
+    rng, count = np.random.default_rng(seed), ceil(share * _TUNING.instances)
+    wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
     if wrong is None:
         return None
     instance, one = wrong.instance, wrong.difference

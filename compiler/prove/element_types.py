@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from itertools import islice, permutations, product
 
 from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
-from dslc.ir.dtype import DTYPES, DType, TypeClass
+from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
+from dslc.prove.exact.element_types import holds
 from dslc.prove.verdict import Types
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -17,11 +18,6 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-# of several variables that are looked at type by type, these stand for all: narrow and wide ones of each class
-_TELLING = (
-    DType.F32, DType.F16, DType.F64, DType.I64, DType.I8, DType.I32, DType.U8, DType.U64, DType.BOOL,
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
@@ -29,47 +25,97 @@ class _Tuning:
 
     Attributes:
         most: combinations that are looked at; a rule is used only for those that were.
-        tried: types that stand for a class are tried in so many combinations.
+        tried: combinations of which it is asked whether guards admit them.
+        small: every type but `bool` holds the integers up to this one.
         depth: how deep operators are spelled out in others.
     """
 
-    most: int = 90
-    tried: int = 256
+    most: int = 600
+    tried: int = 4096
+    small: int = 127
     depth: int = 8
 
 
 _TUNING = _Tuning()
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """The combinations of element types that are looked at, and whether these are all that a rule admits."""
+
+    syntax: t.Substitution  # kept, so that its number stays its own
+    found: tuple[Types, ...]
+    complete: bool
+
+
 def types_of(rules: Rules, sub: SubstitutionDef) -> tuple[Types, ...]:
     """The element types that a rule's declared types and guards, and those of its operators, admit; floats come first.
 
     A variable of which nothing but guards depends stands for a whole class. Where the rule, or an operator or a function that it
-    reaches, converts, or names a type elsewhere, every type is looked at by itself.
+    reaches, converts, or names a type elsewhere, every type is looked at by itself; so are integers where a number is named that not
+    all of them hold. Of several variables a combination of classes comes once for each way in which their types contain each other.
     """
+    return _looked(rules, sub).found
+
+
+def scope_of_types(rules: Rules, sub: SubstitutionDef) -> str:
+    """How many combinations of element types are looked at, in words; empty where these are all that the rule admits."""
+    looked = _looked(rules, sub)
+    return "" if looked.complete else f"{len(looked.found)} combinations of element types"
+
+
+def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
     cache = rules_cache(rules, "element types")
-    found = cache.get(id(sub.syntax))
+    found: _Looked | None = cache.get(id(sub.syntax))
     if found is None:
-        # the syntax is kept, so that its number stays its own
-        found = cache[id(sub.syntax)] = (sub.syntax, tuple(islice(_admitted(rules, sub), _TUNING.most)))
-    out: tuple[Types, ...] = found[1]
-    return out
+        tried = list(islice(_combinations(rules, sub), _TUNING.tried + 1))
+        known: set[tuple[object, ...]] = set()
+        first: list[Types] = []
+        others: list[Types] = []
+        for types in tried[: _TUNING.tried]:
+            alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
+            if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
+                continue
+            (others if alike in known else first).append(types)
+            known.add(alike)
+        # where there are too many, those that stand in another relation than all before come first
+        every = (*first, *others)
+        complete = len(every) <= _TUNING.most and len(tried) <= _TUNING.tried
+        found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[: _TUNING.most], complete)
+    return found
 
 
-def _admitted(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
+def _is_class(types: Types) -> bool:
+    return any(len(_members(kind)) > 1 for _, kind in types.kinds)
+
+
+def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
+    """The element types that variables may stand for, those of one combination of classes one after the other."""
     names = variables(sub)
-    if not names:
-        yield Types()
-        return
-    kinds: Sequence[TypeClass | DType] = tuple(TypeClass)
-    if tells_types_apart(sub):
-        kinds = tuple(TypeClass.BOOL if dtype is DType.BOOL else dtype for dtype in (DType if len(names) == 1 else _TELLING))
-    for chosen in product(kinds, repeat=len(names)):
-        stand = product(*(kind.members if isinstance(kind, TypeClass) else (kind,) for kind in chosen))
-        for dtypes in islice(stand, _TUNING.tried):
-            if admits(rules, sub, dict(zip(names, dtypes, strict=True))):
-                yield Types(tuple(zip(names, chosen, strict=True)), dtypes)
-                break
+    apart = tells_types_apart(sub)
+    large = any(isinstance(node, t.Int) and node.value > _TUNING.small for _, node in _reached(sub))
+    kinds: dict[TypeClass | DType, None] = {}
+    for one in TypeClass:
+        own = one is not TypeClass.BOOL and (apart or (large and one is not TypeClass.FLOATS))
+        kinds.update(dict.fromkeys(one.members if own else (one,)))
+    # what is refused for one variable is not tried together with all types of the others
+    alone = [
+        {kind: kept for kind in kinds if (kept := [each for each in _members(kind) if admits(rules, sub, {name: each})])}
+        for name in names
+    ]
+    for chosen in product(*alone):
+        pairs = tuple(zip(names, chosen, strict=True))
+        for dtypes in product(*(found[kind] for found, kind in zip(alone, chosen, strict=True))):
+            yield Types(pairs, dtypes)
+
+
+def _members(kind: TypeClass | DType) -> Sequence[DType]:
+    return kind.members if isinstance(kind, TypeClass) else (kind,)
+
+
+def _relations(dtypes: Sequence[DType]) -> tuple[object, ...]:
+    """Which types contain the numbers of which others, and which integers are no wider than others: all that conversions ask."""
+    return tuple((holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2))
 
 
 def variables(sub: SubstitutionDef) -> tuple[str, ...]:
@@ -151,8 +197,9 @@ def admits(
     syntax = sub.syntax
     known: dict[str, DType] = {name: dtype for name, dtype in types.items() if "." not in name}
     for param in syntax.params:
-        if param.type is not None:
-            known[param.name] = DTYPES.get(param.type.name) or known[param.type.name]
+        found = None if param.type is None else DTYPES.get(param.type.name) or known.get(param.type.name)
+        if found is not None:
+            known[param.name] = found
     try:
         _check(rules, sub.module, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], known)
         _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)

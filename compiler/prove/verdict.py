@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -42,10 +42,23 @@ class Types:
         """Whether the names of a match have element types of these kinds."""
         return all(_is(_element_type(name, names), kind) for name, kind in self.kinds)
 
+    def missed(self, every: Sequence[Types], names: Mapping[str, Any]) -> str:
+        """Why a match is none: the element types for which the rule is proved, this one among them, and those of the match."""
+        found = ((name, _element_type(name, names)) for name, _ in self.kinds)
+        own = Types(tuple((name, kind) for name, kind in found if isinstance(kind, DType)))
+        return f"proved for {listed(every)}" + (f"; not for {listed([own])}" if own.kinds else "")
+
     def __str__(self) -> str:
         if len(self.kinds) == 1:
             return str(self.kinds[0][1])
         return ", ".join(f"{name}: {kind}" for name, kind in self.kinds) or "all"
+
+
+def listed(types: Sequence[Types], most: int = 13) -> str:
+    """`floats, signed`; of several variables `(int8, int32), (int8, int8)`, and how many more where they are many."""
+    texts = [str(one) if len(one.kinds) < 2 else f"({', '.join(str(kind) for _, kind in one.kinds)})" for one in types]
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + f" and {more} more" if more > 1 else ", ".join(texts)
 
 
 def types_from(kinds: Iterable[tuple[str, str]]) -> Types:
@@ -102,6 +115,8 @@ class Verdict:
     guards: tuple[str, ...] = ()
     #: it was not decided, and numbers in the place of some sizes may decide it
     places: bool = False
+    #: what the names of the instance stand for that was not decided, where these are numbers
+    drawn: Mapping[str, Any] = field(default_factory=dict)
     #: the answers for the element types that the rule admits, of which this one is the weakest
     parts: tuple[tuple[Types, Verdict], ...] = ()
     #: the laws from which the answer follows, and the weakest status among theirs
@@ -171,5 +186,5 @@ class RuleVerdict:
     def types_text(self) -> str:
         """`floats proved; signed, unsigned refuted`: empty where all element types have one status."""
         statuses = {one.status for one in self.by_type.values()}
-        groups = [(status, [str(types) for types, one in self.by_type.items() if one.status == status]) for status in STATUSES]
-        return "; ".join(f"{', '.join(names)} {status}" for status, names in groups if names) if len(statuses) > 1 else ""
+        groups = [(status, [types for types, one in self.by_type.items() if one.status == status]) for status in STATUSES]
+        return "; ".join(f"{listed(kept)} {status}" for status, kept in groups if kept) if len(statuses) > 1 else ""

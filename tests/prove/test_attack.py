@@ -56,7 +56,7 @@ WRONG = {
         "import std (gather, slice)",
         "rule(X: T[A], I: int64[J]) -> Y { Y = gather(X, I, axis=0) where A > 2\n"
         "=> Y = gather(slice(X, start=[0], size=[2]), I, axis=0) }",
-        "bounds",
+        "bounds values",
     ),
     "attributes of two uses": (
         "import std (leaky_relu)",
@@ -89,7 +89,7 @@ def test_a_wrong_rule_breaks(what: str, tmp_path: Path) -> None:
     rules = _rules(tmp_path, head, rule)
     broken = Attack(rules, rules.substitutions["wrong.rule"]).run(trials=300, seconds=60)
     assert broken is not None
-    assert broken.way == way
+    assert broken.way in way.split()
 
 
 def test_a_trait_that_does_not_hold_is_not_used(tmp_path: Path) -> None:

@@ -246,3 +246,22 @@ def test_matching_is_restricted(rules: Rules, tmp_path: Path) -> None:
         index = GraphIndex(Graph((x,), (outer,)))
         counts[dtype] = len(list(find_matches(used[0], index)))
     assert counts == {DType.F32: 1, DType.F64: 1, DType.I64: 0, DType.U8: 0}
+
+
+def test_pairs_of_types_are_matched_one_by_one(rules: Rules) -> None:
+    """A pair that was not shown is left alone, and the reason names it."""
+    from dslc.ir.dtype import DType, TensorType
+    from dslc.ir.graph import Graph, input_value
+    from dslc.match import GraphIndex, compile_directions, find_matches, why_not
+    from dslc.search.rewrites.statuses import usable
+    from dslc.semantics.apply import apply
+
+    definition = rules.substitutions["typed.any_two"]
+    used, _ = usable(compile_directions(rules, definition), {definition.name: verdict(rules, "any_two")}, ())
+    found = {}
+    for middle in (DType.I8, DType.I32):
+        (inner,) = apply(rules, "std.cast", [input_value("x", TensorType(DType.I16, (3,)))], {"to": middle})
+        graph = Graph((), apply(rules, "std.cast", [inner], {"to": DType.I16}))
+        found[middle] = len(list(find_matches(used[0], GraphIndex(graph)))), str(why_not(used[0], graph))
+    assert found[DType.I32][0] == 1 and found[DType.I8][0] == 0
+    assert "proved for (f32, f32), " in found[DType.I8][1] and "not for (int16, int8)" in found[DType.I8][1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dslc.errors import DslcError
@@ -101,6 +102,8 @@ class SymbolicInstance:
     undischarged: tuple[Scalar, ...] = ()
     #: both sides as the rule writes them, with calls of operators
     graphs: tuple[tuple[Value, ...], tuple[Value, ...]] = ((), ())
+    #: what its names stand for, but for unknowns
+    drawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +135,21 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
     """
     types = _chosen(rules, sub, types)
     cache = rules_cache(rules, "covers")
-    found = cache.get((id(sub.syntax), level, types))
+    own = (id(sub.syntax), types, types.dtypes)
+    found = cache.get((*own, level))
     if found is None and level == LEVELS[0]:
         # what needed no number for any step is the same as with all integers unknown
-        found = cache.get((id(sub.syntax), LEVELS[1], types))
+        found = cache.get((*own, LEVELS[1]))
         found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
     if found is None and level == LEVELS[1]:
-        found = cache.get((id(sub.syntax), LEVELS[0], types))
+        found = cache.get((*own, LEVELS[0]))
         same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
         found = found if same else None
     if found is None:
         while len(cache) >= _TUNING.kept:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
-        found = cache[id(sub.syntax), level, types] = (sub.syntax, _found(rules, sub, level, types))
+        found = cache[*own, level] = (sub.syntax, _found(rules, sub, level, types))
     if isinstance(found[1], Cover):
         return found[1]
     raise Uncovered(*found[1])
@@ -191,6 +195,8 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> C
             return Cover(found, scope, general, unknown, bool(choice.assumed), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
+    if reasons and (choice.reals or choice.steps):
+        raise Undecided("no numbers were found for which the guards hold")
     if reasons:
         raise _NoInstance("; ".join(list(reasons)[:3]))
     raise Undecided("too many cases")
@@ -288,11 +294,12 @@ def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None
         return None
     types = _chosen(rules, sub, types)
     cache = rules_cache(rules, "covers of maps")
-    if (id(sub.syntax), types) not in cache:
+    own = (id(sub.syntax), types, types.dtypes)
+    if own not in cache:
         while len(cache) >= _TUNING.kept:
             del cache[next(iter(cache))]
-        cache[id(sub.syntax), types] = (sub.syntax, _found_maps(rules, sub, types))
-    found: Cover | None = cache[id(sub.syntax), types][1]
+        cache[own] = (sub.syntax, _found_maps(rules, sub, types))
+    found: Cover | None = cache[own][1]
     return found
 
 
@@ -487,7 +494,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     conditions = tuple(each for each in assumed.conditions if not assumed.has_real(each))
     instance = SymbolicInstance(
         inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
-        (*assumed.open, *shapes), (left, right),
+        (*assumed.open, *shapes), (left, right), {name: value for name, value in draft.drawn.items() if _is_known(value)},
     )  # fmt: skip
     ranks = {name: env.ranks.get(name, 0) for name in packs_of(sub)}
     axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
@@ -500,6 +507,10 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     for name, value in draft.numbers:
         choice.tried.setdefault(name, set()).add(value)
     return _Found(instance, probe)
+
+
+def _is_known(value: Any) -> bool:
+    return all(map(_is_known, value)) if isinstance(value, tuple) else isinstance(value, bool | int | Fraction | str)
 
 
 def _about_constants(condition: t.Expr) -> bool:

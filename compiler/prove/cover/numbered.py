@@ -157,4 +157,5 @@ def at_numbers(instance: SymbolicInstance, sizes: Mapping[str, int]) -> Symbolic
         text=", ".join(part for part in (instance.text, *(f"{name} = {size}" for name, size in sizes.items())) if part),
         undischarged=tuple(each for each in map(bound, instance.undischarged) if not isinstance(each, Num)),
         graphs=((), ()),
+        drawn={**instance.drawn, **sizes},
     )

@@ -321,11 +321,15 @@ class AssumedCase:
         """Whether the facts that are connected with a condition on integers prove it."""
         if self.has_real(condition):
             return False
-        return _implied(_connected(tuple(self.conditions), condition), condition)
+        return _implied(_connected(self._of_integers(), condition), condition)
+
+    def _of_integers(self) -> tuple[Scalar, ...]:
+        """The facts that speak of integers alone: 20 p == 3 has a solution among the numbers."""
+        return tuple(each for each in self.conditions if not self.has_real(each)) if self.reals else tuple(self.conditions)
 
     def never(self) -> bool:
         """Whether no sizes satisfy the facts: the case does not occur."""
-        left = tuple(self.conditions)
+        left = self._of_integers()
         while left:
             part = _connected(left, left[0])
             if _never(part):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -100,38 +102,59 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
         return value if abs(value) <= 1 << _DIGITS[target] else None
     if source.is_integer:
         return wrapped(value, target)
-    low, high = ends(target)
-    return value if low <= value <= high else None
+    return value if _fits(value, target) else None
+
+
+def _fits(number: Fraction | int, dtype: DType) -> bool:
+    low, high = ends(dtype)
+    return low <= number <= high
 
 
 def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
-    """The value of a function of integers (`less:int8`) at numbers; None where it is not known."""
+    """The value of a function of integers (`less:int8`) at numbers of its type; None where it is not known.
+
+    Numbers that wrap around are none of these: a type stands for wider ones, in which they do not.
+    """
     head, _, rest = name.partition(":")
     dtype = DTYPES.get(rest)
-    if dtype is None or not dtype.is_integer or any(number.denominator != 1 for number in numbers):
+    if dtype is None or not dtype.is_integer or not all(number.denominator == 1 and _fits(number, dtype) for number in numbers):
         return None
-    known = [wrapped(int(number), dtype) for number in numbers]
+    known = [int(number) for number in numbers]
     if head == "zero":
         return ONE if known[0] == 0 else ZERO
     if head == "less":
         return ONE if known[0] < known[1] else ZERO
     if head == "quotient" and known[1]:
         size = abs(known[0]) // abs(known[1])
-        return from_number(wrapped(size if (known[0] < 0) == (known[1] < 0) else -size, dtype))
+        found = size if (known[0] < 0) == (known[1] < 0) else -size
+        return from_number(found) if _fits(found, dtype) else None
     return None
 
 
 def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
     """The largest of some numbers (of a type, where `name` has one: then all must be in its range); else None."""
     head, _, rest = name.partition(":")
-    if rest:
-        low, high = ends(DTYPES[rest])
-        if not all(low <= number <= high for number in numbers):
-            return None
+    if rest and not all(_fits(number, DTYPES[rest]) for number in numbers):
+        return None
     return min(numbers) if head == "smallest" else max(numbers)
 
 
-def neutral(name: str) -> int:
-    """The number that is the end of its type: the smallest one for a largest, and the other way round."""
+#: whether integer types stand for wider ones
+_STANDING: ContextVar[bool] = ContextVar("standing", default=False)
+
+
+@contextmanager
+def standing(wider: bool) -> Iterator[None]:
+    """For what is shown meanwhile, whether integer types stand for wider ones: then their ends are numbers like others."""
+    token = _STANDING.set(wider)
+    try:
+        yield
+    finally:
+        _STANDING.reset(token)
+
+
+def neutral(name: str) -> int | None:
+    """The number that is the end of its type: the smallest one for a largest, and the other way round; None where it is not known."""
     head, _, rest = name.partition(":")
-    return ends(DTYPES[rest])[head == "smallest"]
+    end = ends(DTYPES[rest])[head == "smallest"]
+    return end if end == 0 or not _STANDING.get() else None

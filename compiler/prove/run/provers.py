@@ -14,9 +14,10 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
-from dslc.ir.dtype import TypeClass
+from dslc.ir.dtype import DType, TypeClass
 from dslc.ir.graph import Value, topological
-from dslc.prove.element_types import divides, tells_types_apart, types_of
+from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
+from dslc.prove.exact.element_types import standing
 from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
@@ -47,6 +48,7 @@ class _Tuning:
         together: times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less
             than planned.
         further: seconds that the classes of element types after the first may take.
+        classes: where there are more classes, each gets a smaller share of time and of instances.
     """
 
     seconds: float = 10.0
@@ -55,6 +57,7 @@ class _Tuning:
     unknown_steps: float = 4.0
     together: float = 8.0
     further: float = 4.0
+    classes: int = 13
 
 
 _TUNING = _Tuning()
@@ -135,6 +138,7 @@ def _by_type(
         about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
         assert axioms is not None
         return [(types, axioms.verdict(rules, sub)) for types in about[:1]]
+    share, scope = min(1.0, _TUNING.classes / max(1, len(asked))), scope_of_types(rules, sub)
     out: list[tuple[Types, Verdict]] = []
     also: frozenset[TypeClass] = frozenset()
     for types in asked:
@@ -149,11 +153,14 @@ def _by_type(
         else:
             reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
-            limit = min(seconds, _TUNING.further) if out else seconds
-            found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
+            limit = min(seconds, share * _TUNING.further) if out else seconds
+            with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
+                found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
+            if scope and found.answer == "equal":
+                found = replace(found, scope="; ".join(filter(None, (found.scope, scope))))
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
             if found.answer == "equal" or not refuted:
-                found = _opposed(rules, sub, seed, types, found, smaller)
+                found = _opposed(rules, sub, seed, types, found, smaller, share)
         if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
             also = carried_classes(rules, sub, types)
         out.append((types, found))
@@ -173,18 +180,26 @@ def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     return ""
 
 
-def _opposed(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool) -> Verdict:
-    """What is not proved for everything is tried at instances that look for mistakes."""
+def _opposed(
+    rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool, share: float = 1.0
+) -> Verdict:
+    """What is not proved for everything is tried at instances that look for mistakes, a share of the usual ones."""
     from dslc.prove.adversary import refutation
 
     if found.answer == "differs" or (found.answer == "equal" and not found.scope):
         return found
     began = time.perf_counter()
-    wrong = refutation(rules, sub, types, seed, small=small)
+    # proofs are those of narrow integers; what is left is tried at wide ones
+    wide = replace(types, dtypes=tuple(map(_widest, (kind for _, kind in types.kinds), types.dtypes)))
+    wrong = refutation(rules, sub, wide if admits(rules, sub, wide.at) else types, seed, share, small, found.drawn)
     milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
     if wrong is None:
         return replace(found, milliseconds=milliseconds)
     return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
+
+
+def _widest(kind: TypeClass | DType, dtype: DType) -> DType:
+    return kind.members[-1] if kind in {TypeClass.SIGNED, TypeClass.UNSIGNED} and isinstance(kind, TypeClass) else dtype
 
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
@@ -334,7 +349,7 @@ def _on_cover(
         if isinstance(result, Equal):
             presumes.update((each.value, None) for each in result.presumed)
         if isinstance(result, Undecided):
-            undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places))
+            undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places, drawn=instance.drawn))
         if len(undecided) >= most_open:
             break
     if undecided:

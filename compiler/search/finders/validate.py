@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -38,9 +38,11 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 Values = tuple[Value, ...]
-#: `exact`, `field`: proved again by that prover; `rule`: by nothing but the proof of the rule
-How = Literal["exact", "field", "rule"]
-_WORST: tuple[How, ...] = ("exact", "field", "rule")
+#: what random inputs agree in: numbers modulo a prime, or only floats
+Agreed = Literal["field", "floats"]
+#: `exact`, `field`: shown again by that prover; `floats`: equal on random floats; `rule`: by nothing but the proof of the rule
+How = Literal["exact", "field", "floats", "rule"]
+_WORST: tuple[How, ...] = ("exact", "field", "floats", "rule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class _Failed:
 
 
 #: what was found about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
-Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ...]], "bool | Literal['field'] | _Failed | None"]
+Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ...]], "bool | Agreed | _Failed | None"]
 
 
 class _Prover:
@@ -189,9 +191,10 @@ class _Prover:
             if self._until.over:
                 return "rule"
             found = self._field(sides)
-            if found == "field":
-                return "field"
-            if isinstance(found, _Failed) and sides.free:
+            if isinstance(found, _Failed):
+                if sides.free:
+                    return found
+            elif found is not None:
                 return found
         return "rule"
 
@@ -230,7 +233,7 @@ class _Prover:
             self._known[key] = self._equal(sides)
         return self._known[key] is True
 
-    def _field(self, sides: ClaimSides) -> Literal["field"] | _Failed | None:
+    def _field(self, sides: ClaimSides) -> Agreed | _Failed | None:
         key: tuple[Literal["field"], Values, Values] = ("field", sides.old, sides.new)
         if key not in self._known:
             self._known[key] = self._computed(sides)
@@ -246,7 +249,7 @@ class _Prover:
             return False
         return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_TUNING.seconds), Equal)
 
-    def _computed(self, sides: ClaimSides) -> Literal["field"] | _Failed | None:
+    def _computed(self, sides: ClaimSides) -> Agreed | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
         count = len(sides.old)
         try:
@@ -265,7 +268,7 @@ class _Prover:
             return None
         if outcome.counterexample is not None:
             return _Failed(text_of(outcome.counterexample))
-        return "field" if outcome.how in {"field", "floats"} else None
+        return next((way for way in get_args(Agreed) if way == outcome.how), None)
 
 
 def _decimal(values: tuple[Value, ...]) -> tuple[Value, ...]:
