@@ -32,6 +32,7 @@ class _Tuning:
         sizes: of axes; a sum of one number shows little.
         elements: of the largest input, at least; fewer show little and do not count.
         instances: instances of a rule, for each choice of operators where it has terms.
+        compared: instances with fewer elements among them.
         attempts: draws of names for one instance.
         operators: choices of operators.
         draws: draws of elements for an instance.
@@ -47,9 +48,10 @@ class _Tuning:
     sizes: tuple[int, ...] = (2, 2, 2, 3, 3, 4, 1)
     elements: int = 4
     instances: int = 3
+    compared: int = 6
     attempts: int = 60
     operators: int = 2
-    draws: int = 28
+    draws: int = 16
     shared: float = 0.7
     shares: tuple[float, ...] = (0.2, 0.5, 1.0)
 
@@ -63,18 +65,21 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
         return ()
     rng = np.random.default_rng(seed)
     for terms in term_choices(rules, sub, rng, _TUNING.operators):
-        found = 0
+        found = compared = 0
         for _ in range(_TUNING.attempts):
             try:
                 instance = instantiate(rules, sub, rng, terms, draws=replace(ORDINARY, sizes=_TUNING.sizes))
             except Rejected:
                 continue
             pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right.values()))
-            changed = None if pair is None else change(pair, rng)
+            if pair is None:
+                continue
+            changed = change(pair, rng)
             if changed is not None:
                 return (finding(sub, f"{instance}\n{changed}"),)
-            found += max((value.type.elements for value in pair.inputs), default=0) >= _TUNING.elements if pair else 0
-            if found == _TUNING.instances:
+            compared += 1
+            found += max((value.type.elements for value in pair.inputs), default=0) >= _TUNING.elements
+            if found == _TUNING.instances or compared == _TUNING.compared:
                 break
     return ()
 
