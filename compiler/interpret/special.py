@@ -47,11 +47,11 @@ class _Tuning:
     ordinary: tuple[float, ...] = (-2.5, -1.0, 0.5, 1.0, 3.0)
     sizes: tuple[int, ...] = (2, 2, 2, 3, 3, 4, 1)
     elements: int = 4
-    instances: int = 3
-    compared: int = 6
+    instances: int = 2
+    compared: int = 4
     attempts: int = 60
     operators: int = 2
-    draws: int = 16
+    draws: int = 14
     shared: float = 0.7
     shares: tuple[float, ...] = (0.2, 0.5, 1.0)
 
