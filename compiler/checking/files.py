@@ -65,6 +65,7 @@ def meant(
 ) -> list[Diagnostic]:
     """What is wrong with the meaning of some modules, in no order. What takes long is asked of `remember` first."""
     from dslc.interpret.check import check_all
+    from dslc.interpret.special import unlabelled
     from dslc.semantics.trust import template_of
 
     found = check_all(rules, modules, remember=remember)
@@ -80,6 +81,8 @@ def meant(
             found += remember("law", law, partial(wrong_laws, rules, law))
     mistakes = tuple(found)
     for sub in rules.substitutions.values():
+        if sub.module in modules and mistake_in(rules, sub, mistakes) is None:
+            found += remember("special", sub, partial(unlabelled, rules, sub))
         if sub.syntax.partial and sub.module in modules and mistake_in(rules, sub, mistakes) is None:
             from dslc.prove.partial.rules import one_sided
 

@@ -55,6 +55,13 @@ class Log(Generic[T]):
     def __len__(self) -> int:
         return self._count + len(self._items)
 
+    def __getitem__(self, number: int) -> T:
+        at = self
+        while number < at._count:
+            assert at._before is not None
+            at = at._before
+        return at._items[number - at._count]
+
     def __iter__(self) -> Iterator[T]:
         parts: list[list[T]] = []
         at: Log[T] | None = self
@@ -174,6 +181,13 @@ class EGraph:
 
     def values_of(self, numbers: Iterable[int]) -> tuple[Value, ...]:
         return tuple([self.value(number) for number in numbers])
+
+    def term(self, number: int) -> Value:
+        """A term for a number without classes: as it was made."""
+        made = self.made[number]
+        assert made is not None
+        node, index = made
+        return with_args(node, tuple([self.term(self.number(arg)) for arg in node.args]))[index] if node.args else Value(node, index)
 
     def constant(self, number: int) -> bool:
         """Whether a class (or the node of a unit) depends on weights only."""

@@ -17,9 +17,10 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import GuardCase
+from dslc.match.folded import spoiled
 from dslc.match.index import Index
 from dslc.match.matcher import Match, find_matches
-from dslc.match.recipe import Refused
+from dslc.match.recipe import SPOILED, Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
 
@@ -192,6 +193,8 @@ def _apply(egraph: EGraph, match: Match) -> int:
         values = egraph.values_of(outs)
         if args:
             built.append(Built(tuple(args), outs, values))
+        if like.constant and spoiled(match.rule.rules, egraph.term(outs[-1])):
+            raise Refused(SPOILED)
         return values
 
     found = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number, make)

@@ -114,7 +114,8 @@ class Floats:
     def power(self, a: Array, exponent: Array, integer: bool) -> Array:
         if integer and exponent.ndim == 0 and exponent == 2:
             return np.asarray(a * a)
-        return np.asarray(np.power(a, exponent.astype(np.float64)))
+        # `np.power` takes a root for an exponent of 1/2, which an infinity below 0 has none of
+        return np.asarray(np.float_power(a, exponent.astype(np.float64)))
 
     def function(self, name: str, *args: Array) -> Array:
         return np.asarray(FUNCTIONS[name](*args))

@@ -58,7 +58,17 @@ def clamped(value: Number, dtype: DType) -> Number:
 
 
 def holds(dtype: DType, value: Number) -> bool:
-    """Whether a type holds a whole number; fractions are cut, and what is infinite is its end."""
+    """Whether a type holds a number: a whole one, as fractions are cut and what is infinite is its end; of floats, one that is
+    rounded neither to an infinity nor to 0.
+    """
+    if dtype.is_float and isinstance(value, int | float | Fraction):
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
+        with np.errstate(over="ignore", under="ignore"):
+            found = float(NUMPY[dtype].type(number))
+        return np.isfinite(found) == np.isfinite(number) and (found == 0) == (value == 0)
     if not dtype.is_integer or isinstance(value, bool) or not isinstance(value, int):
         return True
     low, high = integer_range(dtype)

@@ -113,7 +113,7 @@ class Cases:
             case.recipes[choice] = found
         if isinstance(found, str):
             raise Refused(found)
-        return found.built(leaves, index.memory.made) if make is None else found.over(leaves, make)
+        return found.built(self._rule.rules, leaves, index.memory.made) if make is None else found.over(leaves, make)
 
     def _over(self, leaf_of: Mapping[Value, Value], state: MatchState) -> MatchState:
         """The match with leaves for its named tensors."""

@@ -9,18 +9,24 @@ from typing import Any, TypeAlias
 from dslc.errors import DslcError
 from dslc.ir.constants import fill, holds
 from dslc.ir.graph import Call, Head, Node, Value, called, input_value, topological, with_args
+from dslc.match.folded import spoiled
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
 from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.library import Rules
 from dslc.semantics.scopes import build_scope
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
 
 #: makes a node over other arguments of the same types
 Make: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value]]
+
+
+#: why weights stay as they are
+SPOILED = "weights that are computed together would overflow, or vanish"
 
 
 class Refused(Exception):
@@ -51,8 +57,12 @@ class Recipe:
             places += make(node, tuple([places[k] for k in args]))
         return tuple([places[k] for k in self.outputs])
 
-    def built(self, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]) -> tuple[Value, ...]:
-        """The term as it is; `known` keeps what is made of one tensor, which many matches have in common."""
+    def built(self, rules: Rules, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]) -> tuple[Value, ...]:
+        """The term as it is; `known` keeps what is made of one tensor, which many matches have in common.
+
+        Raises:
+            Refused: finite weights would become infinite.
+        """
         places = [*leaves, *self.kept]
         count = len(leaves)
         for node, args in self.steps:
@@ -67,6 +77,8 @@ class Recipe:
                 places += found
             else:
                 places += called(node.head, tuple([places[k] for k in args]))
+            if node.constant and spoiled(rules, places[-1]):
+                raise Refused(SPOILED)
         return tuple([places[k] for k in self.outputs])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import NodeProto
 
 from dslc.errors import DslcError
-from dslc.ir.constants import fill
+from dslc.ir.constants import clamped, fill
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
@@ -409,7 +409,8 @@ def _default_tensor(param: t.Param, env: Env) -> Any:
     number = evaluate(param.default, env)
     if param.type is None or isinstance(number, Value):
         return number
-    return fill(number, shape_of(param.type, env))
+    type = shape_of(param.type, env)
+    return fill(clamped(number, type.dtype), type)
 
 
 def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: NodeView, env: Env) -> None:

@@ -34,7 +34,7 @@ NUMERICS: dict[str, str] = {
     "exact": "no rounding changes",
     "reassociates": "sums and products are rounded in another order",
     "cancels": "large terms cancel, which loses digits",
-    "nonfinite": "infinities, NaN, numbers so large that they overflow and divisors of 0 may give something else",
+    "nonfinite": "infinities, NaN, the sign of zero, numbers so large that they overflow and divisors of 0 may give something else",
 }
 KEYWORDS = frozenset(
     """dslc library requires import as export operator attr where let onnx since until example tags verify property is holds

@@ -344,7 +344,7 @@ substitution scale(X: T[*S]) -> Y {
   Y = mul(X, c * d)
 }
 substitution relu6(X: T[*S]) -> Y {
-  Y = clip(X, 0)
+  Y = clip(X, 0, inf)
   =>
   Y = relu(X)
 }
@@ -400,8 +400,9 @@ def test_a_tensor_that_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert len(case.matches("product", case.call("gemm", x, y, 0))) == 1
     assert case.matches("product", case.call("gemm", x, y, weight(4))) == []
     assert case.matches("product", case.call("gemm", x, y, alpha=0.5)) == []
-    assert len(case.matches("relu6", case.call("clip", x, 0))) == 1
+    assert len(case.matches("relu6", case.call("clip", x, 0, float("inf")))) == 1
     assert case.matches("relu6", case.call("clip", x, 0, 6)) == []
+    assert case.matches("relu6", case.call("clip", x, 0)) == [], "the bound is finite"
 
 
 SUMS = """

@@ -111,7 +111,7 @@ def circular(match: Match) -> bool:
 def test_most_rules_are_compared() -> None:
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     unchanged = {rule.name for rule in library()[1] if golden["rules"].get(rule.name) == text_of(rule)}
-    assert len({rule for one in golden["found"].values() for rule in one} & unchanged) > 100
+    assert len({rule for one in golden["found"].values() for rule in one} & unchanged) > 90
 
 
 if __name__ == "__main__":
