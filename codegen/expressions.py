@@ -10,9 +10,10 @@ from dslc.codegen.functions import COMPARISONS, computed, function_text, store_t
 from dslc.codegen.positions import POSITIONS, Positions
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Env, Val, is_whole, literal
+from dslc.ir.constants import holds
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, raw_apply
+from dslc.ir.scalar import Apply, Num, Number, Read, Reduce, Scalar, Table, raw_apply
 
 
 class Expressions(Positions):
@@ -44,7 +45,7 @@ class Expressions(Positions):
                 return literal(number, DType.BOOL)
             if isinstance(number, int) and not want.is_float:
                 return literal(number, want if want is not DType.BOOL else DType.I64)
-            return literal(number, want if want.is_float or isinstance(number, float) else DType.F64)
+            return self.constant(number, want if want.is_float or isinstance(number, float) else DType.F64)
         free = None if env.type_of(node) is not None else want
         key = (node, id(env), free, self.guarded > 0)
         found = self.recall(key) or self.recall((node, id(env), free, False))
@@ -117,12 +118,22 @@ class Expressions(Positions):
             return self.apply("truncdiv", tuple(self.emit_as(arg, env, dtype) for arg in node.args), dtype)
         if name in {"//", "%", "min", "max"}:
             dtype = self._wide_enough(node, env, dtype)
+        if name == "*" and dtype.is_float and (divisor := _divisor(node.args[0])) is not None:
+            dividend = node.args[1] if len(node.args) == 2 else raw_apply("*", *node.args[1:])
+            return self.apply("/", (self.emit_as(dividend, env, dtype), self.constant(divisor, dtype)), dtype)
         args = [self.emit_as(arg, env, dtype) for arg in node.args]
         if name in {"floor", "ceil", "round", "trunc"} and not dtype.is_float:
             return args[0]
         if name in {"+", "*", "min", "max"}:
             return self._folded(name, args, dtype)
         return self.apply(name, tuple(args), dtype)
+
+    @staticmethod
+    def constant(number: Number, dtype: DType) -> Val:
+        """A number of an expression. One that was put together of others may be beyond its type where none of them is."""
+        if not holds(computed(dtype), number, exact=True):
+            raise NotGenerated(Reason.FORM, f"a number that {dtype} does not hold")
+        return literal(number, dtype)
 
     @staticmethod
     def _wide_enough(node: Apply, env: Env, dtype: DType) -> DType:
@@ -239,6 +250,15 @@ class Expressions(Positions):
         if text is None:
             raise NotGenerated(Reason.FUNCTION, name)
         return self.let(("apply", name, dtype, tuple(arg.text for arg in args)), text, result, lanes, level)
+
+
+def _divisor(node: Scalar) -> Fraction | None:
+    """By which number a coefficient divides: 2/7 by 7/2, as its nodes do; None for one that floats hold, or that is rounded."""
+    if not isinstance(node, Num) or not isinstance(node.value, Fraction):
+        return None
+    above, below = abs(node.value.numerator), node.value.denominator
+    exact = below & (below - 1) and not above & (above - 1) and below < 1 << 24
+    return 1 / node.value if exact else None
 
 
 __all__ = ["Expressions"]

@@ -57,9 +57,9 @@ def clamped(value: Number, dtype: DType) -> Number:
     return int(info.max) if value > 0 else int(info.min)
 
 
-def holds(dtype: DType, value: Number) -> bool:
+def holds(dtype: DType, value: Number, exact: bool = False) -> bool:
     """Whether a type holds a number: a whole one, as fractions are cut and what is infinite is its end; of floats, one that is
-    rounded neither to an infinity nor to 0.
+    rounded neither to an infinity nor to 0, and, where it is to be `exact`, loses no digits as a denormal one.
     """
     if dtype.is_float and isinstance(value, int | float | Fraction):
         try:
@@ -68,7 +68,8 @@ def holds(dtype: DType, value: Number) -> bool:
             return False
         with np.errstate(over="ignore", under="ignore"):
             found = float(NUMPY[dtype].type(number))
-        return np.isfinite(found) == np.isfinite(number) and (found == 0) == (value == 0)
+        whole = not exact or found in (0, number) or not abs(found) < float(ml_dtypes.finfo(NUMPY[dtype]).smallest_normal)  # type: ignore[no-untyped-call]
+        return whole and np.isfinite(found) == np.isfinite(number) and (found == 0) == (value == 0)
     if not dtype.is_integer or isinstance(value, bool) or not isinstance(value, int):
         return True
     low, high = integer_range(dtype)

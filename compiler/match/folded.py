@@ -52,7 +52,7 @@ def _computed(rules: Rules, value: Value) -> bool:
         found = np.abs(run_scopes(scopes, {}, Narrow(widest))[0].astype(np.float64))
         if not np.isfinite(found).all():
             return True
-        least = float(ml_dtypes.finfo(NUMPY[value.type.dtype]).smallest_normal)
+        least = float(ml_dtypes.finfo(NUMPY[value.type.dtype]).smallest_normal)  # type: ignore[no-untyped-call]
         if found.max(initial=0.0) >= least or any(0 < array.max(initial=0.0) < least for array in arrays):
             return False
         return bool(np.any(run_scopes(scopes, {}, Floats(rounded=False))[0]))
