@@ -12,6 +12,7 @@ from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain
 from dslc.interpret.field import Field
+from dslc.interpret.special import changed_by
 from dslc.ir.graph import Graph, ScopeNode, Value
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef, TestDef
@@ -58,7 +59,10 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
             checked = [] if sub.syntax.partial else results[: _TUNING.matches]
-            return [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
+            return [
+                *(d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)),
+                *(d for result in checked[:1] for d in changed_by(rules, sub, graph, result)),
+            ]
     if statement.silent:
         return []
     reason = str(why_not(directions[0], graph))

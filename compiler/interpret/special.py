@@ -17,6 +17,7 @@ from dslc.interpret.narrow import Narrow
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
@@ -82,6 +83,13 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
             if found == _TUNING.instances or compared == _TUNING.compared:
                 break
     return ()
+
+
+def changed_by(rules: Rules, sub: SubstitutionDef, before: Graph, after: Graph) -> tuple[Diagnostic, ...]:
+    """E0508 where a rule that does not say `nonfinite` changes special numbers of a graph."""
+    pair = pair_of(rules, before.inputs, before.outputs, after.outputs) if keeps_nonfinite(sub.syntax) else None
+    changed = None if pair is None else change(pair, np.random.default_rng(1))
+    return (finding(sub, changed),) if changed else ()
 
 
 def finding(sub: SubstitutionDef, example: str) -> Diagnostic:
