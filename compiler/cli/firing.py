@@ -59,10 +59,8 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
             checked = [] if sub.syntax.partial else results[: _TUNING.matches]
-            return [
-                *(d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)),
-                *(d for result in checked[:1] for d in changed_by(rules, sub, graph, result)),
-            ]
+            wrong = [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
+            return wrong or [d for result in checked[:1] for d in changed_by(rules, sub, graph, result)]
     if statement.silent:
         return []
     reason = str(why_not(directions[0], graph))

@@ -46,6 +46,7 @@ substitution twice(X: T[*S]) -> Y {
   where k > 0
   =>
   Y = double(X, times=k * m)
+  verify numerics = [reassociates, nonfinite]
 }
 
 test twice {
@@ -96,9 +97,9 @@ def test_places_names_and_texts(shop: Path) -> None:
         assert names(there) == [("operators.rules", 4)]
         context = lsp.ReferenceContext(include_declaration=True)
         found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "A = dou|ble")))
-        assert names(found) == [("operators.rules", 2), ("operators.rules", 4), *[("rules.rules", n) for n in (1, 6, 7, 10, 15, 15)]]
+        assert names(found) == [("operators.rules", 2), ("operators.rules", 4), *[("rules.rules", n) for n in (1, 6, 7, 10, 16, 16)]]
         found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "X, tim|es=k)")))
-        assert names(found) == [("operators.rules", n) for n in (6, 7, 8)] + [("rules.rules", n) for n in (6, 7, 10, 15, 15)]
+        assert names(found) == [("operators.rules", n) for n in (6, 7, 8)] + [("rules.rules", n) for n in (6, 7, 10, 16, 16)]
         # a name inside a rule is that rule's
         found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "where |k")))
         assert names(found) == [("rules.rules", n) for n in (6, 8, 10)]

@@ -27,8 +27,8 @@ operator twice(X: T[*S]) -> Y: T[*S] {
   Y[*i] = 2 * X[*i]
   example twice([1, 2]) == [2, 5]
 }
-substitution good(X: T[*S]) -> Y { Y = add(X, X) => Y = twice(X) }
-substitution bad(X: T[*S]) -> Y { Y = relu(X) => Y = X }
+substitution good(X: T[*S]) -> Y { Y = add(X, X) => Y = twice(X) verify numerics = nonfinite }
+substitution bad(X: T[*S]) -> Y { Y = relu(X) => Y = X verify numerics = nonfinite }
 """
 
 
