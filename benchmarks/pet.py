@@ -21,7 +21,7 @@ from dslc.derivation.programs import estimated
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, topological
 from dslc.ir.holes import hole, program
-from dslc.mutate.correct import TUNING as CORRECT_TUNING
+from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import corrections, differing
 from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
@@ -131,7 +131,7 @@ def compared(rules: Rules, old: Value, value: Value) -> tuple[str, ...]:
     ways = [one.value(rules) for one in corrections(rules, old, value, 1.0)]
     cheapest = min((price(rules, way) for way in ways), default=price(rules, value)) / price(rules, old)
     times = (known_flops(expand(rules, (value,))) or 0.0) / (known_flops(expand(rules, (old,))) or 1.0)
-    verdict = "none" if not where.boxes else "fused" if where.share <= CORRECT_TUNING.share else "refused"
+    verdict = "none" if not where.boxes else "fused" if where.share <= CORRECT_SHARE else "refused"
     proved = "proved" if where.proved else "not proved"
     differs = f"{where.share:.1%}" if where.boxes else "nowhere"
     return differs, str(len(where.boxes)), proved, verdict, f"{times:.2f}", f"{cheapest:.2f}"

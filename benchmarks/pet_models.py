@@ -29,7 +29,7 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Input, Node, ScopeNode, Value, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.mutate.correct import TUNING as CORRECT_TUNING
+from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections
 from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
@@ -118,7 +118,7 @@ def best(rules: Rules, region: Graph, every: list[Value], price: Price) -> Itera
     for value in sorted(every, key=lambda each: total(price, each))[:TRIED]:
         if total(price, value) >= was:
             return
-        for one in corrections(rules, old, value, CORRECT_TUNING.share):
+        for one in corrections(rules, old, value, CORRECT_SHARE):
             fixed = one.value(rules)
             # a guard computes its branch where it holds
             again = 0.0 if one.pieces or not one.boxes else one.share * (was - LAUNCH)

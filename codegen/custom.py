@@ -31,23 +31,9 @@ from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym
 from dslc.outside import in_code
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of rendering a template.
-
-    Attributes:
-        characters: characters that a template may make.
-        seconds: seconds that rendering it may take.
-        memory: bytes that rendering it may take.
-    """
-
-    characters: int = 1 << 20
-    seconds: float = 10.0
-    memory: int = 1 << 30
-
-
-_TUNING = _Tuning()
+CHARACTERS = 1 << 20  #: characters that a template may make
+SECONDS = 10.0  #: seconds that rendering it may take
+MEMORY = 1 << 30  #: bytes that rendering it may take
 
 
 class NotRendered(Exception):
@@ -144,12 +130,12 @@ def custom_kernel(filling: Filling) -> KernelText:
 
 
 def rendered(
-    source: str, values: Mapping[str, Any], seconds: float = _TUNING.seconds, memory: int = _TUNING.memory
+    source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY
 ) -> str:
     """A template of a library, filled in: in a sandbox, and in a process that takes no more time and memory. Raises NotRendered."""
     with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
         given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
-        given.write_text(json.dumps({"source": source, "values": values, "most": _TUNING.characters}), "utf-8")
+        given.write_text(json.dumps({"source": source, "values": values, "most": CHARACTERS}), "utf-8")
         try:
             command = (sys.executable, "-m", "dslc.codegen.sandboxed", str(given), str(answered))
             code, said = limited(command, Path(folder), seconds, memory)

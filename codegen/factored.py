@@ -36,21 +36,8 @@ from dslc.ir.scalar import (
 )
 from dslc.ir.scopes import scope_of, split_iterator, substitute
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when a sum over windows becomes a product of matrices; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        more: how many times as many products the matrices may have as the windows.
-        terms: terms of the inner sum, with fewer of which it is no product of matrices.
-    """
-
-    more: float = 1.5
-    terms: int = 8
-
-
-_TUNING = _Tuning()
+MORE = 1.5  #: how many times as many products the matrices may have as the windows
+TERMS = 8  #: terms of the inner sum, with fewer of which it is no product of matrices
 
 
 def factored(parts: Parts) -> Parts:
@@ -199,7 +186,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     if node.where is not None and any(it in node.where.free for it in summed):
         return None
     extents = dict(zip(node.iters, node.extents, strict=True))
-    if len(summed) == len(node.iters) or not summed or _count([extents[it] for it in summed]) < _TUNING.terms:
+    if len(summed) == len(node.iters) or not summed or _count([extents[it] for it in summed]) < TERMS:
         return None
     sides = [_side(each, summed) for each in reads]
     batch = tuple(it for it in scope.iters if any(it in each.index[axis].free for each, side in zip(reads, sides, strict=True)
@@ -208,7 +195,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     own = dict(zip(scope.iters, scope.extents, strict=True))
     products = _count([own[it] for it in batch]) * _count(sizes[0]) * _count(sizes[1])
     windows = _count(scope.extents) * _count([extents[it] for it in node.iters if it not in summed])
-    if products > _TUNING.more * windows:
+    if products > MORE * windows:
         return None
     # the longer side is contiguous
     order = sorted(range(2), key=lambda k: _count(sizes[k]))

@@ -41,21 +41,8 @@ from dslc.ir.scalar import (
 from dslc.ir.scopes import inline, scope_of, substitute
 from dslc.semantics.lists import plain
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when minimal filtering (Winograd's) is written; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        terms: terms of the product, with fewer of which the transforms take longer than it.
-        tile: numbers of a tile, beyond which a transform is not written out.
-    """
-
-    terms: int = 8
-    tile: int = 128
-
-
-_TUNING = _Tuning()
+TERMS = 8  #: terms of the product, with fewer of which the transforms take longer than it
+TILE = 128  #: numbers of a tile, beyond which a transform is not written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +217,7 @@ def _whole(
     types = {product.scope.dtype, operand.scope.dtype, *product.dtypes, *operand.dtypes}
     if types != {DType.F32} or not {channel} <= left & right or len(columns) != 1 or not points:
         return None
-    if isinstance(terms, Num) and int(terms.value) < _TUNING.terms:
+    if isinstance(terms, Num) and int(terms.value) < TERMS:
         return None
     (column,) = columns
     # the operand, in the iterators of the product
@@ -343,7 +330,7 @@ def _checked(found: Transform) -> Transform | None:
     for axis in found.made:
         made *= found.sizes[axis]
     used = {axis for factor in found.factors for axis in factor.axes}
-    return found if 0 < max(tile, made) <= _TUNING.tile and used.issuperset(found.made) else None
+    return found if 0 < max(tile, made) <= TILE and used.issuperset(found.made) else None
 
 
 def _number(size: Dim) -> int:

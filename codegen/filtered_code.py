@@ -19,19 +19,9 @@ from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Sym
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many rows are taken at a time.
-
-    Attributes:
-        near: bytes of the points of some rows, before and behind the product: what a second-level cache holds beside the weights.
-    """
-
-    near: int = 640 * 1024
-
-
-_TUNING = _Tuning()
+#: bytes of the points of some rows, before and behind the product: what a second-level cache holds beside the
+#: weights
+NEAR = 640 * 1024
 
 
 @dataclass(slots=True)
@@ -99,11 +89,11 @@ def filtered_code(filter: Filter, memory: GroupMemory, names: dict[Sym, str], va
     code = FilteredCode(
         weights.pointer, operand.pointer, result.pointer, tuple((name, text(size)) for name, size in rows), text(count), text(source),
         text(target), tuple((name, text(step)) for name, step in steps.values()), text(channels), text(terms), text(panels), points,
-        before, after, _TUNING.near, variant.block, variant.vectors, width, variant.panel,
+        before, after, NEAR, variant.block, variant.vectors, width, variant.panel,
     )  # fmt: skip
     # a task is worth it: the template divides rows and panels
     points_of_row = f"{points} * (({text(channels)}) + {variant.panel})"
-    blocks = f"k_blocks({text(count)}, {points_of_row}, {_TUNING.near})"
+    blocks = f"k_blocks({text(count)}, {points_of_row}, {NEAR})"
     whole = StageCode(f"{blocks} * k_shares({blocks}, {text(panels)})", "(int64_t)1 << 20", "1", Block())
     whole.filtered = code
     pointers = [memory.pointers[value] for value in (*part.args, part.value)]

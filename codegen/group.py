@@ -30,24 +30,10 @@ _HEAVY = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what becomes one kernel: beyond, compiling takes longer than it brings.
-
-    Attributes:
-        nodes: nodes of one group.
-        terms: nodes of one expression.
-        table: elements of a constant that is written into the code.
-        often: reads of each element, on average, from which what is computed is kept: more than a window of 3x3 has.
-    """
-
-    nodes: int = 2000
-    terms: int = 4000
-    table: int = 64
-    often: int = 10
-
-
-_TUNING = _Tuning()
+NODES = 2000  #: nodes of one group
+TERMS = 4000  #: nodes of one expression
+TABLE = 64  #: elements of a constant that is written into the code
+OFTEN = 10  #: reads of each element, on average, from which what is computed is kept: more than a window of 3x3 has
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +76,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
     except (Mismatch, EvalError, DslcError) as problem:
         raise NotGenerated(Reason.MEANING, str(problem)) from problem
     nodes = topological(value.node for value in outputs)
-    if len(nodes) > _TUNING.nodes:
+    if len(nodes) > NODES:
         raise NotGenerated(Reason.TOO_LARGE, f"{len(nodes)} nodes")
     users: Counter[Value] = Counter(arg for node in nodes for arg in set(node.args))
     users.update(set(outputs))
@@ -109,7 +95,7 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool 
     parts: list[Part] = []
     for node in topological(value.node for value in found):
         if isinstance(node, ScopeNode):
-            if sum(1 for _ in walk(node.scope.body)) > _TUNING.terms:
+            if sum(1 for _ in walk(node.scope.body)) > TERMS:
                 raise NotGenerated(Reason.TOO_LARGE, "an expression")
             parts.append(Part(Value(node), _shortened(node), node.args))
     return Parts(group.inputs, tuple(parts), found)
@@ -148,7 +134,7 @@ def _constant(value: Value, index: tuple[Scalar, ...]) -> Scalar:
     number = number_of(value)
     if number is not None:
         return num(number)
-    if not value.type.is_static or value.type.elements > _TUNING.table:
+    if not value.type.is_static or value.type.elements > TABLE:
         raise NotGenerated(Reason.WEIGHT, str(value.type))
     return table(_nested(node.data.load().tolist()), index)
 
@@ -250,7 +236,7 @@ def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
         if not inner.type.is_static or not all(isinstance(extent, Num) for extent in extents):
             return False
         most = max(most, prod(int(extent.value) for extent in extents if isinstance(extent, Num)))
-    return most >= _TUNING.often * inner.type.elements
+    return most >= OFTEN * inner.type.elements
 
 
 def _is_transform(body: Scalar, places: Sequence[int]) -> bool:

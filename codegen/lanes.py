@@ -14,19 +14,7 @@ from dslc.codegen.variant import Variant
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
 
-
-@dataclass(frozen=True, slots=True)
-class LanesTuning:
-    """Numbers that decide how work is divided into tasks; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        grain: elements of work that are worth a task.
-    """
-
-    grain: int = 8192
-
-
-TUNING = LanesTuning()
+GRAIN = 8192  #: elements of work that are worth a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +227,7 @@ class StageLayout:
         for placed in self.stage.placed:
             if placed.part.alone:
                 # a piece of a long reduction is a task
-                total += TUNING.grain
+                total += GRAIN
                 continue
             volume = 1.0
             for k in placed.inner:
@@ -265,4 +253,4 @@ def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
     return total
 
 
-__all__ = ["TUNING", "GroupMemory", "LanesTuning", "Pointer", "StageLayout", "dot"]
+__all__ = ["GroupMemory", "Pointer", "StageLayout", "dot"]

@@ -7,28 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedTuning:
-    """Time for what a file asks for.
-
-    Attributes:
-        seconds: seconds for reading the function of one kernel and generating it.
-        all_seconds: seconds for all kernels of a file.
-        again: seconds after which work that still runs is ended again.
-    """
-
-    seconds: float = 20.0
-    all_seconds: float = 60.0
-    again: float = 0.5
-
-
-TUNING = LimitedTuning()
+SECONDS = 20.0  #: seconds for reading the function of one kernel and generating it
+ALL_SECONDS = 60.0  #: seconds for all kernels of a file
+AGAIN = 0.5  #: seconds after which work that still runs is ended again
 
 
 class TooLong(Exception):
@@ -82,7 +68,7 @@ class _Work(threading.Thread, Generic[T]):
         threading.Thread(target=self._end, name="dslc ends work", daemon=True).start()
 
     def _end(self) -> None:
-        wait = TUNING.again
+        wait = AGAIN
         with _untold():
             while self.is_alive() and self.ident is not None and not self.ended:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
@@ -114,4 +100,4 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     return thread.result[0]
 
 
-__all__ = ["TUNING", "LimitedTuning", "TooLong", "within"]
+__all__ = ["TooLong", "within"]

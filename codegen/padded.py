@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval, value
@@ -34,23 +33,9 @@ from dslc.ir.scalar import (
 from dslc.ir.scopes import scope_of
 from dslc.semantics.lists import plain
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when an operand is written out with what is around it; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        used: how often an element must be read.
-        larger: how many times as large the copy may be.
-        usual: what an unknown size is taken to be.
-    """
-
-    used: int = 4
-    larger: int = 2
-    usual: int = 64
-
-
-_TUNING = _Tuning()
+USED = 4  #: how often an element must be read
+LARGER = 2  #: how many times as large the copy may be
+USUAL = 64  #: what an unknown size is taken to be
 
 
 def padded(parts: Parts) -> Parts:
@@ -97,7 +82,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     if inside or not isinstance(each.other, Num):
         return None
     times, copied = prod(numbers.values()), prod(map(_number, counts))
-    if times < _TUNING.used * copied or copied > _TUNING.larger * max(
+    if times < USED * copied or copied > LARGER * max(
         1, prod(_number(as_scalar(size)) for size in shape)
     ):
         return None
@@ -136,7 +121,7 @@ def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
 
 def _number(size: Scalar) -> int:
     """A size, unknown ones taken to be of some usual size; raises Unknown where it depends on more than sizes."""
-    return int(value(size, {node: _TUNING.usual for node in walk(size) if isinstance(node, Sym)}))
+    return int(value(size, {node: USUAL for node in walk(size) if isinstance(node, Sym)}))
 
 
 def _holds(name: str, a: Scalar, b: Scalar) -> bool:

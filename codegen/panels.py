@@ -33,21 +33,8 @@ from dslc.ir.scalar import (
 from dslc.ir.scopes import substitute
 from dslc.semantics.lists import plain
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Least sizes of an operand that is packed in panels; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        shared: positions that share a factor.
-        terms: terms of a sum.
-    """
-
-    shared: int = 8
-    terms: int = 8
-
-
-_TUNING = _Tuning()
+SHARED = 8  #: positions that share a factor
+TERMS = 8  #: terms of a sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +72,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
     for node in outermost(scope.body):
         if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
             continue
-        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < _TUNING.terms:
+        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < TERMS:
             continue
         for lane in reversed(scope.iters):
             own = [each for each in node.body.args if lane in each.free and not each.free.isdisjoint(node.iters)]
@@ -94,7 +81,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
             (factor,) = own
             outer = tuple(it for it in scope.iters if it in factor.free and it is not lane)
             sharing = [it for it in scope.iters if it not in factor.free and it in node.free]
-            if _least([sizes[it] for it in sharing]) < _TUNING.shared or _least([sizes[lane]]) < _TUNING.shared:
+            if _least([sizes[it] for it in sharing]) < SHARED or _least([sizes[lane]]) < SHARED:
                 continue
             yield Packed(node, factor, lane, outer, tuple(it for it in node.iters if it in factor.free))
 

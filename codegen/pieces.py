@@ -8,19 +8,7 @@ from dataclasses import dataclass, field
 from dslc.codegen.nest import Block, Branch
 from dslc.codegen.poly import Datum, Poly, Quotient, Var
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when pieces of a loop are written one by one.
-
-    Attributes:
-        written: pieces that are written one after the other at most: beyond, one text serves them all.
-    """
-
-    written: int = 16
-
-
-_TUNING = _Tuning()
+WRITTEN = 16  #: pieces that are written one after the other at most: beyond, one text serves them all
 
 
 @dataclass(slots=True)
@@ -47,7 +35,7 @@ class Notes:
                 # the first position that differs from the one before it
                 cuts.add(-(rest // step.number) if step.number > 0 else rest // -step.number + 1)
         points = sorted(cut for cut in cuts if first <= cut <= last)
-        return list(itertools.pairwise(points)) if len(points) <= _TUNING.written + 1 else []
+        return list(itertools.pairwise(points)) if len(points) <= WRITTEN + 1 else []
 
     def taken(self, block: Block, lane: Var, at: int) -> Block:
         """A loop's body without the branches that are not taken at a position."""

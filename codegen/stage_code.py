@@ -9,7 +9,7 @@ from typing import Any
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import TUNING as LANES_TUNING
+from dslc.codegen.lanes import GRAIN as LANES_GRAIN
 from dslc.codegen.lanes import GroupMemory, Pointer, StageLayout, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
 from dslc.codegen.pieces import Notes
@@ -21,21 +21,8 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a stage's loops are written; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        chunk: lanes that one task takes of a long loop.
-        leaves: branches of one loop.
-    """
-
-    chunk: int = 8192
-    leaves: int = 12
-
-
-_TUNING = _Tuning()
+CHUNK = 8192  #: lanes that one task takes of a long loop
+LEAVES = 12  #: branches of one loop
 
 
 @dataclass(slots=True)
@@ -93,9 +80,9 @@ class StageWriter(StageLayout):
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
             small = (
-                _TUNING.chunk
+                CHUNK
                 if self.shared(lane)
-                else max(self.variant.width * 4, _TUNING.chunk // max(1, int(volume)))
+                else max(self.variant.width * 4, CHUNK // max(1, int(volume)))
             )
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         packed = lane is not None and self.packed(lane)
@@ -139,7 +126,7 @@ class StageWriter(StageLayout):
             # no rows where the lanes' loop is empty
             count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
         asked = frozenset(emitter.asked)
-        code = StageCode(count, work, str(LANES_TUNING.grain), emitter.root, asked=asked, failures=emitter.failures())
+        code = StageCode(count, work, str(LANES_GRAIN), emitter.root, asked=asked, failures=emitter.failures())
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
@@ -482,12 +469,12 @@ class StageWriter(StageLayout):
     ) -> None:
         """As `pieces`, for any body."""
         emitter = self.emitter
-        notes = Notes([], {}, _TUNING.leaves)
+        notes = Notes([], {}, LEAVES)
         while True:
             body = Block()
             notes.conditions.clear()
             notes.branches.clear()
-            notes.leaves = _TUNING.leaves
+            notes.leaves = LEAVES
             emitter.frozen = dict(notes.frozen)
             try:
                 with emitter.level(body):

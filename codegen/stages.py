@@ -13,23 +13,9 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
 from dslc.ir.scopes import positions
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what stays in buffers, and what one task may do; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        row: elements of a row's buffer: beyond, values go through memory.
-        alone: elements of all that may be done by one task.
-        usual: what an unknown size is taken to be.
-    """
-
-    row: int = 1 << 16
-    alone: int = 1 << 14
-    usual: int = 64
-
-
-_TUNING = _Tuning()
+ROW = 1 << 16  #: elements of a row's buffer: beyond, values go through memory
+ALONE = 1 << 14  #: elements of all that may be done by one task
+USUAL = 64  #: what an unknown size is taken to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +98,14 @@ def _unblocked(stage: Stage) -> bool:
 def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
     outer = known(stage.extents)
     volumes = [known([sizes(each.part)[k] for k in each.inner]) for each in stage.placed]
-    if any(volume is not None and volume > _TUNING.row for volume in volumes):
+    if any(volume is not None and volume > ROW for volume in volumes):
         return False
     if outer is not None and outer < 8:
         lengths = [_length(each.part) for each in stage.placed]
         whole = sum(
-            (volume or _TUNING.alone) * length * max(outer, 1) for volume, length in zip(volumes, lengths, strict=True)
+            (volume or ALONE) * length * max(outer, 1) for volume, length in zip(volumes, lengths, strict=True)
         )
-        return whole <= _TUNING.alone
+        return whole <= ALONE
     return not (outer is not None and not stage.extents)
 
 
@@ -129,7 +115,7 @@ def _length(part: Part) -> int:
     for node in walk(part.scope.body):
         if isinstance(node, Reduce):
             lengths.append(
-                prod(int(extent.value) if isinstance(extent, Num) else _TUNING.usual for extent in node.extents)
+                prod(int(extent.value) if isinstance(extent, Num) else USUAL for extent in node.extents)
             )
     return max(lengths)
 

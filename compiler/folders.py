@@ -7,22 +7,9 @@ import hashlib
 import os
 import stat
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when a folder is full.
-
-    Attributes:
-        room: bytes that must fit into a folder that is written.
-    """
-
-    room: int = 1 << 16
-
-
-_TUNING = _Tuning()
+ROOM = 1 << 16  #: bytes that must fit into a folder that is written
 
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
@@ -61,7 +48,7 @@ def unwritable(folder: Path) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(_TUNING.room))
+            probe.write(bytes(ROOM))
     except OSError as problem:
         return problem.strerror or str(problem)
     return ""

@@ -36,22 +36,9 @@ if TYPE_CHECKING:
     Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of kernels in files.
-
-    Attributes:
-        kernels: kernels of a file; with more it is not dslc's work.
-        nodes: nodes of a function; with more it is not dslc's work.
-        crowded: threads for each processor that a file may ask for.
-    """
-
-    kernels: int = 4096
-    nodes: int = 512
-    crowded: int = 4
-
-
-_TUNING = _Tuning()
+KERNELS = 4096  #: kernels of a file; with more it is not dslc's work
+NODES = 512  #: nodes of a function; with more it is not dslc's work
+CROWDED = 4  #: threads for each processor that a file may ask for
 
 
 class WhyMissing(Enum):
@@ -104,7 +91,7 @@ class Said:
     def threads(self) -> int | None:
         """The threads that the file was timed with, unless this machine would drown in them."""
         text = self.metadata.get(THREADS, "")
-        most = _TUNING.crowded * (os.cpu_count() or 1)
+        most = CROWDED * (os.cpu_count() or 1)
         return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= most and len(text) <= 6 else None
 
     @property
@@ -146,7 +133,7 @@ def said(model: Model) -> Said:
     assert isinstance(proto, ModelProto)
     whole = [function for function in proto.functions if are_text(function_texts(function))]
     own = {function.name: function for function in whole if function.domain == DOMAIN and not function.overload}
-    return Said(own if len(own) <= _TUNING.kernels else {}, metadata(proto))
+    return Said(own if len(own) <= KERNELS else {}, metadata(proto))
 
 
 def _without_graph(model: Any) -> bytes:
@@ -303,18 +290,19 @@ def _all_generated(
     file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None, processor: Processor | None
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
-    from dslc.codegen.limited import TUNING as LIMITED_TUNING
+    from dslc.codegen.limited import ALL_SECONDS as LIMITED_ALL_SECONDS
+    from dslc.codegen.limited import SECONDS as LIMITED_SECONDS
     from dslc.codegen.limited import TooLong, within
     from dslc.semantics.library import standard
 
-    named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_TUNING.all_seconds
+    named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_ALL_SECONDS
     for name, function in sorted(file.functions.items()):
         if name in named:
             continue
         # libraries are no part of what takes long
         work = partial(_generated, file, name, function, rules or standard(), generator, processor)
         try:
-            made = within(min(LIMITED_TUNING.seconds, end - time.monotonic()), work)
+            made = within(min(LIMITED_SECONDS, end - time.monotonic()), work)
         except TooLong as late:
             # trying again takes as long again
             made = Missing(name, WhyMissing.TIME, str(late))
@@ -340,7 +328,7 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
         return Missing(name, WhyMissing.DEFINITION)
     if name_of(function, types) != name:
         return Missing(name, WhyMissing.NAME)
-    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= _TUNING.nodes else None
+    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= NODES else None
     return Missing(name, WhyMissing.FUNCTION) if group is None else group
 
 

@@ -19,23 +19,9 @@ from typing import Any
 
 from dslc.errors import error
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what stays.
-
-    Attributes:
-        most: entries of a store.
-        largest: bytes of all entries of a store.
-        between: of so many entries that are put, one has the store looked over.
-    """
-
-    most: int = 20_000
-    largest: int = 1 << 31
-    between: int = 16
-
-
-_TUNING = _Tuning()
+MOST = 20_000  #: entries of a store
+LARGEST = 1 << 31  #: bytes of all entries of a store
+BETWEEN = 16  #: of so many entries that are put, one has the store looked over
 
 _SEAL = struct.Struct("<32s16s")
 _FORMAT = b"dslc-entry-1\0\0\0\0"
@@ -64,8 +50,8 @@ class Store:
     """
 
     folder: Path
-    most: int = _TUNING.most
-    largest: int = _TUNING.largest
+    most: int = MOST
+    largest: int = LARGEST
 
     def get(self, key: str) -> bytes | None:
         """What was put under a key; None where there is nothing, or nothing that can be trusted."""
@@ -89,7 +75,7 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if is_private(self.folder):
                 replace_file(self.folder / key, sealed(content), 0o600)
-                if hashlib.sha256(key.encode()).digest()[0] % _TUNING.between == 0:
+                if hashlib.sha256(key.encode()).digest()[0] % BETWEEN == 0:
                     self.trim()
 
     def get_json(self, key: str) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,18 +23,7 @@ if TYPE_CHECKING:
 _HEADER = re.compile(r"\A\ufeff?(?:\s|#[^\n]*)*dslc\b")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how files are told apart.
-
-    Attributes:
-        head: characters in which the header is looked for.
-    """
-
-    head: int = 65536
-
-
-_TUNING = _Tuning()
+HEAD = 65536  #: characters in which the header is looked for
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +47,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RuleFile |
             return None
         try:
             with file_path.open(encoding="utf-8", errors="replace") as file:
-                if _HEADER.match(file.read(_TUNING.head)) is None:
+                if _HEADER.match(file.read(HEAD)) is None:
                     return None
         except OSError:
             return None

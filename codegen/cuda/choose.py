@@ -11,21 +11,8 @@ from dslc.codegen.cuda.text import CudaLaunch, CudaText, at
 from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.ir.scalar import Sym
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a roofline assumes; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        unknown: what an unknown size is taken to be.
-        busy: elements that a multiprocessor must have asked for, to hide what memory takes.
-    """
-
-    unknown: int = 512
-    busy: int = 1024
-
-
-_TUNING = _Tuning()
+UNKNOWN = 512  #: what an unknown size is taken to be
+BUSY = 1024  #: elements that a multiprocessor must have asked for, to hide what memory takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +57,12 @@ def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None
 
 def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None = None) -> float:
     """What all launches of a text take, by their bytes and operations; a size that is not given counts 512."""
-    known = {sym: (sizes or {}).get(sym, _TUNING.unknown) for sym in text.sizes}
+    known = {sym: (sizes or {}).get(sym, UNKNOWN) for sym in text.sizes}
     total = 0.0
     for launch in text.launches:
         blocks = prod(at(size, known) for size in launch.grid)
         threads = min(blocks * prod(launch.block), hardware.processors * hardware.threads * occupancy(launch, hardware))
-        busy = max(1e-3, min(1.0, launch.used * threads / (hardware.processors * _TUNING.busy)))
+        busy = max(1e-3, min(1.0, launch.used * threads / (hardware.processors * BUSY)))
         speed = hardware.units if launch.form == "units" else hardware.operations
         work = at(launch.flops, known) / (speed * busy)
         moved = max(hardware.moved(at(launch.bytes, known)), at(launch.requested, known) / hardware.cache) / busy
@@ -85,7 +72,7 @@ def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None 
 
 def least(text: CudaText, hardware: Hardware) -> float:
     """What no way to write it is below by much: its bytes and operations, where everything is busy."""
-    known = dict.fromkeys(text.sizes, _TUNING.unknown)
+    known = dict.fromkeys(text.sizes, UNKNOWN)
     bytes = sum(at(launch.bytes, known) for launch in text.launches)
     flops = sum(at(launch.flops, known) for launch in text.launches)
     return hardware.launch + max(hardware.moved(bytes), flops / hardware.operations)

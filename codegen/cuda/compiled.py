@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,21 +10,8 @@ from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.nvrtc import FLAGS, Binary, NotCompiled, NvrtcReason, usages
 from dslc.codegen.host.compiler import NotBuilt, limited
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of NVIDIA's compiler.
-
-    Attributes:
-        seconds: seconds that nvcc may take.
-        memory: bytes that nvcc may take.
-    """
-
-    seconds: float = 120.0
-    memory: int = 8 << 30
-
-
-_TUNING = _Tuning()
+SECONDS = 120.0  #: seconds that nvcc may take
+MEMORY = 8 << 30  #: bytes that nvcc may take
 
 
 def available() -> bool:
@@ -47,7 +33,7 @@ def compile(text: str, arch: str = "sm_80") -> Binary:
         source.write_text(text, "utf-8")
         command = (path, *FLAGS, "-cubin", f"-arch={arch}", "-o", str(cubin), str(source))
         try:
-            code, said = limited(command, Path(folder), _TUNING.seconds, _TUNING.memory)
+            code, said = limited(command, Path(folder), SECONDS, MEMORY)
         except NotBuilt as problem:
             raise NotCompiled(NvrtcReason.FAILED, str(problem)) from None
         if code != 0 and "gpu-architecture" in said:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import c_type, neutral, store_type
@@ -15,19 +14,7 @@ from dslc.codegen.values import Env, TensorPlace, Val, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Sym
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when loops are spread over threads.
-
-    Attributes:
-        few: steps of a loop; with fewer it is not spread over threads where a longer one is beside it.
-    """
-
-    few: int = 64
-
-
-_TUNING = _Tuning()
+FEW = 64  #: steps of a loop; with fewer it is not spread over threads where a longer one is beside it
 
 
 class CudaEmitter(Emitter):
@@ -87,10 +74,10 @@ class CudaEmitter(Emitter):
         free = not any(_depends(node) for node, _ in places)
         at = len(vars) - 1
         last = extents[at].number
-        if free and last is not None and last < _TUNING.few:
-            at = max(range(len(vars)), key=lambda k: (extents[k].number or _TUNING.few, k))
+        if free and last is not None and last < FEW:
+            at = max(range(len(vars)), key=lambda k: (extents[k].number or FEW, k))
         uneven = any(ragged(node, node.iters) for node, _ in places)
-        narrow = uneven or (extents[at].number or _TUNING.few) < 2 * self.width
+        narrow = uneven or (extents[at].number or FEW) < 2 * self.width
         order = [*(k for k in range(len(vars)) if k != at), at]
         vars, extents = [vars[k] for k in order], [extents[k] for k in order]
         return self._one_by_one(places, dtypes, vars, extents) if narrow else self._in_vectors(places, dtypes, vars, extents)

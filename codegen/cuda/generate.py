@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
@@ -30,23 +30,9 @@ from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when reductions are cut in pieces.
-
-    Attributes:
-        long: elements from which on a reduction is cut in pieces.
-        few: results for which it is, at most.
-        many: results of reductions whose sums are cut for `split`, at most.
-    """
-
-    long: int = 1 << 16
-    few: int = 16
-    many: int = 1 << 20
-
-
-_TUNING = _Tuning()
+LONG = 1 << 16  #: elements from which on a reduction is cut in pieces
+FEW = 16  #: results for which it is, at most
+MANY = 1 << 20  #: results of reductions whose sums are cut for `split`, at most
 
 _PLACES = {"in": PointerPlace.INPUT, "out": PointerPlace.OUTPUT, "scratch": PointerPlace.SCRATCH}
 
@@ -70,10 +56,10 @@ class _Kernels:
     def __init__(self, parts: Parts, variant: CudaVariant) -> None:
         self.variant = variant
         self.products: dict[Value, Product] = {}
-        cut = separated(parts, Cutting(variant.pieces, _TUNING.long, _TUNING.few))
+        cut = separated(parts, Cutting(variant.pieces, LONG, FEW))
         if variant.split > 1:
             # for few tiles, or few columns: their sums are left to several blocks each
-            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _TUNING.many, lambda _: True))
+            cut = separated(cut, Cutting(variant.split, 4 * variant.split, MANY, lambda _: True))
         self.parts = self._products(with_copies(cut))
         refuse_nothing(self.parts)
         self.syms = unknown_sizes(self.parts)

@@ -21,25 +21,10 @@ from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a stage is laid out over threads and blocks; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        shared: bytes of shared memory that rows of one block may take.
-        warp_steps: steps of a row that are a warp's work, at most.
-        grid: blocks of a launch, at most.
-        threads: threads that a multiprocessor is to hold, at least.
-    """
-
-    shared: int = 32 << 10
-    warp_steps: int = 512
-    grid: int = 1 << 16
-    threads: int = 512
-
-
-_TUNING = _Tuning()
+SHARED = 32 << 10  #: bytes of shared memory that rows of one block may take
+WARP_STEPS = 512  #: steps of a row that are a warp's work, at most
+GRID = 1 << 16  #: blocks of a launch, at most
+THREADS = 512  #: threads that a multiprocessor is to hold, at least
 
 #: single numbers that are fetched from memory at a time
 SECTOR = 8
@@ -176,7 +161,7 @@ class CudaStage(StageWriter):
         if self.cuda.team is not None:
             return self.cuda.team
         rows = product(self.extents).number
-        if steps is None or steps > _TUNING.warp_steps:
+        if steps is None or steps > WARP_STEPS:
             return 256 if rows is None or rows >= 64 or (steps or 0) < 1 << 14 else 1024
         return 32
 
@@ -233,7 +218,7 @@ class CudaStage(StageWriter):
             row_texts[number] = f"(({row_texts[number]} + {blocked.size - 1}) / {blocked.size})"
             row_sizes[number] = above(row_sizes[number], blocked.size)
         emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_texts), body))
-        grid = least(above(times(*row_sizes), self.threads // self.team), _TUNING.grid)
+        grid = least(above(times(*row_sizes), self.threads // self.team), GRID)
         return self.code("points" if self.team == 1 else "rows", grid)
 
     def code(self, form: str, grid: Dim) -> LaunchCode:
@@ -244,7 +229,7 @@ class CudaStage(StageWriter):
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
-        blocks = 1 if form in {"products", "units"} else max(1, _TUNING.threads // self.threads)
+        blocks = 1 if form in {"products", "units"} else max(1, THREADS // self.threads)
         apart = self.spacing(self.lanes, SECTOR) if form in {"points", "rows"} else 1.0
         steps = self._steps() if form == "rows" else None
         busy = 1.0 if steps is None else min(1.0, -(-steps // self.variant.width) / self.team)
@@ -296,7 +281,7 @@ class CudaStage(StageWriter):
         row = product(extents[k] for k in placed.inner).number
         teams = self.threads // self.team
         used = sum(each.bytes for each in self.shared_memory)
-        if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= _TUNING.shared:
+        if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= SHARED:
             name = self.emitter.name("row")
             self.shared_memory.append(Shared(store_type(dtype), name, row, teams, row * teams * dtype.bytes))
             strides, total = self._strides(extents, placed.inner)

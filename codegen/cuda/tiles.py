@@ -23,30 +23,14 @@ from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when products are computed in tiles, and how they are laid out; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        apart: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors
-            stay aligned.
-        unknown: what an unknown size is taken to be, where one of two loops is chosen.
-        steps: steps from which on tiles are worth it.
-        side: results along a side from which on tiles are worth it.
-        grid: blocks of a launch, at most.
-        shared: bytes of shared memory that tiles may take.
-    """
-
-    apart: int = 4
-    unknown: int = 1024
-    steps: int = 8
-    side: int = 16
-    grid: int = 1 << 16
-    shared: int = 40 << 10
-
-
-_TUNING = _Tuning()
+#: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and
+#: vectors stay aligned
+APART = 4
+UNKNOWN = 1024  #: what an unknown size is taken to be, where one of two loops is chosen
+STEPS = 8  #: steps from which on tiles are worth it
+SIDE = 16  #: results along a side from which on tiles are worth it
+GRID = 1 << 16  #: blocks of a launch, at most
+SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 
 _CONDITIONS = COMPARISONS | {"and", "or", "not"}
 
@@ -78,15 +62,15 @@ def product_of(part: Part) -> Product | None:
         steps = known(of_scalar(extent, lambda each: None, Ranges({})) for extent in node.extents)
     except NotPolynomial:
         return None
-    if steps is not None and steps < _TUNING.steps:
+    if steps is not None and steps < STEPS:
         return None
     classes: dict[frozenset[int], list[int]] = {}
     for k, it in enumerate(scope.iters):
         users = frozenset(at for at, each in enumerate(reads) if it in each.free)
         if extents[k].number != 1 and users and len(users) < len(reads):
             classes.setdefault(users, []).append(k)
-    lengths = {users: product(extents[k] for k in found).number or _TUNING.unknown for users, found in classes.items()}
-    pairs = [(a, b) for a, b in combinations(classes, 2) if not a & b and min(lengths[a], lengths[b]) >= _TUNING.side]
+    lengths = {users: product(extents[k] for k in found).number or UNKNOWN for users, found in classes.items()}
+    pairs = [(a, b) for a, b in combinations(classes, 2) if not a & b and min(lengths[a], lengths[b]) >= SIDE]
     if not pairs:
         return None
     first, second = max(pairs, key=lambda pair: min(lengths[pair[0]], lengths[pair[1]]))
@@ -138,11 +122,11 @@ def _has_table(node: Scalar) -> bool:
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:
     """Whether what a tile needs has room in shared memory."""
-    elements = [tile.rows + _TUNING.apart, tile.columns + _TUNING.apart]
+    elements = [tile.rows + APART, tile.columns + APART]
     total = 0
     for count, nodes in zip(elements, found.shared, strict=True):
         total += sum(count * tile.depth * _kind(node, part.dtypes).bytes for node in nodes)
-    return total <= _TUNING.shared
+    return total <= SHARED
 
 
 def _kind(node: Scalar, dtypes: tuple[DType, ...]) -> DType:
@@ -192,7 +176,7 @@ class ProductStage(CudaStage):
         texts.extend(f"(({emitter.text(side)} + {size - 1}) / {size})" for side, size in sides)
         emitter.root.statements.append(Rows((*(var.name for var in vars), below.name, beside.name), tuple(texts), body))
         grid = times(*(dim_of(extents[k]) for k in batch), *(above(dim_of(side), size) for side, size in sides))
-        return self.code(self.form, least(grid, _TUNING.grid))
+        return self.code(self.form, least(grid, GRID))
 
     # ---- one tile ------------------------------------------------------------------------------------------------------------
 
@@ -297,7 +281,7 @@ class ProductStage(CudaStage):
     # ---- shared memory -------------------------------------------------------------------------------------------------------
 
     def _stride(self, side: int) -> int:
-        return (self.tile.columns if side else self.tile.rows) + _TUNING.apart
+        return (self.tile.columns if side else self.tile.rows) + APART
 
     def _shared(self, side: int, first: Var, at: Var, length: Poly) -> list[tuple[Scalar, Shared, DType]]:
         """Loads what one side of the tile needs: neighbouring threads load neighbours in memory. What lies outside is not written."""

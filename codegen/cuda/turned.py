@@ -20,27 +20,11 @@ from dslc.ir.element import element_type
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when operands are transposed through shared memory, and how; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        side: positions along a side of a square.
-        threads: threads of a block.
-        operands: operands that are turned, at most.
-        grid: blocks of a launch, at most.
-        shortest: steps of a loop; shorter ones are not worth a square.
-    """
-
-    side: int = 32
-    threads: int = 256
-    operands: int = 4
-    grid: int = 1 << 16
-    shortest: int = 16
-
-
-_TUNING = _Tuning()
+SIDE = 32  #: positions along a side of a square
+THREADS = 256  #: threads of a block
+OPERANDS = 4  #: operands that are turned, at most
+GRID = 1 << 16  #: blocks of a launch, at most
+SHORTEST = 16  #: steps of a loop; shorter ones are not worth a square
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +43,7 @@ class TurnedStage(CudaStage):
         super().__init__(stage, memory, names, variant, room)
         self.turn = self._turn()
         if self.turn is not None:
-            self.team = self.threads = _TUNING.threads
+            self.team = self.threads = THREADS
             self.emitter = self.own = CudaEmitter(names, 1, 1)
 
     def launch(self) -> LaunchCode:
@@ -77,12 +61,12 @@ class TurnedStage(CudaStage):
             self._compute(turn, vars, squares, tiles)
             body.statements.append(self._meet())
         texts = [emitter.text(self.extents[k]) for k in others]
-        texts.extend(f"(({emitter.text(self.extents[k])} + {_TUNING.side - 1}) / {_TUNING.side})" for k in squares)
+        texts.extend(f"(({emitter.text(self.extents[k])} + {SIDE - 1}) / {SIDE})" for k in squares)
         rows = (*(vars[k].name for k in others), *(var.name for var in squares.values()))
         emitter.root.statements.append(Rows(rows, tuple(texts), body))
         counts = [dim_of(self.extents[k]) for k in others]
-        counts.extend(above(dim_of(self.extents[k]), _TUNING.side) for k in squares)
-        return self.code("turned", least(times(*counts), _TUNING.grid))
+        counts.extend(above(dim_of(self.extents[k]), SIDE) for k in squares)
+        return self.code("turned", least(times(*counts), GRID))
 
     # ---- what is turned ------------------------------------------------------------------------------------------------------
 
@@ -114,8 +98,8 @@ class TurnedStage(CudaStage):
         best = max(found, key=lambda k: len(found[k]), default=None)
         if (
             best is None
-            or any((self.extents[k].number or _TUNING.shortest) < _TUNING.shortest for k in (beside, best))
-            or len(found[best]) > _TUNING.operands
+            or any((self.extents[k].number or SHORTEST) < SHORTEST for k in (beside, best))
+            or len(found[best]) > OPERANDS
         ):
             return None
         return TurnedOperand(beside, best, tuple(found[best]))
@@ -154,22 +138,22 @@ class TurnedStage(CudaStage):
         each, loop, then = Var(emitter.name("e")), Block(), Block()
         names: dict[int, tuple[str, str]] = {}
         for k in (turn.below, turn.beside):
-            own = f"{each.name} % {_TUNING.side}" if k == fast else f"{each.name} / {_TUNING.side}"
+            own = f"{each.name} % {SIDE}" if k == fast else f"{each.name} / {SIDE}"
             names[k] = (emitter.name("q"), emitter.name("p"))
             loop.statements.append(Let("int64_t", names[k][0], own))
-            loop.statements.append(Let("int64_t", names[k][1], f"{squares[k].name} * {_TUNING.side} + {names[k][0]}"))
+            loop.statements.append(Let("int64_t", names[k][1], f"{squares[k].name} * {SIDE} + {names[k][0]}"))
         spot = [*vars]
         for k, (_, name) in names.items():
             spot[k] = Var(name)
             emitter.ranges.extents[spot[k]] = self.extents[k]
         inside = " && ".join(f"{name} < {emitter.text(self.extents[k])}" for k, (_, name) in names.items())
         at = places(self.stage.extents, self.groups, spot, emitter.ranges)
-        place = f"{names[turn.beside][0]}*{_TUNING.side + 1} + {names[turn.below][0]}"
+        place = f"{names[turn.beside][0]}*{SIDE + 1} + {names[turn.below][0]}"
         with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
             yield at, place
         loop.statements.append(Branch(inside, then, Block()))
         emitter.levels[-1].block.statements.append(
-            Loop(each.name, "k_rank", str(_TUNING.side * _TUNING.side), _TUNING.threads, loop)
+            Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop)
         )
 
     def _load(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
@@ -179,7 +163,7 @@ class TurnedStage(CudaStage):
             for number, node in turn.reads:
                 placed = self.stage.placed[number]
                 dtype = computed(element_type(node, placed.part.dtypes) or DType.F32)
-                count = _TUNING.side * (_TUNING.side + 1)
+                count = SIDE * (SIDE + 1)
                 shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
                 self.shared_memory.append(shared)
                 env = self._env(placed, at, {}, {})

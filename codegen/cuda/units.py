@@ -6,8 +6,6 @@ are of single precision, as everywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dslc.codegen.cuda.stage import Room
 from dslc.codegen.cuda.tiles import Product, ProductStage
 from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
@@ -26,20 +24,8 @@ from dslc.ir.scalar import Apply, Read, Scalar, Sym
 _ROWS, _COLUMNS, _BESIDE = 16, 8, 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how tiles for tensor cores are laid out in shared memory; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        apart: bytes by which a row of shared memory is longer than it must be.
-        shared: bytes of shared memory that tiles may take.
-    """
-
-    apart: int = 16
-    shared: int = 40 << 10
-
-
-_TUNING = _Tuning()
+APART = 16  #: bytes by which a row of shared memory is longer than it must be
+SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 
 
 def takes(part: Part, found: Product, units: Units) -> bool:
@@ -57,11 +43,11 @@ def takes(part: Part, found: Product, units: Units) -> bool:
         return False
     (type,) = types
     assert type is not None
-    return _bytes(units, type) <= _TUNING.shared
+    return _bytes(units, type) <= SHARED
 
 
 def _bytes(units: Units, type: DType) -> int:
-    return (units.rows + units.columns) * (units.depth * type.bytes + _TUNING.apart)
+    return (units.rows + units.columns) * (units.depth * type.bytes + APART)
 
 
 class UnitStage(ProductStage):
@@ -76,7 +62,7 @@ class UnitStage(ProductStage):
         self.units = units
         self.team = self.threads = units.threads
         kind = self.kept(found.shared[0][0])
-        self.stored, self.apart = store_type(kind), units.depth + _TUNING.apart // kind.bytes
+        self.stored, self.apart = store_type(kind), units.depth + APART // kind.bytes
 
     @staticmethod
     def sides(tile: Tile | Units) -> Tile:

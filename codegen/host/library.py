@@ -40,26 +40,11 @@ DOMAIN = "dslc"
 TENSORS, RANK, SIZES = 64, 16, 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a library is built, and when its stages run in parallel.
-
-    Attributes:
-        parallel_bytes: bytes; what touches fewer is not worth a second thread.
-        idle_bytes: bytes of scratch memory that a node keeps beside what it needs.
-        parts: parts that a stage is divided into, at most.
-        compiling: share of the time that compiling may take at least, where most of it is left for linking.
-        least_seconds: seconds that compiling and linking each get at least.
-    """
-
-    parallel_bytes: int = 1 << 16
-    idle_bytes: int = 1 << 26
-    parts: int = 64
-    compiling: float = 0.6
-    least_seconds: float = 1.0
-
-
-_TUNING = _Tuning()
+PARALLEL_BYTES = 1 << 16  #: bytes; what touches fewer is not worth a second thread
+IDLE_BYTES = 1 << 26  #: bytes of scratch memory that a node keeps beside what it needs
+PARTS = 64  #: parts that a stage is divided into, at most
+COMPILING = 0.6  #: share of the time that compiling may take at least, where most of it is left for linking
+LEAST_SECONDS = 1.0  #: seconds that compiling and linking each get at least
 
 #: the object of what is around kernels, which is the same for all libraries
 _AROUND = "around"
@@ -243,7 +228,7 @@ def _compiled(
     texts = {text.name: _alone(text) for text in named.values()}
     texts[_AROUND] = _source({}, [], True)
     # what takes little of the time is left for linking
-    share = max(_TUNING.least_seconds, seconds - _TUNING.least_seconds, _TUNING.compiling * seconds)
+    share = max(LEAST_SECONDS, seconds - LEAST_SECONDS, COMPILING * seconds)
     ready, problems = objects(used, texts, partial(_digest, used), temporary.parent, temporary, share, memory)
     good = {op: text for op, text in named.items() if text.name in ready}
     failed = tuple(_failure(op, problems[text.name]) for op, text in named.items() if text.name in problems)
@@ -254,7 +239,7 @@ def _compiled(
         raise problems[_AROUND]
     code = temporary / "kernels.cpp"
     code.write_text(_source(good, [], False), encoding="utf-8")
-    seconds = max(_TUNING.least_seconds, end - time.monotonic())
+    seconds = max(LEAST_SECONDS, end - time.monotonic())
     linked = dict.fromkeys(str(ready[name]) for name in [*(text.name for text in good.values()), _AROUND])
     with used.start(code, made, *linked, seconds=seconds, memory=memory) as one:
         used.check(one, made)
@@ -326,8 +311,8 @@ def _source(named: Mapping[str, KernelText], texts: Sequence[KernelText], host: 
     return str(
         _template().render(
             kernels=kernels, texts=texts, host=host, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS,
-            max_sizes=SIZES, parallel_bytes=_TUNING.parallel_bytes, parts=_TUNING.parts,
-            idle_bytes=_TUNING.idle_bytes,
+            max_sizes=SIZES, parallel_bytes=PARALLEL_BYTES, parts=PARTS,
+            idle_bytes=IDLE_BYTES,
         )
     )  # fmt: skip
 

@@ -9,28 +9,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.codegen.host.compiler import BuildReason, Compiler, NotBuilt
 from dslc.processes.process import Job
 from dslc.store import Store
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how object files are kept, and their compilers looked at.
-
-    Attributes:
-        kept: object files that are kept; the oldest go first.
-        look: seconds between looks at compilers that run.
-    """
-
-    kept: int = 2000
-    look: float = 0.004
-
-
-_TUNING = _Tuning()
+KEPT = 2000  #: object files that are kept; the oldest go first
+LOOK = 0.004  #: seconds between looks at compilers that run
 
 
 def objects(
@@ -47,7 +33,7 @@ def objects(
         NotBuilt: there is no compiler.
         OSError: a folder cannot be written.
     """
-    store, made = Store(kept / "objects", _TUNING.kept), dict[str, Path]()
+    store, made = Store(kept / "objects", KEPT), dict[str, Path]()
     failed: dict[str, NotBuilt] = {}
     end = time.monotonic() + seconds
     # the shorter ones first: where there is no time for all, most kernels are there
@@ -78,7 +64,7 @@ def objects(
                         made[name] = folder / f"{name}.o"
                         store.put(f"{key(texts[name])}.o", made[name].read_bytes())
             if running:
-                time.sleep(_TUNING.look)
+                time.sleep(LOOK)
     finally:
         for one in running.values():
             one.end()

@@ -12,19 +12,7 @@ from dslc.analysis.reads import Access, ReadLoop, accesses, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking at positions.
-
-    Attributes:
-        most_points: positions that are looked at one by one.
-    """
-
-    most_points: int = 1 << 20
-
-
-_TUNING = _Tuning()
+MOST_POINTS = 1 << 20  #: positions that are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -157,7 +145,7 @@ def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[ReadLo
         if not (isinstance(loop.extent, Num) and isinstance(loop.extent.value, int)):
             raise DataDependent(str(loop.extent))
         sizes.append(loop.extent.value)
-    if extent * int(np.prod(sizes, dtype=np.int64)) > _TUNING.most_points:
+    if extent * int(np.prod(sizes, dtype=np.int64)) > MOST_POINTS:
         raise DataDependent("too many positions")
     grid = np.ogrid[tuple(slice(0, size) for size in (extent, *sizes))]
     at: dict[Scalar, object] = dict(zip([iterator, *(loop.iterator for loop in others)], grid, strict=True))

@@ -8,19 +8,7 @@ from itertools import product
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.ir.scalar import Apply, Num, Scalar, apply
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of conditions.
-
-    Attributes:
-        most_cases: alternatives of a condition; one with more is not used, which is sound.
-    """
-
-    most_cases: int = 64
-
-
-_TUNING = _Tuning()
+MOST_CASES = 64  #: alternatives of a condition; one with more is not used, which is sound
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -64,7 +52,7 @@ def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     """The conjunction; a part that would make too many alternatives is left out."""
     out: tuple[Case, ...] = TRUE
     for part in parts:
-        if len(out) * len(part) > _TUNING.most_cases:
+        if len(out) * len(part) > MOST_CASES:
             continue
         out = tuple(a & b for a, b in product(out, part))
     return out
@@ -72,7 +60,7 @@ def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
 
 def either(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     out = tuple(dict.fromkeys(case for part in parts for case in part))
-    return out if len(out) <= _TUNING.most_cases else TRUE
+    return out if len(out) <= MOST_CASES else TRUE
 
 
 def _comparison(name: str, left: Scalar, right: Scalar) -> tuple[Case, ...]:

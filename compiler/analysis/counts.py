@@ -19,19 +19,7 @@ from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Scope, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of counting.
-
-    Attributes:
-        most_points: positions that are counted one by one.
-    """
-
-    most_points: int = 1 << 22
-
-
-_TUNING = _Tuning()
+MOST_POINTS = 1 << 22  #: positions that are counted one by one
 
 
 @dataclass(frozen=True)
@@ -157,7 +145,7 @@ def elements_read(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
 def _positions(index: Scalar, size: int, ranges: dict[Scalar, int]) -> frozenset[int]:
     """The positions of one dimension that are read, those outside left out."""
     own = [i for i in index.free if i in ranges]
-    if math.prod(ranges[i] for i in own) <= _TUNING.most_points:
+    if math.prod(ranges[i] for i in own) <= MOST_POINTS:
         try:
             grid = np.ogrid[tuple(slice(0, ranges[i]) for i in own)] if own else []
             found = np.unique(vector(index, dict(zip(own, grid, strict=True))))

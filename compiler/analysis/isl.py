@@ -12,19 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of isl.
-
-    Attributes:
-        most_operations: operations that a proof may take (about a second); beyond, it counts as not proved.
-    """
-
-    most_operations: int = 1_000_000
-
-
-_TUNING = _Tuning()
+MOST_OPERATIONS = 1_000_000  #: operations that a proof may take (about a second); beyond, it counts as not proved
 
 
 class GivenUp(Exception):
@@ -95,7 +83,7 @@ def _context() -> Any:
     import islpy
 
     context = islpy.Context()
-    context.set_max_operations(_TUNING.most_operations)
+    context.set_max_operations(MOST_OPERATIONS)
     return context
 
 

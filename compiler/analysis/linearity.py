@@ -7,7 +7,6 @@ product of two tensors has the classes {A} and {B}, a sum the class {A, B}.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import combinations
 
@@ -15,19 +14,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for linear inputs.
-
-    Attributes:
-        most_inputs: inputs of which every set is tried.
-    """
-
-    most_inputs: int = 10
-
-
-_TUNING = _Tuning()
+MOST_INPUTS = 10  #: inputs of which every set is tried
 
 _INTEGERS = frozenset(f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
 
@@ -124,7 +111,7 @@ def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tup
     """All maximal linear classes of an expanded graph, small ones first. Every output must be linear (or zero) in the class."""
     reached = set(topological(v.node for v in outputs))
     used = [value for value in inputs if value.node in reached]
-    sizes = range(len(used), 0, -1) if len(used) <= _TUNING.most_inputs else (len(used), 1)
+    sizes = range(len(used), 0, -1) if len(used) <= MOST_INPUTS else (len(used), 1)
     found: list[frozenset[Value]] = []
     for size in sizes:
         for group in combinations(used, size):

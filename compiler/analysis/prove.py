@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dslc.analysis import isl
@@ -17,23 +16,9 @@ from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomi
 from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proving by intervals.
-
-    Attributes:
-        steps: how often interval rules may branch before a proof is left to isl.
-        splits: cases that a proof may be split into, one in the other.
-        products: products of facts that are added to them.
-    """
-
-    steps: int = 400
-    splits: int = 8
-    products: int = 300
-
-
-_TUNING = _Tuning()
+STEPS = 400  #: how often interval rules may branch before a proof is left to isl
+SPLITS = 8  #: cases that a proof may be split into, one in the other
+PRODUCTS = 300  #: products of facts that are added to them
 
 
 def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
@@ -45,7 +30,7 @@ def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
             ranges.append(polynomial(loop.extent) - atom(loop.iterator) - 1)
     try:
         return _by_cases(
-            polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _TUNING.splits
+            polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), SPLITS
         )
     except NotIntegral:
         return False
@@ -66,9 +51,9 @@ def _refuted_case(sizes: Case, case: Case) -> bool:
     """Whether nothing satisfies a case: one of its conditions is never met where the others are."""
     for k, poly in enumerate(case.nonneg):
         others = Case((*case.nonneg[:k], *case.nonneg[k + 1 :]), case.zero)
-        if _by_cases(-poly - 1, sizes & others, (), _TUNING.splits):
+        if _by_cases(-poly - 1, sizes & others, (), SPLITS):
             return True
-    return any(_by_cases(poly * sign - 1, sizes & case, (), _TUNING.splits) for poly in case.zero for sign in (1, -1))
+    return any(_by_cases(poly * sign - 1, sizes & case, (), SPLITS) for poly in case.zero for sign in (1, -1))
 
 
 def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int) -> bool:
@@ -154,7 +139,7 @@ class _Prover:
         self._nonneg = _with_factors(facts)
         self._zero = facts.zero
         self._bounds = _bounds(iterators, self._nonneg)
-        self._steps = _TUNING.steps
+        self._steps = STEPS
         self._positive: dict[Scalar, bool] = {}
         self._linear: dict[Poly, bool] = {}
 
@@ -379,7 +364,7 @@ def _products(nonneg: list[Poly]) -> list[Poly]:
             product = left * right
             if all(len(m) < 2 or m in present for m, _ in product.terms):
                 out.append(product)
-                if len(out) >= _TUNING.products:
+                if len(out) >= PRODUCTS:
                     return out
     return out
 

@@ -9,19 +9,7 @@ from pathlib import Path
 from dslc.checking.incremental import Edited
 from dslc.errors import Diagnostic, Fix
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of mending.
-
-    Attributes:
-        rounds: rounds after which mending ends: one edit may make room for another.
-    """
-
-    rounds: int = 20
-
-
-_TUNING = _Tuning()
+ROUNDS = 20  #: rounds after which mending ends: one edit may make room for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +29,7 @@ def mend(files: Edited, path: Path) -> Mended:
     done: list[Diagnostic] = []
     refused: set[tuple[str, str]] = set()
     seen = {text}
-    for _ in range(_TUNING.rounds):
+    for _ in range(ROUNDS):
         wanted = [one for one in left if _own(one, path) and (one.code, one.message) not in refused]
         if not wanted:
             break

@@ -14,19 +14,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.names import check_names
 from dslc.syntax.pieces import Pieces, read_pieces
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of checking again; `benchmarks/editor.py` shows what a look takes.
-
-    Attributes:
-        looks: looks at a file until nothing is left to check: what one check finds may leave out or ask for another.
-    """
-
-    looks: int = 20
-
-
-_TUNING = _Tuning()
+LOOKS = 20  #: looks at a file until nothing is left to check: what one check finds may leave out or ask for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +108,7 @@ class Edited(Files):
 
     def looks(self, path: Path) -> Iterator[FileFindings]:
         """Looks at a file, with a break after each check; the last one has all findings."""
-        for _ in range(_TUNING.looks):
+        for _ in range(LOOKS):
             look = self.look(path)
             yield look
             if not look.left:

@@ -14,19 +14,7 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is remembered; `benchmarks/editor.py` shows what it saves.
-
-    Attributes:
-        most: results that are kept; the oldest go first.
-    """
-
-    most: int = 20_000
-
-
-_TUNING = _Tuning()
+MOST = 20_000  #: results that are kept; the oldest go first
 
 
 def bug(failure: Exception, span: Span) -> Diagnostic:
@@ -62,7 +50,7 @@ class CheckMemory:
 
     def of(self, rules: Rules) -> Recall:
         """The memory as it serves one look at some rules."""
-        if len(self._texts) > _TUNING.most:
+        if len(self._texts) > MOST:
             self._texts.clear()
         return Recall(self, rules)
 
@@ -84,7 +72,7 @@ class CheckMemory:
         return found.found
 
     def keep(self, check: str, digest: str, about: tuple[t.Node, ...], found: Sequence[Diagnostic]) -> None:
-        if len(self._known) >= _TUNING.most:
+        if len(self._known) >= MOST:
             del self._known[next(iter(self._known))]
         self._known[check, digest] = _Known(tuple(found), about if found else ())
 

@@ -25,18 +25,7 @@ if TYPE_CHECKING:
     from dslc.checking.fixes import Mended
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers of `--watch`.
-
-    Attributes:
-        pause: seconds between two looks at the times of files.
-    """
-
-    pause: float = 0.2
-
-
-_TUNING = _Tuning()
+PAUSE = 0.2  #: seconds between two looks at the times of files
 
 
 def files_of(names: Sequence[str]) -> list[Path]:
@@ -133,7 +122,7 @@ def _watch(names: Sequence[str], once: Callable[[], int]) -> int:
                 say(render(failure.diagnostics, "full", color=wants_color(sys.stdout)))
             sys.stdout.flush()
             click.echo("watching for changes; Ctrl-C ends this", err=True)
-        time.sleep(_TUNING.pause)
+        time.sleep(PAUSE)
 
 
 @click.command()

@@ -26,20 +26,9 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is shown, and how the budget is divided.
-
-    Attributes:
-        most: programs that are shown.
-        searching: share of the budget for searching, by the clock; proofs have the rest of it at least, of this processor.
-    """
-
-    most: int = 10
-    searching: float = 0.6
-
-
-_TUNING = _Tuning()
+MOST = 10  #: programs that are shown
+#: share of the budget for searching, by the clock; proofs have the rest of it at least, of this processor
+SEARCHING = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +224,7 @@ def derivations_of(
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(
-        max_depth=max_depth, until=until.part(_TUNING.searching), intensity=intensity, max_states=max_states or inf
+        max_depth=max_depth, until=until.part(SEARCHING), intensity=intensity, max_states=max_states or inf
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = DerivationSearch(rules, derivations, limits, aims)
@@ -245,8 +234,8 @@ def derivations_of(
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
-    left = max(until.left(), (1 - _TUNING.searching) * budget)
-    known = judged(rules, chosen, called.graph, left, None if every else _TUNING.most)
+    left = max(until.left(), (1 - SEARCHING) * budget)
+    known = judged(rules, chosen, called.graph, left, None if every else MOST)
     shown = [(each, True) for each in known.proved] + [(each, False) for each in known.waiting]
     # what a lowering runs is written as what it computes
     graphs = [Graph(called.graph.inputs, (unlowered(rules, each.value, lowered),)) for each, _ in shown]
@@ -337,7 +326,7 @@ def called_as(
 
 def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
-    from dslc.derivation.steps import TUNING as STEPS_TUNING
+    from dslc.derivation.steps import ITERATORS as STEPS_ITERATORS
     from dslc.errors import DslcError, SourceText, Span, error
     from dslc.inspection.bounds import check_operator
 
@@ -348,15 +337,15 @@ def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     if found:
         raise DslcError(found)
     rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
-    if rank > STEPS_TUNING.iterators:
+    if rank > STEPS_ITERATORS:
         large = [
             name
             for name, value in zip(called.names, called.graph.inputs, strict=True)
-            if len(value.type.shape) > STEPS_TUNING.iterators
+            if len(value.type.shape) > STEPS_ITERATORS
         ]
         # a type of so many sizes is not shown: the place where it begins is
         start = max(0, call.find(large[0])) if large else 0
-        message = f"a tensor has {rank} dimensions: derivations take {STEPS_TUNING.iterators} iterators at most"
+        message = f"a tensor has {rank} dimensions: derivations take {STEPS_ITERATORS} iterators at most"
         raise error("E0911", message, Span(SourceText("call", call), start, start))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -16,22 +15,9 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """How programs are written and timed.
-
-    Attributes:
-        opset: of the models.
-        runs: timed runs of a program, after one that is not.
-        seconds: seconds after which no further run is begun.
-    """
-
-    opset: int = 21
-    runs: int = 15
-    seconds: float = 1.0
-
-
-_TUNING = _Tuning()
+OPSET = 21  #: of the models
+RUNS = 15  #: timed runs of a program, after one that is not
+SECONDS = 1.0  #: seconds after which no further run is begun
 
 
 def model_of(rules: Rules, program: Graph, names: Sequence[str]) -> ModelProto:
@@ -56,8 +42,8 @@ def model_of(rules: Rules, program: Graph, names: Sequence[str]) -> ModelProto:
     except Cyclic:
         # a group that needs what needs the group: each scope by itself
         whole = folded(program, [around.group([node]) for node in scopes])
-    outputs = as_kernels(rules, whole.outputs, _TUNING.opset)
-    model, own = node_model(outputs, rules, _TUNING.opset, inputs=program.inputs, scopes=True)
+    outputs = as_kernels(rules, whole.outputs, OPSET)
+    model, own = node_model(outputs, rules, OPSET, inputs=program.inputs, scopes=True)
     result = "Y_" if "Y" in names else "Y"
     renamed = {**dict(zip(own, names, strict=True)), model.graph.output[0].name: result}
     for node in model.graph.node:
@@ -87,8 +73,8 @@ def milliseconds(model: ModelProto, program: Graph) -> float:
     running = session(model)
     running.run(None, feeds)
     found: list[float] = []
-    until = time.perf_counter() + _TUNING.seconds
-    while len(found) < _TUNING.runs and (not found or time.perf_counter() < until):
+    until = time.perf_counter() + SECONDS
+    while len(found) < RUNS and (not found or time.perf_counter() < until):
         began = time.perf_counter()
         running.run(None, feeds)
         found.append(time.perf_counter() - began)

@@ -27,24 +27,10 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is listed, and how instances are looked for.
-
-    Attributes:
-        listed: boxes that are listed one by one.
-        looked: instances that are looked at for one whose sides differ in part.
-        seconds: seconds for that.
-        attempts: draws after which nothing that is given fits.
-    """
-
-    listed: int = 20
-    looked: int = 24
-    seconds: float = 5.0
-    attempts: int = 2000
-
-
-_TUNING = _Tuning()
+LISTED = 20  #: boxes that are listed one by one
+LOOKED = 24  #: instances that are looked at for one whose sides differ in part
+SECONDS = 5.0  #: seconds for that
+ATTEMPTS = 2000  #: draws after which nothing that is given fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +349,8 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 
     first: Instance | None = None
     reasons: list[str] = []
-    looked, until = 0, time.monotonic() + _TUNING.seconds
-    for instance in instances(rules, rule, seed, given, attempts=_TUNING.attempts):
+    looked, until = 0, time.monotonic() + SECONDS
+    for instance in instances(rules, rule, seed, given, attempts=ATTEMPTS):
         if isinstance(instance, Rejected):
             reasons.append(str(instance))
             if first is not None and len(reasons) > 400:
@@ -378,7 +364,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
                 return instance
         except NotCompared:
             pass
-        if looked == _TUNING.looked or time.monotonic() > until or not rule.syntax.partial:
+        if looked == LOOKED or time.monotonic() > until or not rule.syntax.partial:
             break
     if first is None:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
@@ -422,9 +408,9 @@ def _lines(name: str, found: Difference, limit: float | None) -> list[str]:
     out = [_title(name, found)]
     if limit is not None and found.share > limit:
         out.append(f"  more than the rule's limit of {percent(limit)}")
-    out += [f"  {box}" for box in found.boxes[: _TUNING.listed]]
-    if len(found.boxes) > _TUNING.listed:
-        out.append(f"  and {len(found.boxes) - _TUNING.listed} more boxes")
+    out += [f"  {box}" for box in found.boxes[: LISTED]]
+    if len(found.boxes) > LISTED:
+        out.append(f"  and {len(found.boxes) - LISTED} more boxes")
     where = "outside of it" if count else "everywhere"
     said = f"{'proved' if found.proved else 'not proved'} equal {where} for all inputs"
     out.append(f"  {said if count < total or not total else 'equal nowhere'}; {found.seconds:.2f} s")

@@ -8,19 +8,7 @@ from pathlib import Path
 
 import click
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long answers are waited for.
-
-    Attributes:
-        patience: seconds that a driver has to answer.
-    """
-
-    patience: int = 10
-
-
-_TUNING = _Tuning()
+PATIENCE = 10  #: seconds that a driver has to answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +134,7 @@ def devices() -> list[str]:
     try:
         done = subprocess.run(
             [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
-            capture_output=True, text=True, check=False, timeout=_TUNING.patience,
+            capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,25 +19,10 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how matches are compared.
-
-    Attributes:
-        matches: matches that are compared and shown.
-        redraws: draws of inputs for which the sides are not defined.
-        few: elements of a result; a smaller one may agree by chance, and is compared more often.
-        draws: draws for such a result.
-    """
-
-    matches: int = 3
-    redraws: int = 8
-    few: int = 24
-    draws: int = 4
-
-
-_TUNING = _Tuning()
+MATCHES = 3  #: matches that are compared and shown
+REDRAWS = 8  #: draws of inputs for which the sides are not defined
+FEW = 24  #: elements of a result; a smaller one may agree by chance, and is compared more often
+DRAWS = 4  #: draws for such a result
 
 
 def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
@@ -58,7 +42,7 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
         if results and statement.silent:
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
-            checked = [] if sub.syntax.partial else results[: _TUNING.matches]
+            checked = [] if sub.syntax.partial else results[: MATCHES]
             wrong = [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
             return wrong or [d for result in checked[:1] for d in changed_by(rules, sub, graph, result)]
     if statement.silent:
@@ -73,7 +57,7 @@ def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> 
     found: str | None = None
     domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
     for domain in domains:
-        count = 1 if sum(value.type.elements for value in before.outputs) > _TUNING.few else _TUNING.draws
+        count = 1 if sum(value.type.elements for value in before.outputs) > FEW else DRAWS
         draws = (_difference_over(rules, before, after, domain, rng) for _ in range(count))
         found = next((difference for difference in draws if difference is not None), None)
         if found is None:
@@ -84,7 +68,7 @@ def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> 
 
 def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, rng: np.random.Generator) -> str | None:
     outputs = (*before.outputs, *after.outputs)
-    for attempt in range(_TUNING.redraws):
+    for attempt in range(REDRAWS):
         feeds = {value: draw(value.type, domain, rng, attempt) for value in before.inputs}
         try:
             results = run(rules, outputs, feeds, domain)
@@ -121,7 +105,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
         return []
     if not made:
         return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
-    shown = "; or ".join(_shown(value) for value in made[: _TUNING.matches])
+    shown = "; or ".join(_shown(value) for value in made[: MATCHES])
     return [Diagnostic("E0505", f"`{rule.name}` does not make this of it", statement.span, hint=f"it makes {shown}")]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
@@ -22,20 +21,8 @@ if TYPE_CHECKING:
 _FORMS = ("taso", "tensat", "flexflow")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is listed.
-
-    Attributes:
-        listed: rules of one outcome that are listed one by one; all are in the file, and in the JSON report.
-        outcomes: outcomes whose counts stand beside the bar.
-    """
-
-    listed: int = 10
-    outcomes: int = 4
-
-
-_TUNING = _Tuning()
+LISTED = 10  #: rules of one outcome that are listed one by one; all are in the file, and in the JSON report
+IMPORT_RULES_OUTCOMES = 4  #: outcomes whose counts stand beside the bar
 
 _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
@@ -229,11 +216,11 @@ def _summary(found: Import) -> None:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
     for outcome in (each for each in OUTCOMES if each in _LISTING):
         rules = [rule for rule in found.rules if rule.outcome == outcome]
-        for rule in rules[: _TUNING.listed]:
+        for rule in rules[: LISTED]:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
-        if len(rules) > _TUNING.listed:
+        if len(rules) > LISTED:
             click.echo(
-                f"... and {len(rules) - _TUNING.listed} more that are {outcome} (--output-format json lists all)"
+                f"... and {len(rules) - LISTED} more that are {outcome} (--output-format json lists all)"
             )
 
 
@@ -241,6 +228,6 @@ def _told(bar: CommandBar) -> Progress:
     """Shows on a bar how many rules have the outcomes that are most frequent so far."""
 
     def told(done: int, total: int, counts: Counter[Outcome]) -> None:
-        bar.tell(done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(_TUNING.outcomes)))
+        bar.tell(done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(IMPORT_RULES_OUTCOMES)))
 
     return told

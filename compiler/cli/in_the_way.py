@@ -18,22 +18,9 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how places are timed.
-
-    Attributes:
-        places: places that are looked at.
-        runs: runs of either side that are timed.
-        close: ratio of two times of one thing, by chance.
-    """
-
-    places: int = 2
-    runs: int = 15
-    close: float = 1.03
-
-
-_TUNING = _Tuning()
+PLACES = 2  #: places that are looked at
+RUNS = 15  #: runs of either side that are timed
+CLOSE = 1.03  #: ratio of two times of one thing, by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +55,7 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest
         where = "Elsewhere" if count else "Alone"
         out += _forms(rules, list(new.values()), graph, opset, newest) or _price(rules, match, new, opset, where)
         count += 1
-        if count == _TUNING.places:
+        if count == PLACES:
             break
     return list(dict.fromkeys(out))
 
@@ -81,7 +68,7 @@ def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int
     every = [one for one in compiled(rules, [rule.definition]) if one.rule.reverse == rule.reverse]
     around = Neighbours(graph)
     out: list[str] = []
-    for site in list(sites(every, graph))[: _TUNING.places]:
+    for site in list(sites(every, graph))[: PLACES]:
         own = {site.node, *site.inner}
         inside = [value for node in site.inner for value in node.values]
         if not all(value.known and value.type.is_static for node in own for value in (*node.args, *node.values)):
@@ -200,14 +187,14 @@ def _times(rules: Rules, new: Mapping[Value, Value], inputs: Sequence[Value], op
     except DslcError as problem:
         return [f"Not used: ONNX Runtime cannot run the result: {problem.diagnostics[0].message}."]
     times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(_TUNING.runs):
+    for _ in range(RUNS):
         for side, found in zip(sides, times, strict=True):
             began = time.perf_counter()
             side.session.run(None, side.feeds)
             found.append(time.perf_counter() - began)
     before, after = (1e3 * median(found) for found in times)
     how = ", with a generated kernel" if any(one.kernels for one in sides) else ""
-    slower = ", slower" if after > before * _TUNING.close else ""
+    slower = ", slower" if after > before * CLOSE else ""
     return [f"{where}{how}: {before:.3g} -> {after:.3g} ms ({before / after:.2g}x{slower})."]
 
 

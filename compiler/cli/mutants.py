@@ -19,20 +19,8 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is shown, and how the budget is divided.
-
-    Attributes:
-        most: mutants that are shown.
-        searching: share of the budget for searching, the rest being for comparing and proofs.
-    """
-
-    most: int = 10
-    searching: float = 0.6
-
-
-_TUNING = _Tuning()
+MOST = 10  #: mutants that are shown
+SEARCHING = 0.6  #: share of the budget for searching, the rest being for comparing and proofs
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +138,7 @@ def mutants_of(
 
     shown: dict[Value, FoundMutant] = {}
     complete = True
-    for value, share, correction, whole_search in _candidates(rules, called, depth, limit, _TUNING.searching * budget):
+    for value, share, correction, whole_search in _candidates(rules, called, depth, limit, SEARCHING * budget):
         complete = whole_search
         if time.monotonic() - began > budget:
             complete = False
@@ -160,7 +148,7 @@ def mutants_of(
     order = sorted(shown.values(), key=lambda each: last + each.cost_ms if each.corrected_ms is None else each.corrected_ms - last)
     (region,) = called.graph.outputs
     return FoundMutants(
-        tuple(order if every else order[: _TUNING.most]), len(order), 1e3 * price(region), time.monotonic() - began, complete
+        tuple(order if every else order[: MOST]), len(order), 1e3 * price(region), time.monotonic() - began, complete
     )
 
 

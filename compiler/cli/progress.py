@@ -20,24 +20,10 @@ if TYPE_CHECKING:
     from dslc.search.runs.settings import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressTuning:
-    """Numbers that decide when progress is shown.
-
-    Attributes:
-        lines: seconds between two lines where there is no terminal.
-        looks: seconds between two looks of the bar at the clock.
-        lost: seconds until a Ctrl-C that was lost is tried again.
-        full: share of a bar that is shown, at most: a full one would stop its clock.
-    """
-
-    lines: float = 10.0
-    looks: float = 0.2
-    lost: float = 0.02
-    full: float = 0.999
-
-
-TUNING = ProgressTuning()
+LINES = 10.0  #: seconds between two lines where there is no terminal
+LOOKS = 0.2  #: seconds between two looks of the bar at the clock
+LOST = 0.02  #: seconds until a Ctrl-C that was lost is tried again
+FULL = 0.999  #: share of a bar that is shown, at most: a full one would stop its clock
 
 
 class Shown:
@@ -104,7 +90,7 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
         if what.exc_type is not KeyboardInterrupt:
             unraisable(what)
         else:
-            threading.Timer(TUNING.lost, once_more).start()
+            threading.Timer(LOST, once_more).start()
 
     try:
         before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook
@@ -179,7 +165,7 @@ def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
             yield Progress(phase=shown.phase, best=shown.found)
         return
     shown = Shown(clock, _say if verbose else _silent)
-    with _every(TUNING.lines, lambda: _say(shown.line)):
+    with _every(LINES, lambda: _say(shown.line)):
         yield Progress(phase=shown.phase, best=shown.found)
 
 
@@ -207,10 +193,10 @@ def _bar(clock: Clock, verbose: bool) -> Iterator[Shown]:
 
         def look() -> None:
             seconds = clock.seconds
-            done = 0.0 if total is None else min(seconds, TUNING.full * total)
+            done = 0.0 if total is None else min(seconds, FULL * total)
             bar.update(task, description=shown.what, best=shown.best, seconds=seconds, completed=done)
 
-        with _every(TUNING.looks, look):
+        with _every(LOOKS, look):
             yield shown
 
 

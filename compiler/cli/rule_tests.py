@@ -47,19 +47,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when numbers are the same.
-
-    Attributes:
-        close: share by which equal numbers differ.
-    """
-
-    close: float = 1e-5
-
-
-_TUNING = _Tuning()
+CLOSE = 1e-5  #: share by which equal numbers differ
 
 Generator = Callable[..., Array]
 
@@ -243,7 +231,7 @@ class _Expectation:
                 self._wanted = len(_parts(left))
                 right = self.value(expr.operands[1])
                 if _tensors(left) or _tensors(right):
-                    found = self._compare(left, right, 0.0 if expr.ops[0] == "==" else _TUNING.close)
+                    found = self._compare(left, right, 0.0 if expr.ops[0] == "==" else CLOSE)
                 else:
                     holds = _same(left, right, expr.ops[0] == "~=")
                     found = None if holds else f"{_text(left)} on the left, {_text(right)} on the right"
@@ -382,7 +370,7 @@ def _same(left: Any, right: Any, close: bool) -> bool:
     if not close:
         return bool(left == right)
     a, b = _numeric(left, np.float64), _numeric(right, np.float64)
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=_TUNING.close))
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=CLOSE))
 
 
 def _difference(a: Array, b: Array, tolerance: float) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dslc.cli import terminal
@@ -15,23 +14,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how wide tables are.
-
-    Attributes:
-        piped: columns of a table that no terminal shows: as many as its cells take.
-    """
-
-    piped: int = 10_000
-
-
-_TUNING = _Tuning()
+PIPED = 10_000  #: columns of a table that no terminal shows: as many as its cells take
 
 
 def console() -> Console:
     """Where a table is printed: as wide as the terminal, or, into a pipe or a file, as wide as what is in it."""
-    return terminal.console(soft_wrap=True, width=None if sys.stdout.isatty() else _TUNING.piped)
+    return terminal.console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
 
 
 def print_table(

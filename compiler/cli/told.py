@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dslc.errors import Diagnostic, DslcError
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is worth telling.
-
-    Attributes:
-        share: share of what the graph takes; a step that saves less saves nothing.
-    """
-
-    share: float = 1e-3
-
-
-_TUNING = _Tuning()
+SHARE = 1e-3  #: share of what the graph takes; a step that saves less saves nothing
 
 
 def story_of(path: Path) -> str:
@@ -57,13 +44,13 @@ def _told(turns: Sequence[tuple[str, int, float, float]]) -> list[str]:
     out: list[str] = []
     for k, (rule, count, after, gain) in enumerate(turns):
         places = f" at {count} places" if count > 1 else ""
-        if gain > _TUNING.share * (after + gain):
+        if gain > SHARE * (after + gain):
             text = f"saves {gain:.4g} ms, {after:.4g} ms are left (predicted)"
         else:
             later = next(
-                (j for j in range(k + 1, len(turns)) if turns[j][3] > _TUNING.share * (turns[j][2] + turns[j][3])), None
+                (j for j in range(k + 1, len(turns)) if turns[j][3] > SHARE * (turns[j][2] + turns[j][3])), None
             )
-            cost = f"costs {-gain:.4g} ms, and " if -gain > _TUNING.share * after else "saves nothing, and "
+            cost = f"costs {-gain:.4g} ms, and " if -gain > SHARE * after else "saves nothing, and "
             text = cost + ("leads to nothing else" if later is None else f"makes step {later + 1} possible")
         out.append(f"{k + 1:3}. {rule}{places}: {text}")
     return out

@@ -25,18 +25,7 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Time for guards.
-
-    Attributes:
-        guard_seconds: seconds for the search of guards of one refuted rule.
-    """
-
-    guard_seconds: float = 10.0
-
-
-_TUNING = _Tuning()
+GUARD_SECONDS = 10.0  #: seconds for the search of guards of one refuted rule
 
 
 @click.command("verify")
@@ -297,7 +286,7 @@ def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = Tru
         return ()
     if not guarded or found.hint or not isinstance(definition, _Substitution) or definition.syntax.partial:
         return (found,)
-    guards = find_guards(rules, definition, seed, exact_verdict, seconds=_TUNING.guard_seconds)
+    guards = find_guards(rules, definition, seed, exact_verdict, seconds=GUARD_SECONDS)
     return (found, *guard_diagnostics(definition, guards))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -66,12 +65,12 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed,
     found: Missed | None = None
     scope: Scope | None = None
     sums = [
-        node for state in search.seen[: _TUNING.asked] for node in topological([state.node])
+        node for state in search.seen[: ASKED] for node in topological([state.node])
         if isinstance(node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(node.scope.body))
     ]  # fmt: skip
     scopes = sums or [
         node
-        for state in search.seen[: _TUNING.asked]
+        for state in search.seen[: ASKED]
         for node in topological([state.node])
         if isinstance(node, ScopeNode)
     ]
@@ -82,17 +81,6 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed,
     return found or Missed(Miss.NO_PRODUCT), scope
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is asked.
-
-    Attributes:
-        asked: expressions that are asked why they are no call.
-    """
-
-    asked: int = 200
-
-
-_TUNING = _Tuning()
+ASKED = 200  #: expressions that are asked why they are no call
 
 __all__ = ["tell"]

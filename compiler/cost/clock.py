@@ -6,24 +6,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import inf
 
 from dslc.deadline import Deadline
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when a command was kept waiting by others.
-
-    Attributes:
-        starved: share of one processor; a command that never rests and got less of it was kept waiting by others.
-    """
-
-    starved: float = 0.6
-
-
-_TUNING = _Tuning()
+STARVED = 0.6  #: share of one processor; a command that never rests and got less of it was kept waiting by others
 
 
 class Clock:
@@ -64,7 +51,7 @@ class Clock:
     @property
     def starved(self) -> bool:
         """Whether the process got much less of a processor than one: others had it, or a limit was set."""
-        return self.processor < _TUNING.starved * self.seconds
+        return self.processor < STARVED * self.seconds
 
     def left(self) -> float:
         """Seconds until the budget's end; never below 0."""

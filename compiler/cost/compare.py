@@ -26,22 +26,9 @@ TOLERANCES: Mapping[Any, float] = {
 Feeds = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which elements of an output are looked at one by one.
-
-    Attributes:
-        exact: the tolerance up to which that is done.
-        usual: part of the median of all that are not 0 from which on an element is no remainder of larger ones.
-        far: part of itself by which such an element may be off.
-    """
-
-    exact: float = 1e-4
-    usual: float = 1 / 16
-    far: float = 0.25
-
-
-_TUNING = _Tuning()
+EXACT = 1e-4  #: the tolerance up to which that is done
+USUAL = 1 / 16  #: part of the median of all that are not 0 from which on an element is no remainder of larger ones
+FAR = 0.25  #: part of itself by which such an element may be off
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +102,8 @@ def compare(
                     worst, f"output {name} is off by {error:.2g} of its largest value (allowed: {limit:g})"
                 )
             # a huge element hides the others
-            if limit <= _TUNING.exact and (hidden := _hidden(a, b)):
-                return Comparison(worst, f"output {name}: {hidden} elements are off by more than {_TUNING.far:.0%} of themselves")
+            if limit <= EXACT and (hidden := _hidden(a, b)):
+                return Comparison(worst, f"output {name}: {hidden} elements are off by more than {FAR:.0%} of themselves")
     return Comparison(worst)
 
 
@@ -180,10 +167,10 @@ def _hidden(a: Any, b: Any) -> int:
         return 0
     with np.errstate(invalid="ignore", over="ignore"):
         size = np.abs(a)
-        far = (np.abs(a - b) > _TUNING.far * size) & np.isfinite(size) & (size > 0)
+        far = (np.abs(a - b) > FAR * size) & np.isfinite(size) & (size > 0)
     if not far.any():
         return 0
-    usual = _TUNING.usual * float(np.median(size[np.isfinite(size) & (size > 0)]))
+    usual = USUAL * float(np.median(size[np.isfinite(size) & (size > 0)]))
     return int(np.count_nonzero(size[far] > usual))
 
 

@@ -23,30 +23,14 @@ if TYPE_CHECKING:
     from dslc.cost.start import Key
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how what decides between graphs is measured again.
-
-    Attributes:
-        turns: rounds over what is measured, where that is little.
-        few: groups and pairs up to which that is little.
-        turns_of_many: rounds over more than that.
-        passed: bytes; only a larger result is looked at together with what reads it: less is in the nearest cache anyway.
-        passing: bytes a second at which a result is passed on.
-        passing_share: share of both groups' time that passing a result on must be to be looked at.
-        saved: share of what one group after the other takes that two groups as one save, at most.
-    """
-
-    turns: int = 5
-    few: int = 60
-    turns_of_many: int = 3
-    passed: int = 1 << 15
-    passing: float = 4e10
-    passing_share: float = 0.05
-    saved: float = 0.7
-
-
-_TUNING = _Tuning()
+TURNS = 5  #: rounds over what is measured, where that is little
+FEW = 60  #: groups and pairs up to which that is little
+TURNS_OF_MANY = 3  #: rounds over more than that
+#: bytes; only a larger result is looked at together with what reads it: less is in the nearest cache anyway
+PASSED = 1 << 15
+PASSING = 4e10  #: bytes a second at which a result is passed on
+PASSING_SHARE = 0.05  #: share of both groups' time that passing a result on must be to be looked at
+SAVED = 0.7  #: share of what one group after the other takes that two groups as one save, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +62,11 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     more: dict[Hashable, list[float]] = {key: [] for key in pairs}
     turns = [
         f"{occasion}:{k}"
-        for k in range(_TUNING.turns if len(groups) + len(pairs) <= _TUNING.few else _TUNING.turns_of_many)
+        for k in range(TURNS if len(groups) + len(pairs) <= FEW else TURNS_OF_MANY)
     ]
     # one graph is compared with nothing yet: what was measured of it before is as good
     cut = False
-    for turn in turns if len(graphs) > 1 else ["", *turns[: _TUNING.turns_of_many - 1]]:
+    for turn in turns if len(graphs) > 1 else ["", *turns[: TURNS_OF_MANY - 1]]:
         try:
             run = model.measurer.run_alone(turn)
             now = {key: model.measure(group, turn) for key, group in groups.items()}
@@ -90,7 +74,7 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
             for name, pair in pairs.items():
                 parts = pair.sum(now[model.keys.of(pair.first)], now[model.keys.of(pair.then)])
                 seconds = model.timer.alone(_small(model, pair), turn)[0].seconds
-                passing[name] = max(seconds - parts, -_TUNING.saved * parts) if seconds < inf else 0.0
+                passing[name] = max(seconds - parts, -SAVED * parts) if seconds < inf else 0.0
         except TimeUp:
             # a round that is not complete compares nothing
             cut = True
@@ -142,9 +126,9 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[GroupPair]]) -> dict[Ha
     for name in dict.fromkeys(name for count in counts for name in count):
         pair = known[name]
         passed = sum(model.samples.bytes_of(value) for value in pair.first.nodes[-1].values)
-        if passed > _TUNING.passed and len({count[name] for count in counts}) > 1:
+        if passed > PASSED and len({count[name] for count in counts}) > 1:
             parts = pair.sum(*model.infos([pair.first, pair.then]))
-            if parts < inf and passed > _TUNING.passing_share * parts * _TUNING.passing:
+            if parts < inf and passed > PASSING_SHARE * parts * PASSING:
                 weights[name] = parts
     counts = [Counter({name: number for name, number in count.items() if name in weights}) for count in counts]
     return {name: known[name] for name in deciding(counts, weights.__getitem__)}

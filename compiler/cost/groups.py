@@ -8,22 +8,10 @@ from dataclasses import dataclass
 from dslc.cost.lowered import Arguments, Lowered
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many nodes are measured together.
-
-    Attributes:
-        after_one: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
-            itself.
-        after_others: the same after any other operator.
-    """
-
-    after_one: int = 8
-    after_others: int = 4
-
-
-_TUNING = _Tuning()
+#: nodes of an operator and the pointwise ones after it that are measured together, where the operator is pointwise
+#: itself
+AFTER_ONE = 8
+AFTER_OTHERS = 4  #: the same after any other operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +80,7 @@ def groups_of(
                     first = group[0]
                     more = len(group) - len(piece_of.get(first, (first,)))
                     if more + 1 < (
-                        _TUNING.after_one if isinstance(first, Call) and pointwise(first) else _TUNING.after_others
+                        AFTER_ONE if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS
                     ):
                         joined = arg.node
                         break

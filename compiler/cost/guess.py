@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dslc.cost.groups import Group
 from dslc.ir.graph import Call, Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """An everyday processor, for guesses where nothing is measured.
-
-    Attributes:
-        memory: bytes a second.
-        arithmetic: operations a second.
-        launch: seconds of a node.
-    """
-
-    memory: float = 1e10
-    arithmetic: float = 5e10
-    launch: float = 2e-6
-
-
-_TUNING = _Tuning()
+MEMORY = 1e10  #: bytes a second
+ARITHMETIC = 5e10  #: operations a second
+LAUNCH = 2e-6  #: seconds of a node
 
 
 class GuessedWork:
@@ -46,12 +31,12 @@ class GuessedWork:
         total = self._passed(group)
         for place, (node, args) in enumerate(zip(group.nodes, group.args, strict=True)):
             if place >= group.fused:
-                total += _TUNING.launch + sum(map(self._bytes_of, (*args, *node.values))) / _TUNING.memory
+                total += LAUNCH + sum(map(self._bytes_of, (*args, *node.values))) / MEMORY
             if isinstance(node, Call):
                 local = self._number(node)
                 if local not in self._known:
                     self._known[local] = self._flops(node) or 0.0
-                total += self._known[local] / _TUNING.arithmetic
+                total += self._known[local] / ARITHMETIC
         return total
 
     def _passed(self, group: Group) -> float:
@@ -59,4 +44,4 @@ class GuessedWork:
         nodes = group.nodes[: group.fused]
         inside = {value for node in nodes for value in node.values}
         read = [arg for args in group.args[: group.fused] for arg in args if arg not in inside]
-        return _TUNING.launch + sum(map(self._bytes_of, (*read, *nodes[-1].values))) / _TUNING.memory
+        return LAUNCH + sum(map(self._bytes_of, (*read, *nodes[-1].values))) / MEMORY

@@ -18,26 +18,12 @@ from dslc.errors import Diagnostic, DslcError, error
 Given: TypeAlias = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """The inputs that are drawn.
-
-    Attributes:
-        draws: draws on which outputs are compared.
-        sizes: sizes to try for dimensions that nothing fixes.
-        others: further sizes of those, on which results are compared: below a vector, and an odd one beyond some of them.
-        edge: part of the largest element by which results may be off where inputs are at the ends of their type.
-        elements: elements of inputs up to which they are drawn at other sizes, or twice as many as there are.
-    """
-
-    draws: int = 3
-    sizes: tuple[int, ...] = (8, 64, 224, 1)
-    others: tuple[int, ...] = (3, 101)
-    edge: float = 2.0**-4
-    elements: int = 1 << 16
-
-
-_TUNING = _Tuning()
+DRAWS = 3  #: draws on which outputs are compared
+SIZES: tuple[int, ...] = (8, 64, 224, 1)  #: sizes to try for dimensions that nothing fixes
+#: further sizes of those, on which results are compared: below a vector, and an odd one beyond some of them
+OTHERS: tuple[int, ...] = (3, 101)
+EDGE = 2.0**-4  #: part of the largest element by which results may be off where inputs are at the ends of their type
+ELEMENTS = 1 << 16  #: elements of inputs up to which they are drawn at other sizes, or twice as many as there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +162,7 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
 
 
 def tried_inputs(
-    model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = _TUNING.draws
+    model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = DRAWS
 ) -> Iterator[Inputs]:
     """Inputs to try in turn until a model runs on them: those that are given, or drawn ones, at one size after the other where nothing
     fixes sizes. The notes name what was assumed.
@@ -187,14 +173,14 @@ def tried_inputs(
     if given is not None:
         yield given_inputs(given, model)
         return
-    for size in _TUNING.sizes:
+    for size in SIZES:
         inputs = drawn_inputs(model, bind, size, draws)
         yield replace(inputs, special=(*special_inputs(model, bind, size), *inputs_at_other_sizes(model, bind, size)))
         if not inputs.notes:
             return
 
 
-def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = _TUNING.draws) -> Inputs:
+def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = DRAWS) -> Inputs:
     """Seeded random inputs that are valid for the model.
 
     Raises:
@@ -225,7 +211,7 @@ def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple
     plain = only_numbers(model)
     drawn = ((kind, special(model, specs, kind, keep=frozenset(bind), plain=plain)) for kind in KINDS)
     return tuple(
-        Special(feeds, _TUNING.edge if kind in {"edges", "logarithms"} else None) for kind, feeds in drawn if feeds is not None
+        Special(feeds, EDGE if kind in {"edges", "logarithms"} else None) for kind, feeds in drawn if feeds is not None
     )
 
 
@@ -239,13 +225,13 @@ def inputs_at_other_sizes(model: Any, bind: Mapping[str, int], other: int = 8) -
     count = sum(prod(spec.shape) for spec in specs)
     for sizes in other_sizes(open_sizes(model, bind, specs)):
         found = input_specs(model, {**bind, **sizes}, other)[0]
-        if sum(prod(spec.shape) for spec in found) <= max(2 * count, _TUNING.elements):
+        if sum(prod(spec.shape) for spec in found) <= max(2 * count, ELEMENTS):
             yield Special(draw(found, 1), sizes=", ".join(f"{name} = {size}" for name, size in sizes.items()))
 
 
 def other_sizes(known: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Other numbers for sizes: two that differ from each other, in turn, and one more than each that is known."""
     if known:
-        for turn in range(len(_TUNING.others)):
-            yield {name: _TUNING.others[(turn + k) % len(_TUNING.others)] for k, name in enumerate(known)}
+        for turn in range(len(OTHERS)):
+            yield {name: OTHERS[(turn + k) % len(OTHERS)] for k, name in enumerate(known)}
         yield {name: size + 1 for name, size in known.items()}

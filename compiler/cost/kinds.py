@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,7 @@ from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is tried of an operator.
-
-    Attributes:
-        tried: positions at which a view is tried.
-    """
-
-    tried: int = 512
-
-
-_TUNING = _Tuning()
+TRIED = 512  #: positions at which a view is tried
 
 
 def instance_of(rules: Rules, node: Call) -> Instance | None:
@@ -114,7 +101,7 @@ def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:
     count = int(np.prod(extents, dtype=np.int64))  # type: ignore[arg-type]
     if count != int(np.prod(shape, dtype=np.int64)) or count == 0:  # type: ignore[arg-type]
         return False
-    flat = np.random.default_rng(0).integers(0, count, _TUNING.tried) if count > _TUNING.tried else np.arange(count)
+    flat = np.random.default_rng(0).integers(0, count, TRIED) if count > TRIED else np.arange(count)
     places: tuple[Any, ...] = np.unravel_index(flat, extents) if extents else ()  # type: ignore[arg-type]
     at: dict[Scalar, Any] = dict(zip(node.scope.iters, places, strict=True))
     try:

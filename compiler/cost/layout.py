@@ -12,23 +12,11 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from dslc.cost.groups import Group
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.statistics import median
 from dslc.ir.graph import Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of following layouts.
-
-    Attributes:
-        deepest: groups of a chain that keep a layout, as far as they are followed.
-    """
-
-    deepest: int = 150
-
-
-_TUNING = _Tuning()
+DEEPEST = 150  #: groups of a chain that keep a layout, as far as they are followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +43,7 @@ class Info:
         """The same, of so many seconds alone at most; what cannot be run stays so."""
         if self.body == inf or self.alone <= seconds:
             return self
-        return replace(self, body=max(MEASURE_TUNING.least, self.body - (self.alone - seconds)))
+        return replace(self, body=max(MEASURE_LEAST, self.body - (self.alone - seconds)))
 
 
 def medians(infos: Sequence[Info]) -> Info:
@@ -124,7 +112,7 @@ def reorders(
 
     def joins(k: int, depth: int) -> bool:
         info, port = groups[k]
-        if info.blocked is None or depth >= _TUNING.deepest:
+        if info.blocked is None or depth >= DEEPEST:
             return False
         known = joined.get(k)
         if known is None:

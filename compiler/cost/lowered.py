@@ -20,18 +20,7 @@ Arguments = Callable[[Node], tuple[Value, ...]]
 Edges = frozenset[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding lowerings.
-
-    Attributes:
-        places: places of one lowering that are looked at in a graph.
-    """
-
-    places: int = 100_000
-
-
-_TUNING = _Tuning()
+PLACES = 100_000  #: places of one lowering that are looked at in a graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +101,7 @@ class Lowerings:
         region = _Region(nodes, args_of)
         found: list[tuple[int, int, CompiledRule, tuple[Node, ...]]] = []
         for rule in rules:
-            for match in find_matches(rule, region.index, limit=_TUNING.places):
+            for match in find_matches(rule, region.index, limit=PLACES):
                 piece = region.piece(match)
                 if len(piece) > 1 and _closed(piece, args_of, uses):
                     found.append((-len(piece), region.place[piece[-1]], rule, piece))

@@ -12,34 +12,17 @@ from typing import Any
 from dslc.codegen.host.processor import NATIVE
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import Machine
-from dslc.cost.process import TUNING as PROCESS_TUNING
+from dslc.cost.process import HOPELESS as PROCESS_HOPELESS
 from dslc.cost.process import Worker, WorkerFailed
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.kernels import generator
 
-
-@dataclass(frozen=True, slots=True)
-class MeasureTuning:
-    """Numbers that decide how long one measurement lasts; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        longest: seconds that an operator is measured, at most, however busy the machine is.
-        again: seconds that it is measured once more, at most.
-        part: parts of the time left of which a measurement takes one, where little is left.
-        shortest: seconds of a measurement at least.
-        least: seconds that anything costs at least: what is faster than the run that surrounds it.
-        chain: nodes of the chain that tells the time of a node from the time of a run.
-    """
-
-    longest: float = 0.3
-    again: float = 0.15
-    part: int = 100
-    shortest: float = 0.04
-    least: float = 2e-7
-    chain: int = 32
-
-
-TUNING = MeasureTuning()
+LONGEST = 0.3  #: seconds that an operator is measured, at most, however busy the machine is
+AGAIN = 0.15  #: seconds that it is measured once more, at most
+PART = 100  #: parts of the time left of which a measurement takes one, where little is left
+SHORTEST = 0.04  #: seconds of a measurement at least
+LEAST = 2e-7  #: seconds that anything costs at least: what is faster than the run that surrounds it
+CHAIN = 32  #: nodes of the chain that tells the time of a node from the time of a run
 
 #: times that were taken in another way are not comparable: part of every key
 METHOD = "sessions"
@@ -191,13 +174,13 @@ class Measurer:
         except WorkerFailed as failed:
             self.count += 1
             if failed.late and not self._until.over and sample.hopeless < inf:
-                return Measured(PROCESS_TUNING.hopeless * sample.hopeless)
+                return Measured(PROCESS_HOPELESS * sample.hopeless)
             if failed.late:
                 raise TimeUp from None
             return Measured(inf)
         self.count += 1
         entering, leaving, blocked = answer["layout"]
-        return Measured(max(TUNING.least, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
+        return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(
         self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
@@ -206,7 +189,7 @@ class Measurer:
         left = self._until.left()
         if left <= 0:
             raise TimeUp
-        longest = min(TUNING.longest if layout else TUNING.again, max(TUNING.shortest, left / TUNING.part))
+        longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / PART))
         with self._during():
             return self._worker.measure(model, longest, weights, copies, layout, library, like, hopeless)
 
@@ -229,12 +212,12 @@ class Measurer:
         known = self.cache.seconds(self._context, key)
         if known is None:
             try:
-                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + TUNING.chain))
+                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
             except WorkerFailed as failed:
                 if failed.late:
                     raise TimeUp from None
                 raise
-            known = few - min(max(many - few, 0.0) / TUNING.chain, few)
+            known = few - min(max(many - few, 0.0) / CHAIN, few)
             self.cache.put_seconds(self._context, {key: known})
         return known
 

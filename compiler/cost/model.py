@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from dslc.cost import kinds
@@ -16,7 +16,7 @@ from dslc.cost.guess import GuessedWork
 from dslc.cost.keys import Keys
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Measurer
 from dslc.cost.pairs import GroupPair
 from dslc.cost.process import WorkerFailed
@@ -29,23 +29,9 @@ from dslc.deadline import TimeUp
 from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, topological
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide the least and the most that a price may be.
-
-    Attributes:
-        size: seconds of a node that computes a size.
-        slack: how many times what a guess says a group may take.
-        least_left: share of the original that a graph costs at least.
-    """
-
-    size: float = 2e-6
-    slack: float = 4.0
-    least_left: float = 0.02
-
-
-_TUNING = _Tuning()
+SIZE = 2e-6  #: seconds of a node that computes a size
+SLACK = 4.0  #: how many times what a guess says a group may take
+LEAST_LEFT = 0.02  #: share of the original that a graph costs at least
 
 
 class CostModel:
@@ -171,7 +157,7 @@ class CostModel:
             return seconds
         whole = self.start.seconds
         # noise must not leave nothing of a graph
-        return max(whole + self.share * (seconds - whole), _TUNING.least_left * whole)
+        return max(whole + self.share * (seconds - whole), LEAST_LEFT * whole)
 
     def _run_alone(self) -> float:
         """Seconds of a run without nodes, where that is known."""
@@ -187,7 +173,7 @@ class CostModel:
         info = self.known(self.keys.of(group))
         if info is not None or self.start is None:
             return inf if info is None else info.alone
-        return _TUNING.slack * self.guess(group)
+        return SLACK * self.guess(group)
 
     def guess(self, group: Group) -> float:
         """A group's part of what the original takes, by operations and bytes, in seconds; 0 where that is not known."""
@@ -301,12 +287,12 @@ class CostModel:
         if self.start is None or self.keys.of(group) in self.start.keys:
             return found  # sizes of the original are among its own nodes
         sizes = {one for node in group.nodes for one in self._computed(node)}
-        return replace(found, body=found.body + _TUNING.size * len(sizes)) if sizes else found
+        return replace(found, body=found.body + SIZE * len(sizes)) if sizes else found
 
     def timed(self, group: Group, turn: str = "") -> Info:
         """What a group costs, from the cache or measured."""
         if self.is_view(group):
-            return Info(MEASURE_TUNING.least)
+            return Info(MEASURE_LEAST)
         return self.timer.info(self.samples.small(group), turn)
 
     def is_view(self, group: Group) -> bool:

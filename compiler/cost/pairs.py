@@ -13,19 +13,7 @@ from dslc.cost.groups import Group
 from dslc.cost.layout import Info, layout_cost, port_of
 from dslc.ir.graph import Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of measuring groups in pairs.
-
-    Attributes:
-        pairs: pairs that are measured, at most: those that decide most.
-    """
-
-    pairs: int = 32
-
-
-_TUNING = _Tuning()
+PAIRS = 32  #: pairs that are measured, at most: those that decide most
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +56,4 @@ def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashabl
         of = [one.get(key, 0) for one in counts]
         if max(of) > min(of):
             more[key] = max(of) - min(of)
-    return sorted(more, key=lambda key: -more[key] * weight(key))[: _TUNING.pairs]
+    return sorted(more, key=lambda key: -more[key] * weight(key))[: PAIRS]

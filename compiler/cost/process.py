@@ -22,26 +22,11 @@ from dslc.processes.process import ProcessFailed, ProcessFailure, halted
 RUNNER = "dslc.cost.worker"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTuning:
-    """Limits of the processes that run models; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        large: bytes of a model that is worth a file.
-        grace: seconds that a request may take longer than is left, since starting a process is part of it.
-        loading: seconds of loading what is measured.
-        hopeless: how many times as long as a hopeless run takes a run may take before it is ended.
-        spares: processes that are started ahead: for two models, new ones twice.
-    """
-
-    large: int = 1 << 22
-    grace: float = 0.5
-    loading: float = 3.0
-    hopeless: float = 8.0
-    spares: int = 4
-
-
-TUNING = ProcessTuning()
+LARGE = 1 << 22  #: bytes of a model that is worth a file
+GRACE = 0.5  #: seconds that a request may take longer than is left, since starting a process is part of it
+LOADING = 3.0  #: seconds of loading what is measured
+HOPELESS = 8.0  #: how many times as long as a hopeless run takes a run may take before it is ended
+SPARES = 4  #: processes that are started ahead: for two models, new ones twice
 
 
 class WorkerFailed(Exception):
@@ -87,7 +72,7 @@ def on_disk(files: Sequence[ModelFile]) -> Iterator[list[ModelFile]]:
 
 
 def _stored(file: ModelFile, path: Path) -> ModelFile:
-    if isinstance(file.model, str) or len(file.model) < TUNING.large or _external_bytes(file.model, file.folder):
+    if isinstance(file.model, str) or len(file.model) < LARGE or _external_bytes(file.model, file.folder):
         return file
     try:
         path.write_bytes(file.model)
@@ -128,7 +113,7 @@ class Spares:
         self._runner, self._isa = runner, processor().isa
         self._idle: list[Child] = []
 
-    def fill(self, count: int = TUNING.spares) -> None:
+    def fill(self, count: int = SPARES) -> None:
         """Starts as many as are missing to that number; none where there is one processor, on which it would take another's time."""
         if len(allowed_cpus()) > 1:
             self._idle += [started(self._runner, self._isa) for _ in range(count - len(self._idle))]
@@ -209,7 +194,7 @@ class Worker:
         prepared(model, processor=self._processor)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
         request |= {"hopeless": hopeless, "layout": layout, "threads": self.threads, "library": library, "like": like}
-        return self.ask(request, TUNING.loading + TUNING.hopeless * hopeless)
+        return self.ask(request, LOADING + HOPELESS * hopeless)
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it; raises WorkerFailed."""
@@ -225,7 +210,7 @@ class Worker:
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)
         try:
-            answer: dict[str, Any] = self._service.ask(request, Deadline.after(seconds + TUNING.grace))
+            answer: dict[str, Any] = self._service.ask(request, Deadline.after(seconds + GRACE))
         except ProcessFailed as problem:
             late = problem.failure is ProcessFailure.LATE
             why = f"it did not end within {seconds:.3g} s" if late else f"the process that runs models died ({problem})"

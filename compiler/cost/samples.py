@@ -28,19 +28,8 @@ from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import node_at
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what of a group is the same in what is measured.
-
-    Attributes:
-        kept: elements; smaller constants of integers keep their values in what is measured: indices decide what is touched.
-    """
-
-    kept: int = 4096
-
-
-_TUNING = _Tuning()
+#: elements; smaller constants of integers keep their values in what is measured: indices decide what is touched
+KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +165,7 @@ def kept_key(arg: Value) -> str:
     """The contents of a constant whose elements decide what is touched: small integers."""
     node = arg.node
     if isinstance(node, Constant) and arg.known and not arg.type.dtype.is_float and arg.type.is_static:
-        return node.data.key if arg.type.elements <= _TUNING.kept else ""
+        return node.data.key if arg.type.elements <= KEPT else ""
     return ""
 
 

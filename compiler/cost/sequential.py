@@ -127,18 +127,7 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
     return values[first] - margin if first < len(values) else -inf
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a bet is spread.
-
-    Attributes:
-        bets: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them.
-    """
-
-    bets: int = 10
-
-
-_TUNING = _Tuning()
+BETS = 10  #: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them
 
 
 @lru_cache(1 << 16)
@@ -149,11 +138,11 @@ def capital(wins: int, turns: int, chance: float) -> float:
     win, and (1 - p) / (1 - chance) times by a loss: in the mean no more than it was.
     """
     lost, parts = turns - wins, []
-    for j in range(_TUNING.bets):
+    for j in range(BETS):
         p = chance + (1 - chance) * 0.5**j
         if p == 1 and lost:
             continue
-        weight = 1 / ((j + 1) * (j + 2)) if j + 1 < _TUNING.bets else 1 / _TUNING.bets
+        weight = 1 / ((j + 1) * (j + 2)) if j + 1 < BETS else 1 / BETS
         parts.append(log(weight) + wins * log(p / chance) + (lost * log((1 - p) / (1 - chance)) if lost else 0.0))
     top = max(parts)
     return top + log(sum(exp(part - top) for part in parts))

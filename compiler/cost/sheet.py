@@ -13,7 +13,7 @@ from dslc.cost.kinds import flops
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Lowered, Lowerings
 from dslc.cost.machine import this_machine
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Unmeasured
 from dslc.cost.model import CostModel
 from dslc.cost.table import Priced, PriceTable
@@ -23,21 +23,8 @@ from dslc.ir.graph import Call, Constant, Input, Node, topological
 from dslc.onnx.importer import Imported
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """A processor by two numbers.
-
-    Attributes:
-        node: seconds of a node of the runtime, beside what it computes.
-        shown: pieces of a model that a report lists, those that take longest.
-    """
-
-    node: float = 2e-6
-    shown: int = 8
-
-
-_TUNING = _Tuning()
+NODE = 2e-6  #: seconds of a node of the runtime, beside what it computes
+SHOWN = 8  #: pieces of a model that a report lists, those that take longest
 
 #: operations on single precision and bytes a second of whole processors, from their data sheets: cores x base clock x operations of
 #: a core in a cycle, and channels of memory
@@ -69,7 +56,7 @@ class CpuSheet(Computed):
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
         """What runs as one reads its operands and writes its results once; the larger of moving and computing counts."""
         if costs.is_view(group):
-            return Info(MEASURE_TUNING.least)
+            return Info(MEASURE_LEAST)
         small = costs.samples.small(group)
         if not costs.timer.says(small):
             return Info(inf)
@@ -84,7 +71,7 @@ class CpuSheet(Computed):
         read = {arg for node in nodes for arg in node.args} - made
         moved = sum(value.type.bytes for value in (*read, *nodes[-1].values) if value.known)
         computed = sum(flops(rules, node) or 0.0 for node in nodes if isinstance(node, Call))
-        return _TUNING.node + max(computed / self.operations, moved / self.bytes)
+        return NODE + max(computed / self.operations, moved / self.bytes)
 
     def plan(
         self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
@@ -108,7 +95,7 @@ class InTurn:
     @property
     def told(self) -> tuple[str, ...]:
         found = sorted(self.priced.prices, key=lambda price: -price.seconds)
-        lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[: _TUNING.shown]]
+        lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[: SHOWN]]
         return (*lines, f"{len(found)} pieces, one after the other: {self.seconds * 1e6:.4g} us")
 
 

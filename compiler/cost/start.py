@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 
 if TYPE_CHECKING:
     from dslc.cost.evaluation import Evaluation
@@ -17,18 +17,7 @@ if TYPE_CHECKING:
 Key = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how an original graph is compared with its groups.
-
-    Attributes:
-        most_alone: share of the original that a run without nodes takes, at most.
-    """
-
-    most_alone: float = 0.5
-
-
-_TUNING = _Tuning()
+MOST_ALONE = 0.5  #: share of the original that a run without nodes takes, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +51,10 @@ class Start:
 
         A group by itself does not find in the caches what another one left there, and two spells of a machine are not alike.
         """
-        if part <= (1 - _TUNING.most_alone) * self.seconds:
+        if part <= (1 - MOST_ALONE) * self.seconds:
             return 1.0
-        inside = self.seconds - min(alone(), _TUNING.most_alone * self.seconds)
-        return min(1.0, inside / max(part, MEASURE_TUNING.least))
+        inside = self.seconds - min(alone(), MOST_ALONE * self.seconds)
+        return min(1.0, inside / max(part, MEASURE_LEAST))
 
 
 __all__ = ["Key", "Start"]

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is shown of an interval.
-
-    Attributes:
-        wide: how many times apart the ends of an interval are that is not shown.
-    """
-
-    wide: float = 100.0
-
-
-_TUNING = _Tuning()
+WIDE = 100.0  #: how many times apart the ends of an interval are that is not shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +19,7 @@ class Interval:
     @property
     def known(self) -> bool:
         """Whether there were enough rounds for an interval that says anything."""
-        return self.low > 0 and self.high < _TUNING.wide * self.low
+        return self.low > 0 and self.high < WIDE * self.low
 
     def within(self, share: float) -> bool:
         """Whether the ratio is 1 to such a share."""

@@ -8,7 +8,6 @@ beyond 2^53 go through floating-point numbers in some of its kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,18 +23,7 @@ from dslc.semantics.library import Rules
 Run = Callable[[Feeds, bool], Reference]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how an input is moved.
-
-    Attributes:
-        places: units in the last place by which an input is moved.
-    """
-
-    places: int = 4
-
-
-_TUNING = _Tuning()
+PLACES = 4  #: units in the last place by which an input is moved
 
 
 def steady(
@@ -67,7 +55,7 @@ def nudged(feeds: Feeds, seed: int = 0) -> dict[str, Any]:
     def one(array: Any) -> Any:
         if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
             return array
-        step = float(np.finfo(array.dtype).eps) * _TUNING.places
+        step = float(np.finfo(array.dtype).eps) * PLACES
         noise = generator.standard_normal(array.shape)
         with np.errstate(all="ignore"):
             return np.asarray(array * (1 + step * noise) + step * (array == 0) * noise).astype(array.dtype)

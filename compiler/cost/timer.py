@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf, log2
 
 from dslc.cost.layout import Info
 from dslc.cost.machine import farthest_cache
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.samples import Samples, Small, bytes_in
 from dslc.ir.dtype import TensorType
@@ -18,29 +17,15 @@ from dslc.ir.graph import Value
 Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is measured of a group in one model.
-
-    Attributes:
-        tiny: bytes; what touches no more is measured several times at once: a run's own time would drown it.
-        tiny_copies: how often it is measured at once then.
-        weights: bytes; larger weights that are read fast are measured as they are in the model: out of the farther caches, because
-            other weights come between two uses. What lies beyond the farthest cache is not imitated (see `dslc.cost.weights`).
-        streamed: bytes a second from which on weights are read fast.
-        most_copies: copies of such a group that are measured in one model, at most.
-        own_share: share of a group with its changes of layout that it takes for itself, at least.
-    """
-
-    tiny: int = 1 << 16
-    tiny_copies: int = 8
-    weights: int = 1 << 15
-    streamed: float = 4e9
-    most_copies: int = 16
-    own_share: float = 0.1
-
-
-_TUNING = _Tuning()
+TINY = 1 << 16  #: bytes; what touches no more is measured several times at once: a run's own time would drown it
+TINY_COPIES = 8  #: how often it is measured at once then
+#: bytes; larger weights that are read fast are measured as they are in the model: out of the farther caches,
+#: because other weights come between two uses. What lies beyond the farthest cache is not imitated (see
+#: `dslc.cost.weights`)
+WEIGHTS = 1 << 15
+STREAMED = 4e9  #: bytes a second from which on weights are read fast
+MOST_COPIES = 16  #: copies of such a group that are measured in one model, at most
+OWN_SHARE = 0.1  #: share of a group with its changes of layout that it takes for itself, at least
 
 
 class GroupTimer:
@@ -62,15 +47,15 @@ class GroupTimer:
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
         """What a group takes as a graph of its own, and how many copies of it were measured at once."""
         touched = sum(map(bytes_in, (*small.inputs, *small.weights, *small.outputs)))
-        copies = _TUNING.tiny_copies if touched <= _TUNING.tiny else 1
+        copies = TINY_COPIES if touched <= TINY else 1
         # the first measurement decides how it is measured at every turn
         first = self._measured(small, copies, "")
         once, weights = copies, sum(map(bytes_in, small.weights))
-        if weights >= _TUNING.weights and weights > _TUNING.streamed * first.seconds:
+        if weights >= WEIGHTS and weights > STREAMED * first.seconds:
             # powers of two, so that models of other sizes find it in the cache; the nearest one: more weights than the model has
             # lie farther away than its own
             times = max(1.0, min(self.footprint, farthest_cache()) / weights)
-            copies = max(copies, min(_TUNING.most_copies, 1 << round(log2(times))))
+            copies = max(copies, min(MOST_COPIES, 1 << round(log2(times))))
         return first if copies == once and not turn else self._measured(small, copies, turn), copies
 
     def _measured(self, small: Small, copies: int, turn: str, blocked: Sequence[int] = ()) -> Measured:
@@ -101,7 +86,7 @@ class GroupTimer:
 
         def rest(seconds: float, changes: float) -> float:
             # noise must not leave nothing of a group
-            return max(MEASURE_TUNING.least, seconds - changes, _TUNING.own_share * seconds)
+            return max(MEASURE_LEAST, seconds - changes, OWN_SHARE * seconds)
 
         body = rest(found.seconds, sum(enters) + leave)
         if not found.blocked:
@@ -120,7 +105,7 @@ class GroupTimer:
 
         text = f"{'into' if into else 'out of'} blocks"
         seconds = self._by_itself(text, type, lambda shape: reorder_model(shape, into), turn)
-        return seconds if seconds < inf else MEASURE_TUNING.least
+        return seconds if seconds < inf else MEASURE_LEAST
 
     def _pooled(self, type: TensorType, turn: str) -> float:
         """Seconds for what brings inputs into blocks, from plain to plain."""
@@ -131,5 +116,5 @@ class GroupTimer:
     def _by_itself(self, text: str, type: TensorType, build: Callable[[tuple[int, ...]], bytes], turn: str) -> float:
         """Seconds of what no rule speaks of, from one tensor to one of its size."""
         shape = tuple(size for size in type.shape if isinstance(size, int))
-        copies = _TUNING.tiny_copies if 2 * type.bytes <= _TUNING.tiny else 1
+        copies = TINY_COPIES if 2 * type.bytes <= TINY else 1
         return self._measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds

@@ -20,37 +20,24 @@ if TYPE_CHECKING:
     from dslc.cost.start import Start
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsTuning:
-    """Numbers that decide what weights cost that a graph reads beside the original's.
-
-    Attributes:
-        room: share of the farthest cache that weights have room in beside all else.
-        memory: bytes that one thread reads from memory in a second.
-        large: bytes; smaller weights do not matter.
-    """
-
-    room: float = 0.75
-    memory: float = 2e10
-    large: int = 1 << 15
-
-
-TUNING = WeightsTuning()
+ROOM = 0.75  #: share of the farthest cache that weights have room in beside all else
+MEMORY = 2e10  #: bytes that one thread reads from memory in a second
+LARGE = 1 << 15  #: bytes; smaller weights do not matter
 
 #: seconds for each byte where a graph begins to read more than the cache holds: it drives another one out, which was there before
-DRIVEN = 2 / TUNING.memory
+DRIVEN = 2 / MEMORY
 #: a weight, and the operator that reads it with how many nodes run as one there
 Packed = tuple[Value, tuple[str, int]]
 
 
 def room() -> float:
     """Bytes of weights that stay in the farthest cache from one run to the next."""
-    return TUNING.room * farthest_cache()
+    return ROOM * farthest_cache()
 
 
 def spilled(bytes: float) -> float:
     """Seconds of a run for reading so many bytes of weights from memory, which the farthest cache does not hold."""
-    return min(bytes / TUNING.memory, max(0.0, (bytes - room()) * DRIVEN))
+    return min(bytes / MEMORY, max(0.0, (bytes - room()) * DRIVEN))
 
 
 def kind_of(node: Node) -> str:
@@ -65,7 +52,7 @@ def packed(groups: Iterable[Group]) -> Counter[Packed]:
         reader = (kind_of(group.nodes[0]), group.fused)
         for args in group.args:
             for arg in args:
-                if arg.constant and arg.known and arg.type.is_static and arg.type.bytes >= TUNING.large:
+                if arg.constant and arg.known and arg.type.is_static and arg.type.bytes >= LARGE:
                     out[arg, reader] += 1
     return out
 
@@ -101,9 +88,9 @@ class Caches:
     def weight(self, value: Value, node: Node, bytes: int) -> float:
         """Seconds that it may add at most that nodes like one read a weight of so many bytes: where caches are full. Nothing where such
         nodes of the original read it."""
-        if bytes < TUNING.large or not self.near or self.start is None:
+        if bytes < LARGE or not self.near or self.start is None:
             return 0.0
         return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN
 
 
-__all__ = ["DRIVEN", "TUNING", "Caches", "Packed", "WeightsTuning", "bytes_of", "kind_of", "packed", "room", "spilled"]
+__all__ = ["DRIVEN", "Caches", "Packed", "bytes_of", "kind_of", "packed", "room", "spilled"]

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,32 +27,15 @@ from dslc.processes.child import Asker
 CPUS = allowed_cpus()
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a model is run to be timed.
-
-    Attributes:
-        sample: seconds of a sample.
-        slice: seconds of a block of samples: as long as a time slice.
-        shortest: seconds that a run takes at least, whatever a clock says.
-        blocks: blocks of a measurement at least.
-        warm_runs: runs of a fast model before it is measured.
-        warming: seconds of runs before a block of samples that are compared with another model's.
-        cold: how many times as long as a later run a first one may take.
-        profiled: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each.
-    """
-
-    sample: float = 2e-4
-    slice: float = 4e-3
-    shortest: float = 1e-6
-    blocks: int = 6
-    warm_runs: int = 30
-    warming: float = 2e-3
-    cold: float = 2.0
-    profiled: int = 50
-
-
-_TUNING = _Tuning()
+SAMPLE = 2e-4  #: seconds of a sample
+SLICE = 4e-3  #: seconds of a block of samples: as long as a time slice
+SHORTEST = 1e-6  #: seconds that a run takes at least, whatever a clock says
+BLOCKS = 6  #: blocks of a measurement at least
+WARM_RUNS = 30  #: runs of a fast model before it is measured
+WARMING = 2e-3  #: seconds of runs before a block of samples that are compared with another model's
+COLD = 2.0  #: how many times as long as a later run a first one may take
+#: runs in which the time of each node is looked at, at most: the runtime writes a line for each node of each
+PROFILED = 50
 
 
 def _runtime() -> Any:
@@ -150,7 +132,7 @@ class LoadedModel:
         for name in names:
             binding.bind_output(name, "cpu")
         (first,) = clocked(lambda: self.session.run_with_iobinding(binding), 1, 1, self.clock)
-        if first > _TUNING.cold * hopeless:
+        if first > COLD * hopeless:
             raise _Hopeless(first)
         for name, value in zip(names, binding.get_outputs(), strict=True):
             binding.bind_ortvalue_output(name, value)
@@ -231,12 +213,12 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
 def once(call: Callable[[], Any], now: Callable[[], float]) -> float:
     """About what a run takes, in seconds; a slow one runs once."""
     first = clocked(call, 1, 1, now)[0]
-    return first if first > _TUNING.slice else min(clocked(call, _TUNING.warm_runs, 1, now))
+    return first if first > SLICE else min(clocked(call, WARM_RUNS, 1, now))
 
 
 def warmed(call: Callable[[], Any]) -> None:
     """Runs until the caches hold what a run leaves in them, and not what another process left."""
-    until = time.perf_counter() + _TUNING.warming
+    until = time.perf_counter() + WARMING
     call()
     while time.perf_counter() < until:
         call()
@@ -257,14 +239,14 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
         return once
     if 3 * once < seconds:
         once = min(once, *clocked(call, 2, 1, now))
-    if once < _TUNING.sample:
+    if once < SAMPLE:
         # the first runs are slower, and a sample of too few runs would be the clock's time
-        once = min(clocked(call, _TUNING.warm_runs, 1, now))
-    inner = max(1, int(_TUNING.sample / max(once, _TUNING.shortest)))
-    count = max(2, ceil(_TUNING.slice / max(once * inner, _TUNING.sample / 2)))
+        once = min(clocked(call, WARM_RUNS, 1, now))
+    inner = max(1, int(SAMPLE / max(once, SHORTEST)))
+    count = max(2, ceil(SLICE / max(once * inner, SAMPLE / 2)))
     blocks: list[float] = []
     while not blocks or (
-        time.perf_counter() < deadline and (len(blocks) < _TUNING.blocks or sorted(blocks)[2] > 1.03 * min(blocks))
+        time.perf_counter() < deadline and (len(blocks) < BLOCKS or sorted(blocks)[2] > 1.03 * min(blocks))
     ):
         blocks.append(min(clocked(call, count, inner, now)))
     return min(blocks)
@@ -349,7 +331,7 @@ class WorkerServer:
 def _profile(loaded: LoadedModel, feeds: Mapping[str, Any], seconds: float) -> list[tuple[str, str, float]]:
     """Name, operator and seconds of each node: the median of some runs without the first, two at least."""
     until, runs = time.perf_counter() + seconds, 0
-    while runs < 3 or (runs < _TUNING.profiled and time.perf_counter() < until):
+    while runs < 3 or (runs < PROFILED and time.perf_counter() < until):
         loaded.run(feeds)
         runs += 1
     loaded.session.end_profiling()

@@ -21,18 +21,7 @@ from dslc.syntax import tree as t
 _LIBRARY, _ON = "targets", "cuda"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how calls of a vendor's library are tried.
-
-    Attributes:
-        layouts: weights of which several layouts are tried.
-    """
-
-    layouts: int = 2
-
-
-_TUNING = _Tuning()
+LAYOUTS = 2  #: weights of which several layouts are tried
 
 #: the buffer of a result in a call that has none yet; the argument k has `RESULT - 1 - k`
 RESULT = -1
@@ -130,7 +119,7 @@ class Calls:
         (type,) = kernel.types
         assert type is not None
         result = plain(RESULT, type.dtype, type.sizes)
-        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][: _TUNING.layouts]
+        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][: LAYOUTS]
         choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
             operands = list(views)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dslc.cuda.devices import TUNING as DEVICES_TUNING
+from dslc.cuda.devices import MEMORY as DEVICES_MEMORY
+from dslc.cuda.devices import OWN as DEVICES_OWN
 from dslc.cuda.devices import Device
 from dslc.cuda.planning import Generable, Wants
 from dslc.ir.dtype import DType, TensorType
@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from dslc.cuda.written import CudaTemplates, TakenTemplate
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when other variants of a kernel are tried.
-
-    Attributes:
-        near: how many times as long as by its bytes and operations a kernel may take, before there is something to look for.
-    """
-
-    near: float = 1.5
-
-
-_TUNING = _Tuning()
+#: how many times as long as by its bytes and operations a kernel may take, before there is something to look for
+NEAR = 1.5
 
 
 def texts(rules: Rules, device: Device | None = None, templates: CudaTemplates | None = None) -> Callable[[Graph], Any]:
@@ -93,10 +83,10 @@ def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
     plain, units = device.plain[DType.F64 if wide else DType.F32], device.tensor[DType.F16]
     return Hardware(
         device.processors,
-        DEVICES_TUNING.memory * device.bandwidth,
+        DEVICES_MEMORY * device.bandwidth,
         device.reach,
-        DEVICES_TUNING.own * plain,
-        DEVICES_TUNING.own * units,
+        DEVICES_OWN * plain,
+        DEVICES_OWN * units,
         device.launch,
         held=device.cache // 2,
     )
@@ -137,7 +127,7 @@ def priced(rules: Rules, device: Device, templates: CudaTemplates | None = None)
         except NotGenerated:
             return None
         took = seconds(made, own)
-        if took > _TUNING.near * least(made, own) or any(launch.form == "products" for launch in made.launches):
+        if took > NEAR * least(made, own) or any(launch.form == "products" for launch in made.launches):
             return best(program)
         return Wants((), took)
 

@@ -9,35 +9,16 @@ from types import MappingProxyType
 from dslc.errors import error
 from dslc.ir.dtype import DType
 
-
-@dataclass(frozen=True, slots=True)
-class DevicesTuning:
-    """Numbers that decide how much of a data sheet is reached; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        memory: share of the memory's peak that is reached.
-        vendor: share of the peak that a vendor's product reaches.
-        own: share of the peak that a kernel of dslc's own reaches.
-        winograd: multiplications of a direct convolution for each one of the vendor's algorithm, for each axis of the window.
-        handed_over: seconds until the CPU has what it waits for.
-        cpu: bytes a second of what the CPU computes then.
-        cpu_work: operations a second of what it computes then.
-        tile: positions of a tile of a product: fewer tiles than processors leave some idle.
-        part: terms of its sum that are one part.
-    """
-
-    memory: float = 0.85
-    vendor: float = 0.75
-    own: float = 0.3
-    winograd: float = 1.5
-    handed_over: float = 30e-6
-    cpu: float = 10e9
-    cpu_work: float = 2e10
-    tile: int = 64
-    part: int = 512
-
-
-TUNING = DevicesTuning()
+MEMORY = 0.85  #: share of the memory's peak that is reached
+VENDOR = 0.75  #: share of the peak that a vendor's product reaches
+OWN = 0.3  #: share of the peak that a kernel of dslc's own reaches
+#: multiplications of a direct convolution for each one of the vendor's algorithm, for each axis of the window
+WINOGRAD = 1.5
+HANDED_OVER = 30e-6  #: seconds until the CPU has what it waits for
+CPU = 10e9  #: bytes a second of what the CPU computes then
+CPU_WORK = 2e10  #: operations a second of what it computes then
+TILE = 64  #: positions of a tile of a product: fewer tiles than processors leave some idle
+PART = 512  #: terms of its sum that are one part
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +45,7 @@ class Device:
 
     def moved(self, bytes: float) -> float:
         """Seconds for so many bytes; what fits into the cache is faster."""
-        return bytes / (self.reach if bytes <= self.cache / 2 else TUNING.memory * self.bandwidth)
+        return bytes / (self.reach if bytes <= self.cache / 2 else MEMORY * self.bandwidth)
 
     def call(self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()) -> float:
         """Seconds of a vendor's call.
@@ -74,13 +55,13 @@ class Device:
             window: of a convolution that moves by one; Winograd's algorithm takes fewer multiplications for windows of 3 positions.
         """
         peak = self._peak(dtype)
-        saved = TUNING.winograd ** len(window) if self._filters(dtype, window) else 1.0
+        saved = WINOGRAD ** len(window) if self._filters(dtype, window) else 1.0
         tiles = 1
-        for size, whole in zip(sizes, (TUNING.tile, TUNING.tile, TUNING.part, 1), strict=False):
+        for size, whole in zip(sizes, (TILE, TILE, PART, 1), strict=False):
             tiles *= -(-size // whole)
         used = min(1.0, tiles / self.processors) if sizes else 1.0
         return self.launch + max(
-            flops / saved / (TUNING.vendor * peak * max(used, 1 / self.processors)), self.moved(bytes)
+            flops / saved / (VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes)
         )
 
     def algorithm(self, dtype: DType, window: Sequence[int] = ()) -> str:
@@ -100,16 +81,16 @@ class Device:
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
         """Seconds of a generated kernel, which has no tensor cores."""
         peak = self.plain.get(dtype, min(self.plain.values()))
-        return launches * self.launch + max(flops / (TUNING.own * peak), self.moved(bytes))
+        return launches * self.launch + max(flops / (OWN * peak), self.moved(bytes))
 
     def host(self, read: float, written: float) -> float:
         """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back. What the CPU takes is
         counted by the bytes alone."""
-        return TUNING.handed_over + (read + written) / self.bus + self.computed(read + written)
+        return HANDED_OVER + (read + written) / self.bus + self.computed(read + written)
 
     def computed(self, bytes: float, operations: float = 0.0) -> float:
         """Seconds of the CPU for so many bytes, and operations of which something is known."""
-        return max(bytes / TUNING.cpu, operations / TUNING.cpu_work)
+        return max(bytes / CPU, operations / CPU_WORK)
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bandwidth / 1e12:.3g} TB/s)"
@@ -151,4 +132,4 @@ def device_named(name: str) -> Device:
     return found
 
 
-__all__ = ["DEFAULT", "DEVICES", "TUNING", "Device", "DevicesTuning", "device_named"]
+__all__ = ["DEFAULT", "DEVICES", "Device", "device_named"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dslc.cuda.calling import Calls
@@ -17,19 +16,7 @@ from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Sizes of groups; `benchmarks/gpu.py` shows them.
-
-    Attributes:
-        epilogue: nodes behind a product that may be computed with it.
-    """
-
-    epilogue: int = 3
-
-
-_TUNING = _Tuning()
+EPILOGUE = 3  #: nodes behind a product that may be computed with it
 
 
 def grouped(
@@ -107,7 +94,7 @@ class _Grouping:
                         best = group
                 users = around.users[chain[-1]]
                 if (
-                    len(chain) > _TUNING.epilogue
+                    len(chain) > EPILOGUE
                     or last in around.final
                     or len(set(users)) != 1
                     or len(users[0].types) != 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,18 +19,7 @@ from dslc.semantics.library import Rules
 Hosted = Callable[[Sequence[Value], Sequence[Value]], "bytes | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of running parts on the CPU.
-
-    Attributes:
-        largest: bytes of a model that is run with all values as outputs.
-    """
-
-    largest: int = 1 << 30
-
-
-_TUNING = _Tuning()
+LARGEST = 1 << 30  #: bytes of a model that is run with all values as outputs
 
 
 def hosted(rules: Rules, opset: int, opsets: Mapping[str, int], ir_version: int) -> Hosted:
@@ -78,7 +66,7 @@ def at_feeds(source: str | os.PathLike[str] | ModelProto, rules: Rules, imported
 
 def _shaped(model: ModelProto, feeds: Mapping[str, Any]) -> ModelProto | None:
     """A copy in which every value has the type and the sizes that a run shows; None where it cannot be run so."""
-    if model.ByteSize() > _TUNING.largest:
+    if model.ByteSize() > LARGEST:
         return None
     out = ModelProto()
     out.CopyFrom(model)

@@ -25,19 +25,7 @@ from dslc.ir.scalar import Iter, Num, Read, Scalar, num, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import sized
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of matching calls.
-
-    Attributes:
-        calls: calls that are made where the strides of a batch are not those of one, at most.
-    """
-
-    calls: int = 64
-
-
-_TUNING = _Tuning()
+CALLS = 64  #: calls that are made where the strides of a batch are not those of one, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +116,7 @@ def _fewest(placed: PlacedPattern) -> FoundCall | None:
         return called(placed)
     whole = placed.axes[batches[0]]
     for count in range(len(whole) + 1):
-        if prod(axis.extent for axis in whole[:count]) > _TUNING.calls:
+        if prod(axis.extent for axis in whole[:count]) > CALLS:
             return None
         one = called(replace(placed, axes={**placed.axes, batches[0]: whole[count:]}, outside=whole[:count]))
         if one is not None:

@@ -9,18 +9,7 @@ from dataclasses import dataclass
 ALIGNED = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how much runs side by side.
-
-    Attributes:
-        streams: streams; more gain nothing.
-    """
-
-    streams: int = 4
-
-
-_TUNING = _Tuning()
+STREAMS = 4  #: streams; more gain nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[ScheduledStep, ...]:
         free = [s for s, step in enumerate(last) if step in need]
         if free:
             stream = max(free, key=lambda s: last[s])
-        elif len(last) < _TUNING.streams:
+        elif len(last) < STREAMS:
             stream = len(last)
             last.append(-1)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dslc.cuda.devices import Device
 from dslc.cuda.programs import looks_only
@@ -12,19 +11,7 @@ from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Node, Opaque, Value
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of moving parts to the CPU.
-
-    Attributes:
-        most: nodes of a part that is looked at: larger ones are left as they are.
-    """
-
-    most: int = 200
-
-
-_TUNING = _Tuning()
+MOST = 200  #: nodes of a part that is looked at: larger ones are left as they are
 
 
 def on_the_cpu(rules: Rules, around: Neighbours, device: Device, profiles: Profiles) -> list[NodeGroup]:
@@ -48,7 +35,7 @@ class _Parts:
 
     def _grown(self, part: frozenset[Node]) -> bool:
         """Takes along the first neighbour that is worth it: a node, another part, or one with the nodes between."""
-        if len(part) > _TUNING.most:
+        if len(part) > MOST:
             return False
         for node in self._near(part):
             other = self.owner.get(node)
@@ -69,7 +56,7 @@ class _Parts:
         """Makes one part of two and what is between them, where that is one and takes less."""
         whole = part | other | between
         apart = self._price(part) + (self._price(other) if other else 0.0) + sum(self._kernel(node) for node in between)
-        if len(whole) > _TUNING.most or not self.around.convex(whole) or self._price(whole) >= apart:
+        if len(whole) > MOST or not self.around.convex(whole) or self._price(whole) >= apart:
             return False
         self.parts = [one for one in self.parts if one not in (part, other)] + [whole]
         self.owner.update(dict.fromkeys(whole, whole))

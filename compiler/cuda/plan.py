@@ -21,22 +21,9 @@ from dslc.ir.dtype import DTYPES
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of plans that are read.
-
-    Attributes:
-        longest: characters of a text.
-        many: entries of a list.
-        largest: number, in size.
-    """
-
-    longest: int = 1 << 24
-    many: int = 1 << 16
-    largest: int = 1 << 48
-
-
-_TUNING = _Tuning()
+LONGEST = 1 << 24  #: characters of a text
+MANY = 1 << 16  #: entries of a list
+LARGEST = 1 << 48  #: number, in size
 
 
 class BufferPlace(Enum):
@@ -195,7 +182,7 @@ def plan_of(text: str) -> Plan:
     Raises:
         BadPlan: for any other text, and for plans that leave their buffers or wait for what comes later.
     """
-    if len(text) > _TUNING.longest:
+    if len(text) > LONGEST:
         raise BadPlan(Unfit.TEXT)
     try:
         found = json.loads(text, parse_constant=_refused)
@@ -274,7 +261,7 @@ class _Reader:
 
     def _list(self, of: Any, key: str | int) -> list[Any]:
         value = self._get(of, key)
-        if not isinstance(value, list) or len(value) > _TUNING.many:
+        if not isinstance(value, list) or len(value) > MANY:
             raise BadPlan(Unfit.FIELD, str(key))
         return value
 
@@ -291,7 +278,7 @@ class _Reader:
         value = self._get(of, key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise BadPlan(Unfit.FIELD, str(key))
-        if not least <= value <= _TUNING.largest:
+        if not least <= value <= LARGEST:
             raise BadPlan(Unfit.RANGE, str(key))
         return value
 
@@ -309,7 +296,7 @@ class _Reader:
         dtype = DTYPES.get(self._str(value, 1))
         if dtype is None:
             raise BadPlan(Unfit.FIELD, "element type")
-        shape, strides = self._ints(value, 2), self._ints(value, 3, -_TUNING.largest)
+        shape, strides = self._ints(value, 2), self._ints(value, 3, -LARGEST)
         if len(shape) != len(strides):
             raise BadPlan(Unfit.FIELD, "strides")
         return StridedView(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
@@ -341,8 +328,8 @@ class _Reader:
     def _one_argument(self, value: Any) -> tuple[str, Argument]:
         name, kind, given = self._str(value, 0), self._str(value, 1), self._get(value, 2)
         reads: dict[str, Callable[[], Argument]] = {
-            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -_TUNING.largest),
-            "int": lambda: self._int(value, 2, -_TUNING.largest), "str": lambda: self._str(value, 2),
+            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -LARGEST),
+            "int": lambda: self._int(value, 2, -LARGEST), "str": lambda: self._str(value, 2),
         }  # fmt: skip
         if kind == "float" and isinstance(given, float) and isfinite(given):
             return name, given

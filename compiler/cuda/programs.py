@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dslc.cuda.views import StridedView, looked_at
 from dslc.errors import DslcError
@@ -30,19 +29,7 @@ from dslc.semantics.elaborate import expand, expand_node
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of programs.
-
-    Attributes:
-        deepest: scopes that are put into each other at most.
-    """
-
-    deepest: int = 64
-
-
-_TUNING = _Tuning()
+DEEPEST = 64  #: scopes that are put into each other at most
 
 OneScope = tuple[Scope, tuple[Value, ...]]
 
@@ -80,7 +67,7 @@ def _one_scope(rules: Rules, program: Graph) -> OneScope | None:
         (value,) = expand(rules, program.outputs)
     except (Mismatch, DslcError):
         return None
-    for _ in range(_TUNING.deepest):
+    for _ in range(DEEPEST):
         if not isinstance(value.node, ScopeNode):
             return None
         value = _with_numbers(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,18 +27,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a session keeps.
-
-    Attributes:
-        kept: plans that are kept, by the shapes of inputs.
-    """
-
-    kept: int = 8
-
-
-_TUNING = _Tuning()
+KEPT = 8  #: plans that are kept, by the shapes of inputs
 
 
 class Session:
@@ -143,7 +131,7 @@ class Session:
         shapes = tuple(np.shape(feeds[name]) for name in self.inputs)
         found = self._runners.get(shapes)
         if found is None:
-            while len(self._runners) >= _TUNING.kept:
+            while len(self._runners) >= KEPT:
                 self._runners.pop(next(iter(self._runners))).close()
             found = self._runners[shapes] = self._planned(shapes, feeds)
         return found

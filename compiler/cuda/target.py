@@ -11,7 +11,7 @@ from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Lowerings
 from dslc.cost.machine import this_machine
-from dslc.cost.measure import TUNING as MEASURE_TUNING
+from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.model import CostModel
 from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
 from dslc.cuda.code import generable, priced
@@ -31,18 +31,7 @@ from dslc.semantics.library import Rules, rules_cache
 _IR = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a report lists.
-
-    Attributes:
-        shown: steps of a plan.
-    """
-
-    shown: int = 24
-
-
-_TUNING = _Tuning()
+SHOWN = 24  #: steps of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +59,7 @@ class Cuda(Computed):
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
-            return Info(MEASURE_TUNING.least)
+            return Info(MEASURE_LEAST)
         small = costs.samples.small(group)
         weights = {value: input_value(f"w{k}", value.type, constant=True) for k, value in enumerate(small.weights)}
         outputs = replace(small.outputs, dict[Value, Value](weights))
@@ -85,7 +74,7 @@ class Cuda(Computed):
         if all(isinstance(step, KernelStep) for step in found.plan.steps) and all(_pointwise(rules, node) for node in group.nodes):
             # a plan computes it together with what is next to it: no launch is saved where there is one node less
             seconds -= len(found.plan.steps) * self.device.launch
-        return Info(max(MEASURE_TUNING.least, seconds))
+        return Info(max(MEASURE_LEAST, seconds))
 
     def plan(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
         """A plan for a whole model, at the sizes of some inputs.
@@ -128,11 +117,11 @@ class Sheeted:
         """Its calls and kernels with the rules that they come from, memory, and seconds."""
         plan = self.plan
         lines = []
-        for step in plan.steps[: _TUNING.shown]:
+        for step in plan.steps[: SHOWN]:
             kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
             lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
-        if len(plan.steps) > _TUNING.shown:
-            lines.append(f"and {len(plan.steps) - _TUNING.shown} more")
+        if len(plan.steps) > SHOWN:
+            lines.append(f"and {len(plan.steps) - SHOWN} more")
         counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
         steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
         lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")

@@ -15,21 +15,8 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, as_scalar, num
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Positions that are looked at, where an index is no sum of iterators with coefficients.
-
-    Attributes:
-        chunk: positions at once.
-        positions: positions in all.
-    """
-
-    chunk: int = 1 << 18
-    positions: int = 1 << 24
-
-
-_TUNING = _Tuning()
+CHUNK = 1 << 18  #: positions at once
+POSITIONS = 1 << 24  #: positions in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +131,7 @@ def slopes(place: Scalar, iters: Sequence[Iter]) -> tuple[int, ...] | None:
 def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]) -> tuple[int, ...] | None:
     """As `slopes`, for places that are affine though they are not written so (a reshape), by looking at each of them."""
     total = prod(extents)
-    if not 0 < total <= _TUNING.positions:
+    if not 0 < total <= POSITIONS:
         return None
 
     def at(flat: Any) -> tuple[Any, Any]:
@@ -156,8 +143,8 @@ def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]
         steps: list[int] = []
         for stride, extent in zip(row_major(extents), extents, strict=True):
             steps.append(int(at(np.array([stride], np.int64))[1][0]) - start if extent > 1 else 0)
-        for first in range(0, total, _TUNING.chunk):
-            where, found = at(np.arange(first, min(total, first + _TUNING.chunk), dtype=np.int64))
+        for first in range(0, total, CHUNK):
+            where, found = at(np.arange(first, min(total, first + CHUNK), dtype=np.int64))
             if not np.array_equal(found, sum((w * s for w, s in zip(where, steps, strict=True)), start=np.int64(start))):
                 return None
     except DataDependent:

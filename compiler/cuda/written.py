@@ -30,23 +30,9 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, load, rules_cache
 
-
-@dataclass(frozen=True, slots=True)
-class WrittenTuning:
-    """Numbers that decide how a written kernel is checked.
-
-    Attributes:
-        elements: elements of a tensor up to which a kernel is run.
-        sizes: what larger sizes become then.
-        seconds: seconds of one run.
-    """
-
-    elements: int = 1 << 17
-    sizes: tuple[int, ...] = (300, 37)
-    seconds: float = 20.0
-
-
-TUNING = WrittenTuning()
+ELEMENTS = 1 << 17  #: elements of a tensor up to which a kernel is run
+SIZES: tuple[int, ...] = (300, 37)  #: what larger sizes become then
+SECONDS = 20.0  #: seconds of one run
 
 #: the version of ONNX's operators whose models draw inputs
 OPSET = 17
@@ -130,7 +116,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         if _small(program):
             yield program
         else:
-            for most in TUNING.sizes:
+            for most in SIZES:
                 found = shrunk(self.rules, program, most)
                 if found is not None:
                     yield found
@@ -159,11 +145,11 @@ def wrong(trials: Sequence[tuple[CudaText, Drawn]]) -> str:
         for text, (arrays, meant) in trials:
             for reverse in (False, True):
                 try:
-                    found = shim.run(text, arrays, reverse=reverse, seconds=TUNING.seconds)
+                    found = shim.run(text, arrays, reverse=reverse, seconds=SECONDS)
                 except Stopped as problem:
                     return f"its kernel fails on {', '.join(map(str, text.inputs))}: {problem}"
                 except TimeoutExpired:
-                    return f"its kernel does not end in {TUNING.seconds:.0f} s on {', '.join(map(str, text.inputs))}"
+                    return f"its kernel does not end in {SECONDS:.0f} s on {', '.join(map(str, text.inputs))}"
                 names = tuple(f"y{k}" for k in range(len(found)))
                 answer = compare(Reference(names, (tuple(meant),)), Reference(names, (found,)))
                 if not answer.same:
@@ -192,7 +178,7 @@ def shrunk(rules: Rules, program: Graph, most: int) -> Graph | None:
 
 def _small(program: Graph) -> bool:
     values = (*program.inputs, *program.outputs)
-    return all(value.type.is_static and value.type.elements <= TUNING.elements for value in values)
+    return all(value.type.is_static and value.type.elements <= ELEMENTS for value in values)
 
 
 __all__ = ["CudaTemplates", "TakenTemplate", "shrunk", "templates_of", "wrong"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_
 
 from dslc.analysis.iterators import coefficient_of
@@ -13,19 +12,7 @@ from dslc.derivation.pieces import Unfit
 from dslc.derivation.tables import unknowns_in
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of solving equations.
-
-    Attributes:
-        most: attributes beyond which nothing is looked for.
-    """
-
-    most: int = 1 << 16
-
-
-_TUNING = _Tuning()
+MOST = 1 << 16  #: attributes beyond which nothing is looked for
 
 
 def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
@@ -96,7 +83,7 @@ def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Sc
 
     try:
         low, high = 0, 1
-        while at(high) < right.value and high < _TUNING.most:
+        while at(high) < right.value and high < MOST:
             low, high = high, 2 * high
         if at(0) >= right.value:
             low = high = 0

@@ -17,19 +17,7 @@ from dslc.derivation.tables import Group, OperatorPattern, Window
 from dslc.ir.scalar import Iter, Read, Scalar, Sym, num
 from dslc.ir.scopes import substitute
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding iterators.
-
-    Attributes:
-        slopes: ways to match one window of a pattern.
-    """
-
-    slopes: int = 2
-
-
-_TUNING = _Tuning()
+SLOPES = 2  #: ways to match one window of a pattern
 
 
 class Along(Enum):
@@ -134,7 +122,7 @@ class Sought:
                 slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
                 found.append((abs(unit), slopes, (given, known, unit)))
         found.sort(key=lambda each: each[:2], reverse=True)
-        return [each for _, _, each in found[: _TUNING.slopes]]
+        return [each for _, _, each in found[: SLOPES]]
 
     def _coefficients(
         self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar

@@ -36,23 +36,10 @@ from dslc.ir.scalar import Num, Number, Scalar, Sym, apply, flat, num, substitut
 from dslc.ir.scalar import rebuild as rebuild_body
 from dslc.ir.sizes import with_sizes
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that stand for unknown sizes; `tests/derive/test_generic.py` shows what they have to be.
-
-    Attributes:
-        numbers: primes, each about the third power of the one before: so products of two of one size and of others are told apart.
-        power: powers of one size in a product, at most.
-        large: what is no number of the program itself.
-    """
-
-    numbers: tuple[int, ...] = (10**7 + 19, 10**21 + 117, 10**63 + 121)
-    power: int = 2
-    large: int = 5 * 10**6
-
-
-_TUNING = _Tuning()
+#: primes, each about the third power of the one before: so products of two of one size and of others are told apart
+NUMBERS: tuple[int, ...] = (10**7 + 19, 10**21 + 117, 10**63 + 121)
+POWER = 2  #: powers of one size in a product, at most
+LARGE = 5 * 10**6  #: what is no number of the program itself
 
 
 class NotGeneric(Exception):
@@ -76,9 +63,9 @@ class Generic:
         parts = [part for node in nodes for item in _expressions(node) for part in walk(item)]
         found = dict.fromkeys(part for part in parts if isinstance(part, Sym))
         own = {part.value for part in parts if isinstance(part, Num) and _is_large(part.value)}
-        if len(found) > len(_TUNING.numbers):
+        if len(found) > len(NUMBERS):
             return None
-        return Generic(dict(zip(found, _TUNING.numbers, strict=False)), frozenset(own))
+        return Generic(dict(zip(found, NUMBERS, strict=False)), frozenset(own))
 
     def at(self, program: Graph) -> Graph:
         """A program with the numbers in the place of its sizes."""
@@ -115,7 +102,7 @@ class Generic:
     @cached_property
     def _products(self) -> Sequence[tuple[int, tuple[tuple[Sym, int], ...]]]:
         """The products of powers of sizes, the greatest first."""
-        powers = product(*([(each, power) for power in range(_TUNING.power + 1)] for each in self.numbers))
+        powers = product(*([(each, power) for power in range(POWER + 1)] for each in self.numbers))
         values = {each: prod(self.numbers[size] ** power for size, power in each) for each in powers}
         return sorted(((value, each) for each, value in values.items()), key=lambda one: -one[0])
 
@@ -125,7 +112,7 @@ class Generic:
             # the nearest: a factor may be negative, as in `N - 1`
             factor = (2 * number + value) // (2 * value)
             number -= factor * value
-            if abs(factor) >= _TUNING.large:
+            if abs(factor) >= LARGE:
                 raise NotGeneric
             if factor:
                 yield factor, powers
@@ -192,7 +179,7 @@ def _is_large(number: Number) -> bool:
     if isinstance(number, float):
         return False
     number = Fraction(number)
-    return abs(number.numerator) >= _TUNING.large or number.denominator >= _TUNING.large
+    return abs(number.numerator) >= LARGE or number.denominator >= LARGE
 
 
 def _expressions(node: Node) -> Iterator[Scalar]:

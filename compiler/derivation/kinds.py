@@ -22,19 +22,7 @@ from dslc.ir.scopes import each_of
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which programs are shown.
-
-    Attributes:
-        cheapest: programs that are shown for their price alone, at most.
-    """
-
-    cheapest: int = 4
-
-
-_TUNING = _Tuning()
+CHEAPEST = 4  #: programs that are shown for their price alone, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +72,7 @@ class Kinds:
         number in turn.
         """
         every = list(programs)
-        count = max(1, min(2 * len(self.forms) - 1, _TUNING.cheapest))
+        count = max(1, min(2 * len(self.forms) - 1, CHEAPEST))
         yield from every[:count]
         left = every[count:]
         if len(self.forms) < 2:

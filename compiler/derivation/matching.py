@@ -19,18 +19,7 @@ from dslc.syntax import tree as t
 _NESTED = "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of matching a scope.
-
-    Attributes:
-        choices: ways to give iterators to names that are looked at, of one scope.
-    """
-
-    choices: int = 1 << 12
-
-
-_TUNING = _Tuning()
+CHOICES = 1 << 12  #: ways to give iterators to names that are looked at, of one scope
 
 
 @dataclass(frozen=True)
@@ -198,7 +187,7 @@ class Left:
         parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
         if len(parts) < len(nodes):
             return
-        for choice in islice(product(range(len(nodes)), repeat=len(parts)), _TUNING.choices):
+        for choice in islice(product(range(len(nodes)), repeat=len(parts)), CHOICES):
             if len(set(choice)) < len(nodes):
                 continue
             states = [found]
@@ -380,7 +369,7 @@ def _parts(
         return
     wanted = [len(known[name]) if name in known else None for name in names]
     options = [[0] if it in single else [k for k, name in enumerate(names) if it not in barred.get(name, ())] for it in iters]
-    for choice in islice(product(*options), _TUNING.choices):
+    for choice in islice(product(*options), CHOICES):
         if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
             continue
         classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))

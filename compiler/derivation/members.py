@@ -12,25 +12,10 @@ from dslc.ir.holes import abstracted, instantiated
 from dslc.ir.scalar import Read
 from dslc.ir.scopes import each_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how programs of members are put together; `benchmarks/einnet_search.py` shows them.
-
-    Attributes:
-        each: programs of one member that are put together.
-        together: programs of all members together that are put together.
-        states: states of one member that are looked at beside those of others.
-        joined: states of all members together that are looked at.
-    """
-
-    each: int = 12
-    together: int = 96
-    states: int = 12
-    joined: int = 144
-
-
-_TUNING = _Tuning()
+EACH = 12  #: programs of one member that are put together
+TOGETHER = 96  #: programs of all members together that are put together
+STATES = 12  #: states of one member that are looked at beside those of others
+JOINED = 144  #: states of all members together that are looked at
 
 T = TypeVar("T")
 
@@ -87,19 +72,19 @@ class MemberChoice(Generic[T]):
 
 def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[MemberChoice[T]]:
     """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
-    few = [own[: _TUNING.each if len(found) < 4 else 3] for own in found]
+    few = [own[: EACH if len(found) < 4 else 3] for own in found]
     every = [
         MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
         for chosen in islice(product(*few), 4096)
     ]
-    yield from islice(sorted(every, key=lambda choice: choice.price), _TUNING.together)
+    yield from islice(sorted(every, key=lambda choice: choice.price), TOGETHER)
 
 
 def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
     """One of the states of each member: the first of all first."""
-    few = [own[: _TUNING.states if len(states) < 3 else 4] for own in states]
+    few = [own[: STATES if len(states) < 3 else 4] for own in states]
     places = sorted(islice(product(*(range(len(own)) for own in few)), 4096), key=lambda place: (sum(place), place))
-    for place in islice(places, _TUNING.joined):
+    for place in islice(places, JOINED):
         yield tuple(own[k] for own, k in zip(few, place, strict=True))
 
 

@@ -12,25 +12,10 @@ from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 from dslc.ir.scopes import each_of
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """An estimate of a machine, where none is measured.
-
-    Attributes:
-        operations: operations a second of products.
-        scalar: operations a second of anything else.
-        bytes: bytes a second.
-        launch: seconds that a call takes.
-    """
-
-    operations: float = 2e11
-    scalar: float = 2e10
-    bytes: float = 3e10
-    launch: float = 2e-6
-
-
-_TUNING = _Tuning()
+OPERATIONS = 2e11  #: operations a second of products
+SCALAR = 2e10  #: operations a second of anything else
+BYTES = 3e10  #: bytes a second
+LAUNCH = 2e-6  #: seconds that a call takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +55,12 @@ def estimated(rules: Rules, at: At = _as_it_is) -> Price:
         sizes = sum(elements(value, at) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
         if isinstance(node, ScopeNode):
             per = _operations(node.scope.body, at)
-            return _TUNING.launch / 2 + max(per * elements(node.values[0], at) / _TUNING.scalar, sizes / _TUNING.bytes)
+            return LAUNCH / 2 + max(per * elements(node.values[0], at) / SCALAR, sizes / BYTES)
         if isinstance(node, Call):
             if node not in products:
                 products[node] = 2.0 * elements(node.values[0], at) * at(int(summed(rules, node)))
-            return _TUNING.launch + max(products[node] / _TUNING.operations, sizes / _TUNING.bytes)
-        return _TUNING.launch
+            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+        return LAUNCH
 
     return price
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 from dslc.analysis.iterators import coefficient_of
@@ -13,21 +12,8 @@ from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is counted.
-
-    Attributes:
-        counted: positions at which values of a quotient are counted.
-        beside: iterators that a quotient is counted relative to.
-    """
-
-    counted: int = 1 << 12
-    beside: int = 2
-
-
-_TUNING = _Tuning()
+COUNTED = 1 << 12  #: positions at which values of a quotient are counted
+BESIDE = 2  #: iterators that a quotient is counted relative to
 
 
 def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
@@ -110,13 +96,13 @@ def _position(whole: Apply, it: Iter, value: Scalar) -> Scalar:
 def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tuple[Scalar, int] | None:
     """From where a quotient is counted so that there are the fewest, and how many: fewer than its iterator has positions; else None."""
     others = sorted(whole.free - {it}, key=str)
-    if len(others) > _TUNING.beside or not {it, *others} <= at.keys():
+    if len(others) > BESIDE or not {it, *others} <= at.keys():
         return None
     runs = [range(at[each][0], at[each][1] + 1) for each in (it, *others)]
     total = 1
     for run in runs:
         total *= len(run)
-    if total > _TUNING.counted:
+    if total > COUNTED:
         return None
     points: list[dict[Scalar, int]] = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
     numbers = [int(value_at(whole, point)) for point in points]

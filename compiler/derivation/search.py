@@ -28,33 +28,14 @@ from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of a search for derivations, and its shares of time; `benchmarks/einnet_search.py` shows them.
-
-    Attributes:
-        ways: ways to write an expression by operators that are looked at.
-        whole: share of the time for an expression of several products as a whole.
-        members: share of the rest for each product by itself.
-        joining: share of the rest for making one product of two.
-        layouts: programs of one call at its sizes, with other layouts before and behind it, that are made.
-        widening: parts of the whole that a beam is, one after the other.
-        asked: expressions that are asked why they are not an operator.
-        cheaper: part of the best price so far below which a program is a find.
-    """
-
-    ways: int = 16
-    whole: float = 0.25
-    members: float = 0.5
-    joining: float = 0.7
-    layouts: int = 2
-    widening: tuple[int, ...] = (3, 1)
-    asked: int = 200
-    cheaper: float = 0.95
-
-
-_TUNING = _Tuning()
+WAYS = 16  #: ways to write an expression by operators that are looked at
+WHOLE = 0.25  #: share of the time for an expression of several products as a whole
+MEMBERS = 0.5  #: share of the rest for each product by itself
+JOINING = 0.7  #: share of the rest for making one product of two
+LAYOUTS = 2  #: programs of one call at its sizes, with other layouts before and behind it, that are made
+WIDENING: tuple[int, ...] = (3, 1)  #: parts of the whole that a beam is, one after the other
+ASKED = 200  #: expressions that are asked why they are not an operator
+CHEAPER = 0.95  #: part of the best price so far below which a program is a find
 
 
 @dataclass(frozen=True)
@@ -181,13 +162,13 @@ class DerivationSearch:
         products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
         self.units, self._alone = products == 0, products == 1
         until = self.limits.until
-        complete = self._explored(start, until.part(_TUNING.whole) if members else until)
+        complete = self._explored(start, until.part(WHOLE) if members else until)
         applications = 0
         if members:
             inner = self._of_members(members, until)
             applications = sum(each.steps.applications for each in inner.values())
             complete = complete and all(each.complete for each in inner.values())
-            self._joined(start, members, inner, until.part(_TUNING.joining))
+            self._joined(start, members, inner, until.part(JOINING))
             self._put_together(start, members, inner, until)
             self.states = len(self.paths)
             self.seen = tuple(self.paths)
@@ -204,7 +185,7 @@ class DerivationSearch:
         best = {start: self._programs(start, ())}
         complete = True
         # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
-        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _TUNING.widening):
+        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in WIDENING):
             complete = self._layers(start, beam, best, until)
             if complete or until.over or self._enough():
                 break
@@ -263,7 +244,7 @@ class DerivationSearch:
         found: dict[Graph, DerivationSearch] = {}
         different = list(dict.fromkeys(each.alone for each in members))
         # of what is left some is for putting them together
-        left = until.left() * _TUNING.members / len(different)
+        left = until.left() * MEMBERS / len(different)
         for alone in different:
             own = replaced(self.limits, until=until.part(most=left))
             found[alone] = DerivationSearch(self.rules, self.steps.rules, own, self.targets, self.price)
@@ -315,7 +296,7 @@ class DerivationSearch:
     def missed(self, target: str) -> Missed:
         """Why no expression that was looked at is an operator, by the one that came nearest to it."""
         found: Missed | None = None
-        for state in self.seen[: _TUNING.asked]:
+        for state in self.seen[: ASKED]:
             for node in topological([state.node]):
                 if isinstance(node, ScopeNode):
                     why = missed(self.rules, node.values[0], target)
@@ -403,7 +384,7 @@ class DerivationSearch:
             new = self.steps.normal(value)
             self._ranks[key] = rank
             self.programs[key] = made = PricedProgram(new, steps, targets, self._price(new))
-            if made.seconds < _TUNING.cheaper * self._least:
+            if made.seconds < CHEAPER * self._least:
                 self._least, self._led = made.seconds, len(self.paths)
         return seconds
 
@@ -418,13 +399,13 @@ class DerivationSearch:
                 if ways:
                     # what is computed of a product need not go with it
                     alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
-                    found.append((value, ways if alone else (*ways[: _TUNING.ways - 1], None)))
+                    found.append((value, ways if alone else (*ways[: WAYS - 1], None)))
         if not found:
             return
         # of each operator the first way first
-        sizes = [range(min(len(ways), _TUNING.ways)) for _, ways in found]
-        for chosen in sorted(islice(product(*sizes), _TUNING.ways**2), key=lambda choice: (sum(choice), choice))[
-            : _TUNING.ways
+        sizes = [range(min(len(ways), WAYS)) for _, ways in found]
+        for chosen in sorted(islice(product(*sizes), WAYS**2), key=lambda choice: (sum(choice), choice))[
+            : WAYS
         ]:
             whole, names = state, list[str]()
             for (value, own), k in zip(found, chosen, strict=True):
@@ -448,7 +429,7 @@ class DerivationSearch:
                 nonlocal least
                 known = self._sizes.get(size, ())
                 least = min(least, *known, inf)
-                return len(known) >= _TUNING.layouts
+                return len(known) >= LAYOUTS
 
             made = list(instances(self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None))
             if least < inf:

@@ -30,19 +30,7 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of matching patterns.
-
-    Attributes:
-        ways: ways to match one pattern that are looked at.
-    """
-
-    ways: int = 24
-
-
-_TUNING = _Tuning()
+WAYS = 24  #: ways to match one pattern that are looked at
 
 
 class Miss(Enum):
@@ -195,7 +183,7 @@ class Matching:
 
     def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[Way | Missed]:
         sought = Sought(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
-        ways = list(islice(sought.ways(), _TUNING.ways))
+        ways = list(islice(sought.ways(), WAYS))
         if not ways:
             yield self._no_window()
         for way in ways if whole else ways[-1:]:

@@ -25,21 +25,8 @@ from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.ways import SearchWay, way_of
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class StepsTuning:
-    """Limits of applying rules.
-
-    Attributes:
-        instances: instances of one rule at one place that are looked at.
-        iterators: iterators of a scope beyond which no rule is applied to it.
-    """
-
-    instances: int = 400
-    iterators: int = 24
-
-
-TUNING = StepsTuning()
+INSTANCES = 400  #: instances of one rule at one place that are looked at
+ITERATORS = 24  #: iterators of a scope beyond which no rule is applied to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ def rewritten(
     `views`: scopes that were taken apart before, and get what is.
     """
     operands = Operands(views={} if views is None else views)
-    if any(len(value.type.shape) > TUNING.iterators for value in values):
+    if any(len(value.type.shape) > ITERATORS for value in values):
         return
     if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
         return
@@ -83,7 +70,7 @@ def rewritten(
     for match in Left(rule, left, operands).match(values):
         for found in Unknowns(rule, operands).every(match):
             count += 1
-            if count > TUNING.instances:
+            if count > INSTANCES:
                 return
             try:
                 results = Right(rule, found, operands, values[0].type.dtype).build(right)

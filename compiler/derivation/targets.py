@@ -6,7 +6,6 @@ Which iterators stand where decides, and no name; `tables` has what follows from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from dslc.analysis.counts import known_flops
@@ -25,19 +24,7 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is computed together.
-
-    Attributes:
-        above: scopes over a reduction that are computed with it at most.
-    """
-
-    above: int = 6
-
-
-_TUNING = _Tuning()
+ABOVE = 6  #: scopes over a reduction that are computed with it at most
 
 
 def products_of(rules: Rules) -> tuple[str, ...]:
@@ -101,7 +88,7 @@ def missed(rules: Rules, value: Value, target: str) -> Missed | None:
 
 def _with_what_it_reads(value: Value, operands: Operands) -> ScopeView | None:
     """What is computed of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
-    for _ in range(_TUNING.above):
+    for _ in range(ABOVE):
         node = value.node
         assert isinstance(node, ScopeNode)
         below = [k for k, arg in enumerate(node.args) if isinstance(arg.node, ScopeNode)]

@@ -20,19 +20,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which sizes are split.
-
-    Attributes:
-        short: extents up to which every part is a size to split by.
-    """
-
-    short: int = 16
-
-
-_TUNING = _Tuning()
+SHORT = 16  #: extents up to which every part is a size to split by
 
 
 #: generators that find nothing in an expression without one of these functions
@@ -444,7 +432,7 @@ def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
 
 def _short(extent: Scalar) -> tuple[int, ...]:
     """Sizes of parts of a short extent, a window's say: all that are at most its half, rounded up."""
-    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > _TUNING.short:
+    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > SHORT:
         return ()
     return tuple(range(2, (extent.value + 1) // 2 + 1))
 

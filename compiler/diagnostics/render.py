@@ -17,18 +17,7 @@ _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
 _BOLD, _BLUE, _RESET = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how source is shown.
-
-    Attributes:
-        width: characters of a source line; a longer one is shown around its label only.
-    """
-
-    width: int = 160
-
-
-_TUNING = _Tuning()
+WIDTH = 160  #: characters of a source line; a longer one is shown around its label only
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +56,10 @@ def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], 
         text = label.span.source.line(line).rstrip("\r")
         last = end_column if end_line == line else len(text) + 1
         start, stop = column - 1, max(last - 1, column)
-        if len(text) > _TUNING.width:
+        if len(text) > WIDTH:
             shift = max(0, start - 40)
             before = "..." if shift else ""
-            text = before + text[shift : shift + _TUNING.width] + "..."
+            text = before + text[shift : shift + WIDTH] + "..."
             start, stop = start - shift + len(before), min(stop - shift + len(before), len(text))
         # Tabs keep their width in the line of marks; what a terminal would act on is shown as a replacement character.
         pad = "".join("\t" if c == "\t" else " " for c in text[:start])

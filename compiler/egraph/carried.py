@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dslc.deadline import FOREVER, Deadline
@@ -14,23 +13,9 @@ from dslc.ir.graph import Call
 from dslc.match.matcher import Match
 from dslc.match.rule import CompiledRule
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is carried over.
-
-    Attributes:
-        kept: matches of one rule; of more a random sample is known.
-        fresh: matches of one rule near what changed that are looked for, for each that is wanted.
-        asked: calls and classes near what changed that are looked at for matches of one rule.
-    """
-
-    kept: int = 240
-    fresh: int = 2
-    asked: int = 500
-
-
-_TUNING = _Tuning()
+KEPT = 240  #: matches of one rule; of more a random sample is known
+FRESH = 2  #: matches of one rule near what changed that are looked for, for each that is wanted
+ASKED = 500  #: calls and classes near what changed that are looked at for matches of one rule
 
 
 class RuleMatches(NamedTuple):
@@ -66,7 +51,7 @@ class MatchesOfRules:
             before = before._before
         if rule not in before._found:
             # where all begins, so that it is done once
-            matches, capped = matches_of(rule, before.view, rng, Caps(_TUNING.kept, _TUNING.kept, asked=caps.asked), until)
+            matches, capped = matches_of(rule, before.view, rng, Caps(KEPT, KEPT, asked=caps.asked), until)
             found = RuleMatches(matches, bool(capped))
             if Cap.SECONDS in capped:
                 return found
@@ -93,13 +78,13 @@ class MatchesOfRules:
         if calls and not all(rule.outlines[top].fitting(self.view).members for top in rule.left.tops):
             calls = {}
         if calls:
-            caps = Caps(_TUNING.fresh * wanted, _TUNING.fresh * wanted, asked=_TUNING.asked)
+            caps = Caps(FRESH * wanted, FRESH * wanted, asked=ASKED)
             with self.view.changed(calls):
                 fresh, capped = matches_of(rule, self.view, rng, caps, until)
             sampled = sampled or bool(capped)
             holds += fresh
-        if len(holds) > _TUNING.kept:
-            holds, sampled = rng.sample(holds, _TUNING.kept), True
+        if len(holds) > KEPT:
+            holds, sampled = rng.sample(holds, KEPT), True
         return RuleMatches(holds, sampled)
 
     def drop(self, rule: CompiledRule, matches: Collection[Match]) -> None:

@@ -24,19 +24,7 @@ from dslc.match.recipe import SPOILED, Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import MatchState
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when matches are shuffled.
-
-    Attributes:
-        few: part of a rule's matches; where more of them are at one place, its places are shuffled.
-    """
-
-    few: int = 8
-
-
-_TUNING = _Tuning()
+FEW = 8  #: part of a rule's matches; where more of them are at one place, its places are shuffled
 
 
 class Cap(Enum):
@@ -138,7 +126,7 @@ def matches_of(
         with view.limited(until, caps.asked):
             # what changed is looked at in an order of its own
             many = view.memory.changed is None and any(
-                len(rule.outlines[top].fitting(view).calls) > caps.matches // _TUNING.few for top in rule.left.tops
+                len(rule.outlines[top].fitting(view).calls) > caps.matches // FEW for top in rule.left.tops
             )
             with view.shuffled(rule, rng) if many else nullcontext():
                 for match in find_matches(rule, index):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 
@@ -19,23 +19,9 @@ from dslc.match.index import Earlier, Fitting, IndexMemory
 from dslc.match.outline import Outline
 from dslc.match.rule import CompiledRule
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is remembered of views.
-
-    Attributes:
-        ask: calls that are looked at between two looks at the clock.
-        before: views before one that are asked for what they found.
-        kept: answers about values and calls by themselves; with more, all are forgotten.
-    """
-
-    ask: int = 1 << 10
-    before: int = 12
-    kept: int = 1 << 17
-
-
-_TUNING = _Tuning()
+ASK = 1 << 10  #: calls that are looked at between two looks at the clock
+BEFORE = 12  #: views before one that are asked for what they found
+KEPT = 1 << 17  #: answers about values and calls by themselves; with more, all are forgotten
 
 
 class OutOfTime(Exception):
@@ -65,7 +51,7 @@ class View:
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
         if before is not None and (only is None) == (before._only is None):
-            self._before = (before, *before._before)[: _TUNING.before]
+            self._before = (before, *before._before)[: BEFORE]
             self.memory.earlier = self._earlier
         self.until = FOREVER
         self._asked = 0
@@ -188,7 +174,7 @@ class View:
         self._asked += 1
         if self._asked > self._most:
             raise TooFar
-        if self._asked % _TUNING.ask == 0 and self.until.over:
+        if self._asked % ASK == 0 and self.until.over:
             raise OutOfTime
 
     def nodes(self, value: Value) -> tuple[Node, ...]:
@@ -358,7 +344,7 @@ class _Seen:
 
 def _carried(before: IndexMemory) -> IndexMemory:
     """What is known of values and calls by themselves, whatever else there is."""
-    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > _TUNING.kept:
+    if len(before.attributes) + len(before.known) + len(before.built) + len(before.looks) + len(before.grouped) > KEPT:
         return IndexMemory()
     return IndexMemory(
         attributes=before.attributes, number=before.number, known=before.known, built=before.built,

@@ -24,25 +24,10 @@ from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how rules of other systems are decided.
-
-    Attributes:
-        instances: instances that are tried.
-        large: number of a rule above which its arrays are large.
-        most_open: readings that no prover decides, each of which may take the whole limit.
-        look: seconds between looks at the clock in a run with a time limit.
-    """
-
-    instances: int = 200
-    large: int = 64
-    most_open: int = 4
-    look: float = 0.05
-
-
-_TUNING = _Tuning()
+INSTANCES = 200  #: instances that are tried
+LARGE = 64  #: number of a rule above which its arrays are large
+MOST_OPEN = 4  #: readings that no prover decides, each of which may take the whole limit
+LOOK = 0.05  #: seconds between looks at the clock in a run with a time limit
 
 _EXACT_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "exact"), ("axioms",))
 _LAWS_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "axioms"), ("exact",))
@@ -116,7 +101,7 @@ class Deciding:
         while self._running:
             self._hear(wait=self._ends is None or not self._workers.parallel)
             if self._ends is not None and self._workers.parallel:
-                time.sleep(_TUNING.look)
+                time.sleep(LOOK)
             yield from self._taken()
             if self._late():
                 return
@@ -168,10 +153,10 @@ class Deciding:
                 return found(reading, verdict)
             first = first or verdict
             unknown += verdict.status != "refuted"
-            if unknown == _TUNING.most_open:
+            if unknown == MOST_OPEN:
                 break
         assert first is not None
-        if first.status == "refuted" and self._guards and unknown < _TUNING.most_open and not _large(one.readings[0]):
+        if first.status == "refuted" and self._guards and unknown < MOST_OPEN and not _large(one.readings[0]):
             for reading in (yield from self._guarded(one.readings[0])):
                 verdict = yield from self._proved(reading)
                 if verdict.status in RELIABLE:
@@ -232,13 +217,13 @@ def _large(reading: Translation) -> bool:
     """Whether it names sizes whose arrays fill the memory, or take minutes."""
     head, *lines = reading.text.splitlines()
     text = "\n".join([head, *(line for line in lines if '"""' not in line)])
-    return any(len(number) > 3 or int(number) > _TUNING.large for number in re.findall(r"\b\d+\b", text))
+    return any(len(number) > 3 or int(number) > LARGE for number in re.findall(r"\b\d+\b", text))
 
 
 def _computes(sub: SubstitutionDef) -> bool:
     """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
     rng = np.random.default_rng(0)
-    for _ in range(_TUNING.instances):
+    for _ in range(INSTANCES):
         try:
             instance = instantiate(operators(), sub, rng)
         except Rejected:

@@ -14,18 +14,7 @@ from dslc.foreign.translate import Translation
 _COMMUTE = frozenset({"ew_add", "ew_mul"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of comparing rules.
-
-    Attributes:
-        most_inputs: inputs that are renamed in every way.
-    """
-
-    most_inputs: int = 5
-
-
-_TUNING = _Tuning()
+MOST_INPUTS = 5  #: inputs that are renamed in every way
 
 
 @dataclass
@@ -54,7 +43,7 @@ class Seen:
     def form(self, rule: ForeignRule) -> tuple[object, ...]:
         """What it says up to names and order of operands: the smallest form over all numberings of the inputs."""
         inputs = rule.inputs()
-        many = len(inputs) > _TUNING.most_inputs
+        many = len(inputs) > MOST_INPUTS
         inputs = tuple(sorted(inputs)) if many else inputs
         orders = [tuple(range(len(inputs)))] if many else itertools.permutations(range(len(inputs)))
         return ("graph", min(self._form(rule, dict(zip(inputs, order, strict=True))) for order in orders))

@@ -38,20 +38,8 @@ _BY_NAME |= {
 _ANY_KERNEL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how exported rules are checked.
-
-    Attributes:
-        draws: draws of instances on which a reading is checked.
-        most_inputs: inputs; a rule with more is not compared with its reverse in every way.
-    """
-
-    draws: int = 4
-    most_inputs: int = 5
-
-
-_TUNING = _Tuning()
+DRAWS = 4  #: draws of instances on which a reading is checked
+MOST_INPUTS = 5  #: inputs; a rule with more is not compared with its reverse in every way
 
 # the ranks of results that no operand tells
 _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
@@ -114,7 +102,7 @@ def directions_of(sub: SubstitutionDef, form: str) -> list[tuple[ForeignRule, di
 def is_own_reverse(rule: ForeignRule) -> bool:
     """Whether it says the same from right to left, up to the names of its inputs."""
     inputs = rule.inputs()
-    orders = itertools.permutations(inputs) if len(inputs) <= _TUNING.most_inputs else iter([inputs])
+    orders = itertools.permutations(inputs) if len(inputs) <= MOST_INPUTS else iter([inputs])
     return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
 
 
@@ -140,7 +128,7 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     same = next((at for at, each in enumerate(readings) if untagged(each) == untagged(own)), None)
     if same is not None:
         # a few draws of sizes, as one may have a single group
-        verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_TUNING.draws))
+        verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(DRAWS))
         return same > 0 and any(verdict.status == "refuted" for verdict in verdicts)
     if verify_rule(rules, readings[0]).status not in RELIABLE:
         raise InexpressibleCall("it is not proved without its guards and types, which the format has no place for")

@@ -8,7 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from dslc.errors import error
-from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import (
+    MOST_BYTES as RULE_MOST_BYTES,
+)
+from dslc.foreign.rule import (
+    MOST_OPERATORS as RULE_MOST_OPERATORS,
+)
+from dslc.foreign.rule import (
+    MOST_RULES as RULE_MOST_RULES,
+)
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 #: what distributes a tensor
@@ -92,11 +100,11 @@ def _parameter(value: Any) -> tuple[str, Parameter]:
 
 def _operator(value: Any) -> Operator:
     part = _object(value, "Operator", _OPERATOR)
-    inputs = tuple(_tensor(each) for each in _list(part["input"], RULE_TUNING.most_operators))
+    inputs = tuple(_tensor(each) for each in _list(part["input"], RULE_MOST_OPERATORS))
     return Operator(
         _lower(part["type"], "OP_"),
         inputs,
-        tuple(_parameter(each) for each in _list(part["para"], RULE_TUNING.most_operators)),
+        tuple(_parameter(each) for each in _list(part["para"], RULE_MOST_OPERATORS)),
     )
 
 
@@ -115,10 +123,10 @@ def _rule(value: Any) -> ForeignRule:
     if not isinstance(part["name"], str):
         raise _Wrong(f"{_short(part['name'])} stands where a name should")
     source, target = (
-        tuple(_operator(op) for op in _list(part[key], RULE_TUNING.most_operators)) for key in ("srcOp", "dstOp")
+        tuple(_operator(op) for op in _list(part[key], RULE_MOST_OPERATORS)) for key in ("srcOp", "dstOp")
     )
     return ForeignRule(
-        part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], RULE_TUNING.most_operators))
+        part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], RULE_MOST_OPERATORS))
     )
 
 
@@ -128,12 +136,12 @@ def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:
     Raises:
         DslcError: E1001 for text that is no JSON or not of this schema, and beyond the limits.
     """
-    if len(data) > RULE_TUNING.most_bytes:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
+    if len(data) > RULE_MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
     rules: list[ForeignRule] = []
     try:
         tree = json.loads(data)
-        for value in _list(_object(tree, "RuleCollection", frozenset({"rule"}))["rule"], RULE_TUNING.most_rules):
+        for value in _list(_object(tree, "RuleCollection", frozenset({"rule"}))["rule"], RULE_MOST_RULES):
             rules.append(_rule(value))
     except _Wrong as problem:
         raise damaged(path, f"not a file of FlexFlow's rules: after {len(rules)} rules, {problem}") from None

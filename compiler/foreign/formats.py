@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.foreign import flexflow, taso, tensat
-from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import MOST_BYTES as RULE_MOST_BYTES
 from dslc.foreign.rule import ForeignRule, damaged
 
 
@@ -24,9 +24,9 @@ def read_rules(
         DslcError: E0902 for a file that cannot be read, E1001 for one that is damaged or of another format.
     """
     try:
-        if path.stat().st_size > RULE_TUNING.most_bytes:
+        if path.stat().st_size > RULE_MOST_BYTES:
             raise damaged(
-                str(path), f"{path.stat().st_size} bytes are more than the {RULE_TUNING.most_bytes} that are read"
+                str(path), f"{path.stat().st_size} bytes are more than the {RULE_MOST_BYTES} that are read"
             )
         data = path.read_bytes()
     except OSError as failure:
@@ -51,23 +51,12 @@ _WHOSE = {"taso": "TASO's protobuf", "tensat": "TENSAT's text", "flexflow": "Fle
 _OF_DSLC = "it is a rule file of dslc already, which `dslc check` and `dslc optimize --rules` read"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what tells a format.
-
-    Attributes:
-        head: bytes that are looked at.
-    """
-
-    head: int = 4096
-
-
-_TUNING = _Tuning()
+HEAD = 4096  #: bytes that are looked at
 
 
 def looks_like(data: bytes) -> str:
     """The format of which a file's beginning is, `dslc` for the language's own, else nothing."""
-    head = data[: _TUNING.head].removeprefix(b"\xef\xbb\xbf")
+    head = data[: HEAD].removeprefix(b"\xef\xbb\xbf")
     text = head.strip()
     if text[:1] in (b"{", b"["):
         return "flexflow"

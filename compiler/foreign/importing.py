@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.foreign.counterparts import KNOWN
@@ -24,19 +23,7 @@ from dslc.foreign.shapes import Clash, UnboundTensor
 from dslc.foreign.translate import tensor_names, translations
 from dslc.foreign.typing import UnknownOperator
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how imported rules are written.
-
-    Attributes:
-        width: characters of a line of documentation.
-    """
-
-    width: int = 110
-
-
-_TUNING = _Tuning()
+WIDTH = 110  #: characters of a line of documentation
 
 #: told of what is done: how many rules are decided, how many there are, and how many have which outcome
 Progress = Callable[[int, int, Counter[Outcome]], None]
@@ -142,7 +129,7 @@ class _Reader:
             doc += f"; {left_out} operators that distribute tensors are left out."
         else:
             what = f": {described(rule)}"
-            doc += what if len(doc + what) <= _TUNING.width else "."
+            doc += what if len(doc + what) <= WIDTH else "."
         try:
             readings = tuple(translations(rule, name, doc))
         except UnboundTensor as problem:

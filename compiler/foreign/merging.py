@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.foreign.attributes import InexpressibleCall
 from dslc.foreign.define import definition, operators
@@ -25,18 +25,7 @@ from dslc.syntax import tree as t
 _ARROW, _BOTH = "\n  =>\n", "\n  <=>\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of merging rules.
-
-    Attributes:
-        most_inputs: inputs; a rule with more is joined only with a reverse that calls them alike.
-    """
-
-    most_inputs: int = 5
-
-
-_TUNING = _Tuning()
+MOST_INPUTS = 5  #: inputs; a rule with more is joined only with a reverse that calls them alike
 
 
 def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule], form: str) -> list[ImportedRule]:
@@ -106,7 +95,7 @@ def _orders(inputs: Mapping[str, int], others: Mapping[str, int]) -> Iterator[tu
         return
     same = tuple(range(len(inputs)))
     yield same
-    if len(inputs) <= _TUNING.most_inputs:
+    if len(inputs) <= MOST_INPUTS:
         yield from (order for order in itertools.permutations(same) if order != same)
 
 

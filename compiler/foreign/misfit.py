@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.foreign.rule import ForeignRule, Output
 from dslc.foreign.shapes import Clash, Dim, Number, Shape, Size, SizeProduct, Sum, Unifier, Windows, value_of
 from dslc.foreign.typing import Mode, Typing, rank_of_products
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """The numbers that stand for sizes.
-
-    Attributes:
-        numbers: what different sizes are, in turn.
-        window: what a window's size is: windows are odd.
-    """
-
-    numbers: tuple[int, ...] = (2, 4, 6, 10, 14, 22, 26, 34, 38, 46)
-    window: int = 3
-
-
-_TUNING = _Tuning()
+NUMBERS: tuple[int, ...] = (2, 4, 6, 10, 14, 22, 26, 34, 38, 46)  #: what different sizes are, in turn
+WINDOW = 3  #: what a window's size is: windows are odd
 
 
 def misfit(rule: ForeignRule, names: dict[int, str]) -> str | None:
@@ -57,8 +44,8 @@ def _numbers(typing: Typing) -> dict[int, Shape]:
     def number(dim: Dim) -> Dim:
         match typing.unifier.dim(dim):
             case Size() as size:
-                few = _TUNING.numbers[len(chosen) % len(_TUNING.numbers)]
-                return chosen.setdefault(size, Number(_TUNING.window if size.hint in ("R", "S") else few))
+                few = NUMBERS[len(chosen) % len(NUMBERS)]
+                return chosen.setdefault(size, Number(WINDOW if size.hint in ("R", "S") else few))
             case SizeProduct(first, second):
                 return SizeProduct(number(first), number(second))
             case Sum(parts):

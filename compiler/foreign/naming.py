@@ -5,25 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long names are.
-
-    Attributes:
-        longest: characters of a name.
-    """
-
-    longest: int = 56
-
-
-_TUNING = _Tuning()
+LONGEST = 56  #: characters of a name
 
 _SHORT = {
     "ew_add": "ewadd", "ew_mul": "ewmul", "mul": "smul", "conv2d": "conv", "pool2d_max": "pool_max", "pool2d_avg": "pool_avg",
@@ -66,7 +54,7 @@ def _stem(rule: ForeignRule) -> str:
     left, right = ([_words(side, root) for root in dict.fromkeys(roots)] for side, roots in _sides(rule))
     if len(left) > 1:
         return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[
-            : _TUNING.longest
+            : LONGEST
         ].rstrip("_")
     if right == ["input"]:
         name = f"drop_{left[0]}"
@@ -74,9 +62,9 @@ def _stem(rule: ForeignRule) -> str:
         name = f"rearrange_{left[0] if left else 'nothing'}"
     else:
         name = f"{left[0]}_to_{right[0]}"
-    if len(name) > _TUNING.longest and left:
+    if len(name) > LONGEST and left:
         name = f"{_top(rule.source, rule.outputs[0].source)}_to_{_top(rule.target, rule.outputs[0].target)}"
-    return name[: _TUNING.longest].rstrip("_")
+    return name[: LONGEST].rstrip("_")
 
 
 def _sides(rule: ForeignRule) -> tuple[tuple[tuple[Operator, ...], list[RuleTensor]], tuple[tuple[Operator, ...], list[RuleTensor]]]:

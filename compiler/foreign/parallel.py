@@ -21,18 +21,7 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 AxisOrder = Literal["outer", "inner"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which sums are written out.
-
-    Attributes:
-        sums: equal arrays of a sum that is written out.
-    """
-
-    sums: tuple[int, ...] = (2, 3, 4)
-
-
-_TUNING = _Tuning()
+SUMS: tuple[int, ...] = (2, 3, 4)  #: equal arrays of a sum that is written out
 
 # a sum over the batch of images that have copies: the batch stands for both, and this is no sum of its blocks
 _BESIDE_COPIES = "reduce_of_a_batch_with_copies"
@@ -119,7 +108,7 @@ class _Side:
         if op.kind == "reduce" and copies and self._partial(inner):
             return self.place(inner)
         copied = self._copied(op) if op.kind == "reduce" else None
-        if copied is not None and isinstance(degree, int) and degree in _TUNING.sums:
+        if copied is not None and isinstance(degree, int) and degree in SUMS:
             return self._sum(self.place(copied), degree)
         if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)

@@ -56,13 +56,13 @@ class ForeignRule:
                 for tensor in op.inputs:
                     if tensor.operator >= at:
                         return f"operator {at} of the {text} reads operator {tensor.operator}, which does not come before it"
-                    if not 0 <= tensor.output < TUNING.most_outputs:
+                    if not 0 <= tensor.output < MOST_OUTPUTS:
                         return f"operator {at} of the {text} reads output {tensor.output}"
         if not self.outputs:
             return "no output is mapped"
         for output in self.outputs:
             for text, side, tensor in (("source", self.source, output.source), ("target", self.target, output.target)):
-                if tensor.operator >= len(side) or not 0 <= tensor.output < TUNING.most_outputs:
+                if tensor.operator >= len(side) or not 0 <= tensor.output < MOST_OUTPUTS:
                     return f"the mapped output {tensor.operator}:{tensor.output} of the {text} does not exist"
         return None
 
@@ -80,24 +80,10 @@ class ForeignRule:
         return (op.kind for op in (*self.source, *self.target))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleTuning:
-    """Limits of what is read: published files have thousands of rules of a few operators a side.
-
-    Attributes:
-        most_bytes: bytes of a file.
-        most_rules: rules of a file.
-        most_operators: operators of a side.
-        most_outputs: results of an operator.
-    """
-
-    most_bytes: int = 1 << 28
-    most_rules: int = 1 << 20
-    most_operators: int = 256
-    most_outputs: int = 64
-
-
-TUNING = RuleTuning()
+MOST_BYTES = 1 << 28  #: bytes of a file
+MOST_RULES = 1 << 20  #: rules of a file
+MOST_OPERATORS = 256  #: operators of a side
+MOST_OUTPUTS = 64  #: results of an operator
 
 # the order is TASO's enumeration: the position is the number
 KINDS = (

@@ -29,7 +29,15 @@ from dslc.foreign.rule import (
     checked,
     damaged,
 )
-from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import (
+    MOST_BYTES as RULE_MOST_BYTES,
+)
+from dslc.foreign.rule import (
+    MOST_OPERATORS as RULE_MOST_OPERATORS,
+)
+from dslc.foreign.rule import (
+    MOST_RULES as RULE_MOST_RULES,
+)
 
 #: whose numbers a file has
 Numbering = Literal["taso", "flexflow"]
@@ -125,8 +133,8 @@ class _Reader:
             else:
                 key, value = _numbers(part, 2, "parameter")
                 parameters.append((_name(KEYS, key), value))
-            if len(inputs) > RULE_TUNING.most_operators or len(parameters) > RULE_TUNING.most_operators:
-                raise _Wrong(f"an operator with more than {RULE_TUNING.most_operators} inputs or parameters")
+            if len(inputs) > RULE_MOST_OPERATORS or len(parameters) > RULE_MOST_OPERATORS:
+                raise _Wrong(f"an operator with more than {RULE_MOST_OPERATORS} inputs or parameters")
         return Operator(_name(KINDS, kind), tuple(inputs), tuple(parameters))
 
     def output(self, data: bytes) -> Output:
@@ -144,8 +152,8 @@ class _Reader:
                 outputs.append(self.output(part))
             else:
                 sides[number - 1].append(self.operator(part))
-            if max(len(sides[0]), len(sides[1]), len(outputs)) > RULE_TUNING.most_operators:
-                raise _Wrong(f"a side of more than {RULE_TUNING.most_operators} operators")
+            if max(len(sides[0]), len(sides[1]), len(outputs)) > RULE_MOST_OPERATORS:
+                raise _Wrong(f"a side of more than {RULE_MOST_OPERATORS} operators")
         return ForeignRule("", tuple(sides[0]), tuple(sides[1]), tuple(outputs))
 
 
@@ -178,15 +186,15 @@ def read(data: bytes, path: str = "", numbering: Numbering | None = None) -> tup
     Raises:
         DslcError: E1001 for bytes that are not of this schema, cut off, or beyond the limits.
     """
-    if len(data) > RULE_TUNING.most_bytes:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
+    if len(data) > RULE_MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
     reader = _Reader()
     rules: list[ForeignRule] = []
     try:
         for _, part in _parts(data, 1, "collection of rules"):
             rules.append(reader.rule(part))
-            if len(rules) > RULE_TUNING.most_rules:
-                raise _Wrong(f"more than {RULE_TUNING.most_rules} rules")
+            if len(rules) > RULE_MOST_RULES:
+                raise _Wrong(f"more than {RULE_MOST_RULES} rules")
     except _Wrong as problem:
         raise damaged(path, f"not a file of TASO's rules: after {len(rules)} rules, {problem}") from None
     if (numbering or _numbering(rules)) == "flexflow":

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dslc.errors import error
-from dslc.foreign.rule import TUNING as RULE_TUNING
+from dslc.foreign.rule import (
+    MOST_BYTES as RULE_MOST_BYTES,
+)
+from dslc.foreign.rule import (
+    MOST_OPERATORS as RULE_MOST_OPERATORS,
+)
+from dslc.foreign.rule import (
+    MOST_RULES as RULE_MOST_RULES,
+)
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
@@ -50,18 +58,7 @@ _NUMBER = re.compile(r"-?\d{1,9}")
 _NUMBERED = re.compile(r"input_(\d{1,6})")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of reading terms.
-
-    Attributes:
-        deepest: how deep terms may be nested.
-    """
-
-    deepest: int = 200
-
-
-_TUNING = _Tuning()
+DEEPEST = 200  #: how deep terms may be nested
 
 
 class _Wrong(Exception):
@@ -104,8 +101,8 @@ class _Words:
 
     def term(self, depth: int = 0) -> _Term:
         """`(f a b)` or `f(a,b)`, or an atom."""
-        if depth > _TUNING.deepest:
-            raise _Wrong(f"terms are nested more than {_TUNING.deepest} deep")
+        if depth > DEEPEST:
+            raise _Wrong(f"terms are nested more than {DEEPEST} deep")
         word = self.take()
         if self.lists and word == "(":
             head = self.take()
@@ -144,8 +141,8 @@ class _Side:
         if at is None:
             at = self.known[op] = len(self.operators)
             self.operators.append(op)
-            if at >= RULE_TUNING.most_operators:
-                raise _Wrong(f"a side of more than {RULE_TUNING.most_operators} operators")
+            if at >= RULE_MOST_OPERATORS:
+                raise _Wrong(f"a side of more than {RULE_MOST_OPERATORS} operators")
         return RuleTensor(at)
 
     def tensor(self, term: _Term) -> RuleTensor:
@@ -309,14 +306,14 @@ def read(data: bytes, path: str = "", pairs: bool | None = None) -> tuple[Foreig
     Raises:
         DslcError: E1001 for text of another form, and beyond the limits.
     """
-    if len(data) > RULE_TUNING.most_bytes:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_TUNING.most_bytes} that are read")
+    if len(data) > RULE_MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
     try:
         lines: list[_Line] = []
         for line in _lines(data.decode("utf-8")):
             lines.append(line)
-            if len(lines) > RULE_TUNING.most_rules:
-                raise _Wrong(f"more than {RULE_TUNING.most_rules} rules")
+            if len(lines) > RULE_MOST_RULES:
+                raise _Wrong(f"more than {RULE_MOST_RULES} rules")
         if pairs is None:
             pairs = any(_variables(target) - _variables(source) for source, target in lines)
         if pairs and len(lines) % 2:

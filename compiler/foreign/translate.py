@@ -53,18 +53,7 @@ _OUTPUTS = ("Y", "Z", "U", "V")
 _TASO_EPSILON = "1e-5"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of writing terms.
-
-    Attributes:
-        deepest: how deep calls are nested that are written; the language reads brackets a hundred deep.
-    """
-
-    deepest: int = 40
-
-
-_TUNING = _Tuning()
+DEEPEST = 40  #: how deep calls are nested that are written; the language reads brackets a hundred deep
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -276,7 +265,7 @@ class _Writer:
             alone = nested and uses.get(at, 0) == 1 and RuleTensor(at) not in given
             if count == 1 and alone:
                 call = self._call(side, at, op, results)
-                if _depth(call) <= _TUNING.deepest:
+                if _depth(call) <= DEEPEST:
                     results[RuleTensor(at)] = call
                     continue
             if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -25,23 +24,10 @@ from dslc.onnx.plain import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a kernel is compared on with the interpreter before it is used.
-
-    Attributes:
-        sizes: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few.
-        elements: elements of a tensor up to which the interpreter is asked.
-        seconds: seconds that all comparisons of one kernel may take.
-    """
-
-    sizes: tuple[int, ...] = (1, 3, 8, 17, 64, 33)
-    elements: int = 1 << 20
-    seconds: float = 10.0
-
-
-_TUNING = _Tuning()
+#: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few
+SIZES: tuple[int, ...] = (1, 3, 8, 17, 64, 33)
+ELEMENTS = 1 << 20  #: elements of a tensor up to which the interpreter is asked
+SECONDS = 10.0  #: seconds that all comparisons of one kernel may take
 
 #: arrays for the inputs of a program, and those of its results
 Drawn = tuple[list[Any], tuple[Any, ...]]
@@ -55,7 +41,7 @@ def wrong(
     Raises:
         TimeUp: there is no time to find out.
     """
-    own = until.part(most=_TUNING.seconds)
+    own = until.part(most=SECONDS)
     with Worker(threads, own) as worker:
         for static in _at_sizes(group, text):
             if until.over:
@@ -96,12 +82,12 @@ def drawn(rules: Rules, static: Graph, opset: int) -> Drawn | None:
 def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
     """The group at several sizes; as it is where it has none that is unknown, unless it is large."""
     if not text.sizes:
-        if all(type.is_static and type.elements <= _TUNING.elements for type in (*text.inputs, *text.outputs)):
+        if all(type.is_static and type.elements <= ELEMENTS for type in (*text.inputs, *text.outputs)):
             yield group
         return
-    for turn in range(len(_TUNING.sizes)):
+    for turn in range(len(SIZES)):
         sizes = {
-            sym.name: max(_TUNING.sizes[(turn + k) % len(_TUNING.sizes)], sym.least or 0)
+            sym.name: max(SIZES[(turn + k) % len(SIZES)], sym.least or 0)
             for k, sym in enumerate(text.sizes)
         }
         try:
@@ -109,7 +95,7 @@ def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
         except (DslcError, Mismatch, EvalError, ValueError):
             continue
         if all(
-            value.type.is_static and value.type.elements <= _TUNING.elements
+            value.type.is_static and value.type.elements <= ELEMENTS
             for value in (*found.inputs, *found.outputs)
         ):
             yield found

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.offers import Offer
 from dslc.ir.graph import Graph, Node
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of the search for the best set of kernels; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        exact: offers of one knot up to which every choice is looked at; with more, one choice is improved.
-        branches: branches that are looked at for one knot.
-        knots: knots whose best choice is remembered.
-    """
-
-    exact: int = 24
-    branches: int = 20_000
-    knots: int = 1000
-
-
-_TUNING = _Tuning()
+EXACT = 24  #: offers of one knot up to which every choice is looked at; with more, one choice is improved
+BRANCHES = 20_000  #: branches that are looked at for one knot
+KNOTS = 1000  #: knots whose best choice is remembered
 
 #: what an offer is worth; by default what it saves
 Worth = Callable[[Offer], float]
@@ -85,7 +70,7 @@ def _best_of(knot: Sequence[Offer], worth: Worth) -> list[Offer]:
     numbers: dict[Node, int] = {}
     nodes = tuple(tuple(numbers.setdefault(node, len(numbers)) for node in offer.group.nodes) for _, offer in weighed)
     values = tuple(value for value, _ in weighed)
-    picked = _improved(nodes, values) if len(nodes) > _TUNING.exact else _best(nodes, values)
+    picked = _improved(nodes, values) if len(nodes) > EXACT else _best(nodes, values)
     return [weighed[k][1] for k in picked]
 
 
@@ -93,14 +78,14 @@ def _best_of(knot: Sequence[Offer], worth: Worth) -> list[Offer]:
 _Sets = tuple[tuple[int, ...], ...]
 
 
-@functools.lru_cache(_TUNING.knots)
+@functools.lru_cache(KNOTS)
 def _best(nodes: _Sets, values: tuple[float, ...]) -> tuple[int, ...]:
     """The best choice, by the numbers of its offers. Layers that are repeated make the same knot again and again."""
     masks = [sum(1 << node for node in own) for own in nodes]
     greedy = tuple(_greedy(range(len(nodes)), nodes, set()))
     best, most, branches = greedy, sum(values[k] for k in greedy), 0
     stack: list[tuple[int, tuple[int, ...], int, float]] = [(0, (), 0, 0.0)]
-    while stack and branches < _TUNING.branches:
+    while stack and branches < BRANCHES:
         at, taken, used, value = stack.pop()
         branches += 1
         if value > most:

@@ -16,36 +16,18 @@ from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
 from dslc.onnx.plain import addition_model, product_model
 from dslc.semantics.elaborate import expand
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Speeds of a processor where nothing is measured, and sizes of what is measured; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        additions: elements of the additions that are measured for the speed of each level of memory.
-        rows: rows and columns of the product that is measured for the speed of arithmetic.
-        launch: seconds of a node that runs in parallel, beside its work.
-        round: seconds of each further round of its threads.
-        near: how many times as fast a row is read again as it was read first: it comes from a nearer cache.
-        strided: how many times as long reading takes where neighbours lie apart.
-        functions_wide: share of the peak of products that is left where functions are computed, with vectors of 64 bytes: gates of an
-            LSTM take 1.5 times as long in half as wide vectors, products twice.
-        functions_narrow: the same with narrower vectors, which more ports of a processor take.
-        worth_a_thread: seconds of work that are worth starting a thread.
-    """
-
-    additions: tuple[int, ...] = (1 << 15, 1 << 20, 1 << 23)
-    rows: int = 256
-    launch: float = 8e-7
-    round: float = 5e-7
-    near: float = 3.0
-    strided: float = 2.0
-    functions_wide: float = 0.5
-    functions_narrow: float = 0.67
-    worth_a_thread: float = 1.5e-6
-
-
-_TUNING = _Tuning()
+#: elements of the additions that are measured for the speed of each level of memory
+ADDITIONS: tuple[int, ...] = (1 << 15, 1 << 20, 1 << 23)
+ROWS = 256  #: rows and columns of the product that is measured for the speed of arithmetic
+LAUNCH = 8e-7  #: seconds of a node that runs in parallel, beside its work
+ROUND = 5e-7  #: seconds of each further round of its threads
+NEAR = 3.0  #: how many times as fast a row is read again as it was read first: it comes from a nearer cache
+STRIDED = 2.0  #: how many times as long reading takes where neighbours lie apart
+#: share of the peak of products that is left where functions are computed, with vectors of 64 bytes: gates of an
+#: LSTM take 1.5 times as long in half as wide vectors, products twice
+FUNCTIONS_WIDE = 0.5
+FUNCTIONS_NARROW = 0.67  #: the same with narrower vectors, which more ports of a processor take
+WORTH_A_THREAD = 1.5e-6  #: seconds of work that are worth starting a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +38,7 @@ class Speeds:
     peak: float
     threads: int
     #: of the peak, where functions are computed
-    functions: float = _TUNING.functions_wide
+    functions: float = FUNCTIONS_WIDE
 
     def speed(self, touched: float) -> float:
         """Bytes a second of a kernel that touches so many bytes; between two measurements on a line of logarithms."""
@@ -82,10 +64,10 @@ def machine(measurer: Measurer) -> Speeds:
     """
     threads = measurer.target.threads
     points = []
-    for elements in _TUNING.additions:
+    for elements in ADDITIONS:
         sample = Sample(f"plain addition of {elements}", lambda elements=elements: addition_model(elements))  # type: ignore[misc]
         points.append((12.0 * elements, 12.0 * elements / measurer.measured(sample).seconds))
-    sample = Sample(f"plain product of {_TUNING.rows}", lambda: product_model(_TUNING.rows))
+    sample = Sample(f"plain product of {ROWS}", lambda: product_model(ROWS))
     seconds = measurer.measured(sample).seconds
     if not (0 < seconds < inf and all(0 < speed < inf for _, speed in points)):
         return EVERYDAY
@@ -94,9 +76,9 @@ def machine(measurer: Measurer) -> Speeds:
     share = min(1.0, wide / here().vector_bytes)
     return Speeds(
         tuple(points),
-        share * 2.0 * _TUNING.rows**3 / seconds,
+        share * 2.0 * ROWS**3 / seconds,
         threads,
-        _TUNING.functions_wide if wide >= 64 else _TUNING.functions_narrow,
+        FUNCTIONS_WIDE if wide >= 64 else FUNCTIONS_NARROW,
     )
 
 
@@ -113,13 +95,13 @@ class Estimate:
 
     def seconds(self, machine: Speeds) -> float:
         """On a machine."""
-        moved = self.bytes / machine.speed(self.bytes) + self.near / (_TUNING.near * machine.speed(0.0))
+        moved = self.bytes / machine.speed(self.bytes) + self.near / (NEAR * machine.speed(0.0))
         alone = max(moved, self.operations / (machine.functions * machine.peak))
         # speeds are those of all threads: fewer rows than threads leave some idle, and little work is done by one
         idle = machine.threads / max(1.0, min(float(machine.threads), self.rows))
         one = alone * machine.threads
-        shared = alone * idle + (_TUNING.launch if one > _TUNING.worth_a_thread else 0.0)
-        return _TUNING.round + min(one, shared) + (self.rounds - 1) * _TUNING.round
+        shared = alone * idle + (LAUNCH if one > WORTH_A_THREAD else 0.0)
+        return ROUND + min(one, shared) + (self.rounds - 1) * ROUND
 
 
 def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
@@ -161,7 +143,7 @@ class _Traffic:
                     rounds += 1
         for arg, found in read.items():
             size = float(arg.type.dtype.bytes)
-            moved += size * max(one.distinct * (_TUNING.strided if one.strided else 1.0) for one in found)
+            moved += size * max(one.distinct * (STRIDED if one.strided else 1.0) for one in found)
             # a row is read for its reduction, and once more for what uses that
             if len(found) > 1:
                 near += size * sum(one.distinct for one in found if one.reach is Reach.ROW)

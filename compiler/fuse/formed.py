@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from dslc.fuse.estimate import Estimate
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup
@@ -14,21 +13,8 @@ from dslc.match.forms import forms, has_form
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Sizes of groups around a node that has another form; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        behind: nodes behind one that has a form.
-        rounds: stages of a kernel of a form: operand, product, result.
-    """
-
-    behind: int = 6
-    rounds: int = 3
-
-
-_TUNING = _Tuning()
+BEHIND = 6  #: nodes behind one that has a form
+ROUNDS = 3  #: stages of a kernel of a form: operand, product, result
 
 
 def formed(
@@ -44,7 +30,7 @@ def formed(
 def _chain(node: Node, around: Neighbours, limits: GroupLimits, profiles: Profiles) -> Iterator[NodeGroup]:
     chain: list[Node] = [node]
     yield around.group(chain)
-    while len(chain) <= _TUNING.behind and (behind := _behind(chain, around, limits, profiles)) is not None:
+    while len(chain) <= BEHIND and (behind := _behind(chain, around, limits, profiles)) is not None:
         chain.append(behind)
         yield around.group(chain)
 
@@ -88,7 +74,7 @@ def _estimate(form: Graph, weights: list[bool], profiles: Profiles) -> Estimate:
             else:
                 operations += profiles.work(node).operations
     moved = sum(float(profiles.sizes.bytes(value.type)) for value in (*form.inputs, *form.outputs))
-    return Estimate(moved, 0.0, operations, _TUNING.rounds, float("inf"))
+    return Estimate(moved, 0.0, operations, ROUNDS, float("inf"))
 
 
 __all__ = ["form_estimates", "formed"]

@@ -23,43 +23,21 @@ from dslc.fuse.trials import Dropped, Subject, Trials, Tried, WhyUnused
 from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class FusedTuning:
-    """Least promises of kernels that are tried, and shares of time; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        saved_share: share of the price of its nodes that a kernel must be estimated to save.
-        saved_seconds: seconds that a kernel must be estimated to save.
-        hoped_of_written: share of the price of its nodes that a kernel is hoped to save that a library wrote.
-        loose: factor of the estimated seconds of products that fill no runtime's blocks: how many of them meet is not known before.
-        guessed_too_low: how many times as high a price might be that was only guessed.
-        rounds: how often a choice is made and tried.
-        kernels: kernels of one library, at most.
-        choices: choices of what was measured, each without what the one before it had wrong.
-        clearly_faster: a graph with those kernels only that are so many times faster is a candidate of its own.
-        hurried: seconds; with less time nothing is priced that is not known, and kernels are tried at once.
-        proposing: share of the time until groups are proposed.
-        pricing: share of the time until prices are known.
-        trying: share of the time until kernels are measured.
-    """
-
-    saved_share: float = 0.1
-    saved_seconds: float = 5e-7
-    hoped_of_written: float = 0.5
-    loose: float = 0.5
-    guessed_too_low: float = 3.0
-    rounds: int = 4
-    kernels: int = 10
-    choices: int = 8
-    clearly_faster: float = 1.5
-    hurried: float = 10.0
-    proposing: float = 0.15
-    pricing: float = 0.3
-    trying: float = 0.85
-
-
-TUNING = FusedTuning()
+SAVED_SHARE = 0.1  #: share of the price of its nodes that a kernel must be estimated to save
+SAVED_SECONDS = 5e-7  #: seconds that a kernel must be estimated to save
+HOPED_OF_WRITTEN = 0.5  #: share of the price of its nodes that a kernel is hoped to save that a library wrote
+#: factor of the estimated seconds of products that fill no runtime's blocks: how many of them meet is not known
+#: before
+LOOSE = 0.5
+GUESSED_TOO_LOW = 3.0  #: how many times as high a price might be that was only guessed
+ROUNDS = 4  #: how often a choice is made and tried
+KERNELS = 10  #: kernels of one library, at most
+CHOICES = 8  #: choices of what was measured, each without what the one before it had wrong
+CLEARLY_FASTER = 1.5  #: a graph with those kernels only that are so many times faster is a candidate of its own
+HURRIED = 10.0  #: seconds; with less time nothing is priced that is not known, and kernels are tried at once
+PROPOSING = 0.15  #: share of the time until groups are proposed
+PRICING = 0.3  #: share of the time until prices are known
+TRYING = 0.85  #: share of the time until kernels are measured
 
 #: what may hold for a group and not for its parts
 SPLIT = (WhyUnused.NOT_GENERATED, WhyUnused.NOT_WRITTEN, WhyUnused.NOT_BUILT, WhyUnused.DIFFERS)
@@ -110,7 +88,7 @@ def fused(
     *,
     sizes: dict[str, int] | None = None,
     folder: str | Path | None = None,
-    kernels: int = TUNING.kernels,
+    kernels: int = KERNELS,
     templates: Templates | None = None,
     strict: bool = False,
 ) -> Fused:
@@ -141,7 +119,7 @@ class Fusing:
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
         #: whether prices are guessed and nothing is measured but kernels, and whether that is for want of time
-        self.hurried = hurried or self.until.left() < TUNING.hurried
+        self.hurried = hurried or self.until.left() < HURRIED
         #: whether kernels are tried in one variant only
         self.brief = hurried
         self.late, self.proposed, self.rounds = self.hurried and not hurried, 0, 0
@@ -168,8 +146,8 @@ class Fusing:
     def _begin(self, until: Deadline) -> None:
         """The end of all of it, and of the parts that proposing, pricing and trying may have of the time."""
         self.until = until
-        self.proposing, self.pricing = self.until.part(TUNING.proposing), self.until.part(TUNING.pricing)
-        self.trying = self.until.part(TUNING.trying)
+        self.proposing, self.pricing = self.until.part(PROPOSING), self.until.part(PRICING)
+        self.trying = self.until.part(TRYING)
 
     def _trying(self) -> Deadline:
         """The end of trying more: what was found is to be built together after that."""
@@ -189,7 +167,7 @@ class Fusing:
         self.late = self.brief = False
         if self.hasty:
             self.proposed = self.rounds = 0
-        if self.hurried and self.until.left() >= TUNING.hurried:
+        if self.hurried and self.until.left() >= HURRIED:
             self.hurried = False
             self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
             self.offers = [self.prices.offer(one.group) for one in self.offers]
@@ -202,7 +180,7 @@ class Fusing:
     def run(self) -> Fused:
         if not self.proposed:
             self._propose()
-        for at in range(self.rounds, TUNING.rounds):
+        for at in range(self.rounds, ROUNDS):
             self.rounds, picked = at, self._priced()
             # the most promising first: time may not suffice for all
             order = sorted(picked, key=self._worth, reverse=True)
@@ -242,7 +220,7 @@ class Fusing:
     def _kept(self) -> list[Offer]:
         """The best choice of what was measured; parts of a group that the runtime runs faster as a whole must save more than that."""
         picked: list[Offer] = []
-        for _ in range(TUNING.choices):
+        for _ in range(CHOICES):
             picked = chosen(self.graph, self.offers, self.kernels, self._measured)
             wrong = {offer for whole in self._wholes() for offer in self._broken(whole, picked)}
             if not wrong:
@@ -326,7 +304,7 @@ class Fusing:
             if offer.measured
             else max(offer.price, offer.part)
             if self.hurried
-            else TUNING.guessed_too_low * offer.price
+            else GUESSED_TOO_LOW * offer.price
         )
         return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
 
@@ -337,10 +315,10 @@ class Fusing:
         price, seconds = self._price_of(offer), min(offer.seconds, self.least.get(offer, inf))
         if offer.program in self.written:
             # somebody wrote a kernel for just this
-            return max(price - seconds, TUNING.hoped_of_written * price, TUNING.saved_seconds)
+            return max(price - seconds, HOPED_OF_WRITTEN * price, SAVED_SECONDS)
         if self._loose(offer):
-            seconds *= TUNING.loose
-        return price - seconds if price - seconds > max(TUNING.saved_seconds, TUNING.saved_share * price) else 0.0
+            seconds *= LOOSE
+        return price - seconds if price - seconds > max(SAVED_SECONDS, SAVED_SHARE * price) else 0.0
 
     def _loose(self, offer: Offer) -> bool:
         """Whether a kernel has a product that fills no runtime's blocks."""
@@ -396,7 +374,7 @@ class Fusing:
         if library is None:
             return Fused((), None, story)
         built = [o for o in picked if self._name(o) in library.kernels]
-        clearly = [o for o in built if self._ratio(o) >= TUNING.clearly_faster]
+        clearly = [o for o in built if self._ratio(o) >= CLEARLY_FASTER]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
         spent = {node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes}
         return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)

@@ -18,21 +18,8 @@ from dslc.ir.graph import Graph, Input, Node, Value
 from dslc.ir.holes import stays
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of the search for groups; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        farthest: nodes outside a set that are looked at for a path back.
-        along: nodes behind a product that a runtime computes along with it.
-    """
-
-    farthest: int = 2000
-    along: int = 2
-
-
-_TUNING = _Tuning()
+FARTHEST = 2000  #: nodes outside a set that are looked at for a path back
+ALONG = 2  #: nodes behind a product that a runtime computes along with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +106,7 @@ class Neighbours:
             if node in seen or self.rank[node] > last:
                 continue
             seen.add(node)
-            if len(seen) > _TUNING.farthest:
+            if len(seen) > FARTHEST:
                 return False
             stack.extend(self.users[node])
         return True
@@ -271,7 +258,7 @@ def _cuts(nodes: list[Node], around: Neighbours, profiles: Profiles, limits: Gro
             if len(before) < len(piece):
                 yield sorted(before, key=around.rank.__getitem__)
                 yield [each for each in piece if each not in before]
-        for most in range(1, _TUNING.along + 1):
+        for most in range(1, ALONG + 1):
             heads = _heads(piece, around, profiles, most)
             if heads:
                 yield [node for node in piece if node not in heads]

@@ -16,19 +16,7 @@ from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Graph, Node
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Prices of nodes that compute nothing.
-
-    Attributes:
-        view: seconds of a node of the runtime that only passes memory on.
-    """
-
-    view: float = 2e-7
-
-
-_TUNING = _Tuning()
+VIEW = 2e-7  #: seconds of a node of the runtime that only passes memory on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +90,7 @@ class OfferPrices:
         """What a node takes by itself, as if it were a kernel."""
         profile = self.profiles.of(node)
         if profile is None or profile.view:
-            return _TUNING.view
+            return VIEW
         key = self.costs.keys.number(node)
         found = self._alone.get(key)
         if found is None:

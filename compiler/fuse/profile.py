@@ -31,20 +31,8 @@ WEIGHTS = {
 Numbers = tuple[Number | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is read off equations to estimate a kernel.
-
-    Attributes:
-        powers: powers up to which products are cheaper than the function.
-        few_channels: uses of a window's element up to which it has few channels.
-    """
-
-    powers: int = 8
-    few_channels: float = 128.0
-
-
-_TUNING = _Tuning()
+POWERS = 8  #: powers up to which products are cheaper than the function
+FEW_CHANNELS = 128.0  #: uses of a window's element up to which it has few channels
 
 #: the size of a symbolic dimension that nobody named, as in the cost model
 UNNAMED = 1
@@ -198,7 +186,7 @@ class _Counting:
     def _weight(self, node: Apply) -> float:
         """One function; a small whole power is a few products, and half of one a root."""
         power = self._number(node.args[1]) if node.name == "^" else None
-        if power is None or abs(power) > _TUNING.powers or 2 * power != int(2 * power):
+        if power is None or abs(power) > POWERS or 2 * power != int(2 * power):
             return WEIGHTS.get(node.name, 1.0)
         products = max(abs(int(power)) - 1.0, 0.0)
         return products + WEIGHTS["sqrt"] * (power != int(power)) + WEIGHTS["/"] * (power < 0)
@@ -252,7 +240,7 @@ class _Counting:
         if len(factors) > 1:
             self.reuse = max(self.reuse, again)
             mixed = any(len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index)
-            self.loose = self.loose or (mixed and again <= _TUNING.few_channels)
+            self.loose = self.loose or (mixed and again <= FEW_CHANNELS)
         else:
             self.window = max(self.window, again)
 

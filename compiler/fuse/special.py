@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
@@ -16,24 +15,13 @@ from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, walk
 from dslc.onnx.edges import AllOf, ends_of, floating, moved, placed, room
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what kernels are compared on.
-
-    Attributes:
-        strange: what arguments hold in a few places.
-    """
-
-    strange: tuple[float, ...] = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
-
-
-_TUNING = _Tuning()
+#: what arguments hold in a few places
+STRANGE: tuple[float, ...] = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
 
 
 def strange(drawn: Feeds) -> list[Feeds]:
     """Arguments that hold no numbers, infinities, zeros and some larger numbers in a few places, with ordinary ones around these."""
-    return _placed(drawn, {array.dtype: np.array(_TUNING.strange) for array in drawn.values()})
+    return _placed(drawn, {array.dtype: np.array(STRANGE) for array in drawn.values()})
 
 
 def edges(drawn: Feeds) -> list[Feeds]:
@@ -58,7 +46,7 @@ def at_other_sizes(program: Graph, measured: WorkSizes) -> Iterator[WorkSizes]:
 def _placed(drawn: Feeds, numbers: dict[Any, Any]) -> list[Feeds]:
     """Arguments with some of the numbers of their types in a few places, each of these somewhere in some of them."""
     floats = [array for array in drawn.values() if floating(array)]
-    count = max((len(numbers[array.dtype]) for array in floats), default=len(_TUNING.strange))
+    count = max((len(numbers[array.dtype]) for array in floats), default=len(STRANGE))
     least = min((room(array, count) for array in floats), default=count)
     return [
         {name: placed(array, np.roll(numbers[array.dtype], -turn)) if floating(array) else array for name, array in drawn.items()}

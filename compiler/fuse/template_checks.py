@@ -24,19 +24,7 @@ from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.trust import NoTemplate, template_of, template_path, template_text
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of checking the template of a lowering.
-
-    Attributes:
-        compiling: seconds that a compiler may take.
-    """
-
-    compiling: float = 60.0
-
-
-_TUNING = _Tuning()
+COMPILING = 60.0  #: seconds that a compiler may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +100,7 @@ def _refused_here(text: KernelText) -> str:
     """What the C++ compiler says of a kernel."""
     with TemporaryDirectory(prefix="dslc-") as folder:
         try:
-            build([text], Path(folder), seconds=_TUNING.compiling)
+            build([text], Path(folder), seconds=COMPILING)
         except NotBuilt as problem:
             return "" if problem.reason is not BuildReason.ERROR else first_error(problem.detail)
     return ""
@@ -127,7 +115,7 @@ def _refused_there(text: CudaText) -> str:
             return problem.detail or str(problem)
     with TemporaryDirectory(prefix="dslc-") as folder:
         try:
-            shim.build([text], Path(folder), sanitize=False, seconds=_TUNING.compiling)
+            shim.build([text], Path(folder), sanitize=False, seconds=COMPILING)
         except NotBuilt as problem:
             return "" if problem.reason is not BuildReason.ERROR else problem.detail
     return ""

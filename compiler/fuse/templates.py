@@ -39,23 +39,9 @@ from dslc.semantics.operator_env import operator_env
 from dslc.semantics.trust import NoTemplate, template_of, template_text, trusted
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding where a template fits.
-
-    Attributes:
-        ordered: tensors of an expression up to which their orders are tried.
-        draws: draws of a small program that a lowering takes.
-        places: places of one lowering that are looked at in a graph.
-    """
-
-    ordered: int = 4
-    draws: int = 200
-    places: int = 1000
-
-
-_TUNING = _Tuning()
+ORDERED = 4  #: tensors of an expression up to which their orders are tried
+DRAWS = 200  #: draws of a small program that a lowering takes
+PLACES = 1000  #: places of one lowering that are looked at in a graph
 
 #: what a target's templates become
 Text = TypeVar("Text")
@@ -144,7 +130,7 @@ class TemplatesOn(Generic[Text]):
         seen: set[frozenset[Node]] = set()
         for rule in (rule for one in self._found for rule in one.rules):
             assert index is not None
-            for match in find_matches(rule, index, limit=_TUNING.places):
+            for match in find_matches(rule, index, limit=PLACES):
                 nodes = _between(match, around)
                 if nodes and nodes not in seen and around.convex(nodes):
                     seen.add(nodes)
@@ -208,7 +194,7 @@ class TemplatesOn(Generic[Text]):
     def _order(self, expression: OperatorDef, group: Graph) -> tuple[int, ...] | None:
         """Which input of a group is each tensor of an expression that computes the same; None where it does not."""
         count = len(expression.syntax.params)
-        if len(group.outputs) != 1 or len(group.inputs) != count or count > _TUNING.ordered:
+        if len(group.outputs) != 1 or len(group.inputs) != count or count > ORDERED:
             return None
         try:
             meant = parts_of(self._rules, group).outputs
@@ -257,7 +243,7 @@ def instances(rules: Rules, definition: LoweringDef, dtypes: tuple[DType, ...] =
     pattern = pattern_of(definition, definition.syntax.match)
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        for _ in range(_TUNING.draws):
+        for _ in range(DRAWS):
             with suppress(Rejected):
                 found = instantiate(rules, pattern, rng, dtypes=dtypes)
                 graph = Graph(tuple(value for value in found.inputs if not value.constant), tuple(found.left.values()))

@@ -46,56 +46,29 @@ from dslc.onnx.plain import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class TrialsTuning:
-    """Shares of time and thresholds of building and measuring kernels; `benchmarks/kernels.py` shows them.
-
-    Attributes:
-        variants: variants of a kernel that are built, at most.
-        hopeless: a kernel that is so many times slower than its nodes in its first variant gets no second one.
-        lost: a kernel that is so many times slower than its nodes in its first run is run once.
-        measured_once: a kernel that is so many times faster than its nodes is measured once.
-        margin: how many times as fast as its nodes a kernel must be.
-        compiling: seconds without which no compiler is called.
-        generating: share of the time left that generating one kernel may take.
-        generating_seconds: seconds that generating one kernel may take, at most.
-        checked: share of the time left after the first variants that is kept for checking them while others are tried.
-        writing: share of the time left that the texts of many kernels may take.
-        building: share of the time left that compiling many kernels may take.
-        kept_for_building: so many times what the compiler took for each of some kernels is kept for all that are used.
-        batch: texts that are compiled together: what takes too long is lost together.
-        tiny: bytes; what touches fewer is measured several times at once.
-        copies: how often it is measured at once then.
-        weights: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come between
-            two uses, and what a kernel keeps of its own may be several times as large.
-        edge: part of the largest element by which results may be off where arguments are at the ends of their type.
-        elements: elements of an argument up to which a kernel is compared at a size other than that at which it was measured.
-        streamed: bytes a second of weights up to which reading them takes next to nothing of the time, wherever they lie.
-    """
-
-    variants: int = 8
-    hopeless: float = 3.0
-    lost: float = 6.0
-    measured_once: float = 2.0
-    margin: float = 1.05
-    compiling: float = 0.6
-    generating: float = 0.25
-    generating_seconds: float = 20.0
-    checked: float = 0.5
-    writing: float = 0.3
-    building: float = 0.5
-    kept_for_building: float = 2.0
-    batch: int = 4
-    tiny: int = 1 << 16
-    copies: int = 8
-    weights: int = 1 << 16
-    edge: float = 2.0**-4
-    elements: int = 1 << 22
-    streamed: float = 4e8
-
-
-TUNING = TrialsTuning()
+VARIANTS = 8  #: variants of a kernel that are built, at most
+HOPELESS = 3.0  #: a kernel that is so many times slower than its nodes in its first variant gets no second one
+LOST = 6.0  #: a kernel that is so many times slower than its nodes in its first run is run once
+MEASURED_ONCE = 2.0  #: a kernel that is so many times faster than its nodes is measured once
+MARGIN = 1.05  #: how many times as fast as its nodes a kernel must be
+COMPILING = 0.6  #: seconds without which no compiler is called
+GENERATING = 0.25  #: share of the time left that generating one kernel may take
+GENERATING_SECONDS = 20.0  #: seconds that generating one kernel may take, at most
+CHECKED = 0.5  #: share of the time left after the first variants that is kept for checking them while others are tried
+WRITING = 0.3  #: share of the time left that the texts of many kernels may take
+BUILDING = 0.5  #: share of the time left that compiling many kernels may take
+KEPT_FOR_BUILDING = 2.0  #: so many times what the compiler took for each of some kernels is kept for all that are used
+BATCH = 4  #: texts that are compiled together: what takes too long is lost together
+TINY = 1 << 16  #: bytes; what touches fewer is measured several times at once
+COPIES = 8  #: how often it is measured at once then
+#: bytes; kernels of larger weights, and their nodes, are measured as they are in the model: other weights come
+#: between two uses, and what a kernel keeps of its own may be several times as large
+WEIGHTS = 1 << 16
+EDGE = 2.0**-4  #: part of the largest element by which results may be off where arguments are at the ends of their type
+#: elements of an argument up to which a kernel is compared at a size other than that at which it was measured
+ELEMENTS = 1 << 22
+#: bytes a second of weights up to which reading them takes next to nothing of the time, wherever they lie
+STREAMED = 4e8
 
 #: further measurements of what decides
 _TURNS = ("again",)
@@ -227,10 +200,10 @@ class Trials:
         left, first = list(subjects), dict[Subject, Tried]()
         while left:
             # what was measured is checked before anything else is compiled: it is there, whatever the others take
-            batch, left = (left[: TUNING.batch], left[TUNING.batch :]) if brief else (left, [])
+            batch, left = (left[: BATCH], left[BATCH :]) if brief else (left, [])
             first = self._measured(self._all_texts(batch, slice(0, 1), out), out)
             self._waiting.update(
-                (subject, found) for subject, found in first.items() if found.ratio > 1 / TUNING.hopeless
+                (subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS
             )
             if brief:
                 out.update((subject.program, self._concluded(subject, found)) for subject, found in first.items())
@@ -246,29 +219,29 @@ class Trials:
         """Has what `others` will try compiled while somebody else uses the time."""
         self._further = {
             subject: own
-            for subject, own in self._all_texts(self._waiting, slice(1, TUNING.variants), {}).items()
+            for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items()
             if own
         }
         ahead.add(one.text for own in self._further.values() for one in own)
 
     def _better(self) -> dict[Subject, Tried]:
         """Faster variants than those that are known, where others are still to be tried and there is time for it."""
-        if not self._waiting or self.until.left() * (1 - TUNING.checked) <= TUNING.compiling:
+        if not self._waiting or self.until.left() * (1 - CHECKED) <= COMPILING:
             return {}
         best, self._waiting = self._waiting, {}
         known, self._further = self._further, {}
         new = [subject for subject in best if subject not in known]
         more = {
             **known,
-            **{subject: own for subject, own in self._all_texts(new, slice(1, TUNING.variants), {}).items() if own},
+            **{subject: own for subject, own in self._all_texts(new, slice(1, VARIANTS), {}).items() if own},
         }
         # what is known so far is still to be checked
-        found = self._measured(more, {}, TUNING.checked * self.until.left()) if more else {}
+        found = self._measured(more, {}, CHECKED * self.until.left()) if more else {}
         return {subject: one for subject, one in found.items() if one.kernel < best[subject].kernel}
 
     def _concluded(self, subject: Subject, found: Tried) -> Tried | Dropped:
         """A variant that is faster than its nodes and gives the same, or why there is no kernel."""
-        if found.ratio < TUNING.margin:
+        if found.ratio < MARGIN:
             detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
             return Dropped(subject.program, WhyUnused.SLOWER, detail, found.nodes)
         checked = self._checked(subject, found)
@@ -278,7 +251,7 @@ class Trials:
 
     def best(self, subjects: Iterable[Subject]) -> dict[Subject, Tried]:
         """The fastest variant of each kernel, whatever its nodes take; without those that are not generated, built or run."""
-        return self._measured(self._all_texts(subjects, slice(0, TUNING.variants), {}), {})
+        return self._measured(self._all_texts(subjects, slice(0, VARIANTS), {}), {})
 
     def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
@@ -290,7 +263,7 @@ class Trials:
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
-        if best is None or best.ratio < TUNING.margin:
+        if best is None or best.ratio < MARGIN:
             return None
         checked = self._checked(subject, best)
         return checked if isinstance(checked, Tried) else None
@@ -325,14 +298,14 @@ class Trials:
 
     def needed(self) -> float:
         """Seconds for one library of what was faster so far, as far as is known what the compiler takes."""
-        return TUNING.kept_for_building * self._pace * len(self._faster)
+        return KEPT_FOR_BUILDING * self._pace * len(self._faster)
 
     def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
             texts = {one.name: one.text for one in found}
             return build(
-                texts, self.folder, seconds=min(60.0, max(TUNING.compiling, seconds)), processor=self.processor
+                texts, self.folder, seconds=min(60.0, max(COMPILING, seconds)), processor=self.processor
             )
         except NotBuilt:
             return None
@@ -349,7 +322,7 @@ class Trials:
     ) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
-        writing = self.until.part(TUNING.writing)
+        writing = self.until.part(WRITING)
         for subject in subjects:
             try:
                 if writing.over:
@@ -389,7 +362,7 @@ class Trials:
         assert self.templates is not None
         try:
             library = build(
-                [one.text], self.folder, seconds=min(60.0, max(TUNING.compiling, self.until.left())), processor=self.processor
+                [one.text], self.folder, seconds=min(60.0, max(COMPILING, self.until.left())), processor=self.processor
             )
             problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.until)
         except NotBuilt as reason:
@@ -414,7 +387,7 @@ class Trials:
         except DslcError as problem:
             raise _Out(WhyUnused.NOT_WRITTEN, str(problem)) from None
         try:
-            return within(min(TUNING.generating_seconds, TUNING.generating * self.until.left()), lambda: generated(group))
+            return within(min(GENERATING_SECONDS, GENERATING * self.until.left()), lambda: generated(group))
         except TooLong as problem:
             raise _Out(WhyUnused.LATE, str(problem)) from None
         except NotGenerated as problem:
@@ -443,7 +416,7 @@ class Trials:
         batch: dict[Subject, Sequence[Generated]] = {}
         for subject, own in texts.items():
             batch[subject] = own
-            if sum(map(len, batch.values())) >= TUNING.batch:
+            if sum(map(len, batch.values())) >= BATCH:
                 found.update(self._batch(batch, out, keep))
                 batch = {}
         return {**found, **(self._batch(batch, out, keep) if batch else {})}
@@ -454,8 +427,8 @@ class Trials:
         """The same for those that are compiled together."""
         found: dict[Subject, Tried] = {}
         try:
-            seconds = min(60.0, TUNING.building * (self.until.left() - (keep if keep < inf else 0.0)))
-            if seconds <= TUNING.compiling:
+            seconds = min(60.0, BUILDING * (self.until.left() - (keep if keep < inf else 0.0)))
+            if seconds <= COMPILING:
                 raise TimeUp
             texts = self._fitting(texts, seconds, out)
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
@@ -480,7 +453,7 @@ class Trials:
                     failure = broken[own[0].text.name]
                     raise _Out(WhyUnused.LATE if failure.reason is BuildReason.TIMEOUT else WhyUnused.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
-                if found[subject].ratio >= TUNING.margin:
+                if found[subject].ratio >= MARGIN:
                     self._faster.add(subject)
             except TimeUp:
                 out[subject.program] = Dropped(subject.program, WhyUnused.LATE)
@@ -492,7 +465,7 @@ class Trials:
         self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, Tried | Dropped]
     ) -> Mapping[Subject, Sequence[Generated]]:
         """As many of some texts as compile in a time, as far as is known: fewer variants of each, else fewer kernels."""
-        room = self.compiled_in(seconds / TUNING.kept_for_building)
+        room = self.compiled_in(seconds / KEPT_FOR_BUILDING)
         if sum(map(len, texts.values())) <= room:
             return texts
         kept = list(texts)[:room]
@@ -505,7 +478,7 @@ class Trials:
         times: list[float] = []
         for one in built:
             # what is far from the best so far is run once
-            lost = min(TUNING.lost * nodes, TUNING.hopeless * min(times, default=inf))
+            lost = min(LOST * nodes, HOPELESS * min(times, default=inf))
             times.append(self._kernel(subject, one.text, library, "", lost))
         fastest = min(range(len(built)), key=times.__getitem__)
         for one, seconds in zip(built, times, strict=True):
@@ -514,7 +487,7 @@ class Trials:
         kernel = times[fastest]
         for turn in _TURNS:
             # what is clear is not measured again
-            if not kernel / TUNING.hopeless < nodes < TUNING.measured_once * kernel:
+            if not kernel / HOPELESS < nodes < MEASURED_ONCE * kernel:
                 break
             kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
             nodes = min(nodes, self._nodes(subject, turn))
@@ -552,7 +525,7 @@ class Trials:
         """These trials, then the same at other sizes, as far as sizes are unknown and memory and time are no question."""
         yield self
         for sizes in at_other_sizes(program, self.sizes):
-            if all(sizes.elements(value.type) <= TUNING.elements for value in (*program.inputs, *program.outputs)):
+            if all(sizes.elements(value.type) <= ELEMENTS for value in (*program.inputs, *program.outputs)):
                 yield replace(self, sizes=sizes)
 
     def _compared(self, subject: Subject, found: Tried, only_drawn: bool) -> Comparison:
@@ -577,7 +550,7 @@ class Trials:
             return Comparison(kept["error"], kept["problem"])
         library = self._libraries.get(found.text)
         if library is None:
-            seconds = min(60.0, max(TUNING.compiling, self.until.left()))
+            seconds = min(60.0, max(COMPILING, self.until.left()))
             library = build([found.text], self.folder, seconds=seconds, processor=self.processor)
         worker = self.measurer.worker
         names = worker.load(ModelFile(nodes))
@@ -588,7 +561,7 @@ class Trials:
         for k, one in enumerate(at_edges):
             if not answer.same:
                 break
-            differs = compare(edge.only(k), other.only(k), TUNING.edge)
+            differs = compare(edge.only(k), other.only(k), EDGE)
             if not differs.same and self._tells(subject, nodes, model, one, edge.only(k)):
                 answer = differs
         self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
@@ -605,11 +578,11 @@ class Trials:
         try:
             bound = bind_graph(program, {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()})
         except (DslcError, EvalError, Mismatch, ValueError):
-            return steady(run, feeds, reference, {}, TUNING.edge)
+            return steady(run, feeds, reference, {}, EDGE)
         named = {value.node.name: feeds[each.name] for value, each in zip(bound.inputs, model.graph.input, strict=True)
                  if isinstance(value.node, Input)}  # fmt: skip
         said = meaning(self.rules, bound, reference.names)
-        return steady(run, feeds, reference, {}, TUNING.edge, lambda given: said(named) if given is feeds else None)
+        return steady(run, feeds, reference, {}, EDGE, lambda given: said(named) if given is feeds else None)
 
     def _code(self, text: KernelText) -> str:
         """A hash of the text and of what it is compiled for: another generator may write another one under the same name."""
@@ -676,14 +649,14 @@ class Trials:
     def _copies(self, subject: Subject, alone: Callable[[], float]) -> int:
         """How many are measured at once, where one `alone` takes so many seconds."""
         holes = subject.program.inputs
-        if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TUNING.tiny:
-            return TUNING.copies
+        if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TINY:
+            return COPIES
         weights = sum(self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight)
-        if weights < TUNING.weights or weights < TUNING.streamed * alone():
+        if weights < WEIGHTS or weights < STREAMED * alone():
             return 1
         # powers of two, so that models of other sizes find it in the cache
         times = max(1.0, min(self.footprint, farthest_cache()) / weights)
-        return int(min(TUNING.copies, 1 << round(log2(times))))
+        return int(min(COPIES, 1 << round(log2(times))))
 
     def _weights(self, subject: Subject) -> tuple[str, ...]:
         """Holes that become constants where they are measured."""
@@ -702,4 +675,4 @@ class _Out(Exception):
         self.why, self.detail = why, detail
 
 
-__all__ = ["TUNING", "Dropped", "Subject", "Trials", "TrialsTuning", "Tried", "TriedForm", "WhyUnused"]
+__all__ = ["Dropped", "Subject", "Trials", "Tried", "TriedForm", "WhyUnused"]

@@ -28,7 +28,15 @@ from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.pruning.foresee import derivable_pairs
 from dslc.generate.pruning.renamed import PrimeValues, key, most_general, reduced, without_renamed
 from dslc.generate.settings import GenerationSettings, Progress, Stages
-from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import (
+    CONSTANTS as INPUTS_CONSTANTS,
+)
+from dslc.generate.terms.inputs import (
+    SEVERAL_CONSTANTS as INPUTS_SEVERAL_CONSTANTS,
+)
+from dslc.generate.terms.inputs import (
+    SLIDING_CONSTANTS as INPUTS_SLIDING_CONSTANTS,
+)
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
@@ -150,7 +158,7 @@ class _Generation:
         self.names: dict[Equation, tuple[Term, ...]] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
-        self.with_more = INPUTS_TUNING.several_constants
+        self.with_more = INPUTS_SEVERAL_CONSTANTS
         #: what followed from rules of smaller levels
         self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
@@ -206,7 +214,7 @@ class _Generation:
         self.count("terms", found.terms)
         self.count("equations", found.equations)
         self.count("candidates", len(found.kept))
-        self.with_more = INPUTS_TUNING.sliding_constants if any(family.places) else INPUTS_TUNING.several_constants
+        self.with_more = INPUTS_SLIDING_CONSTANTS if any(family.places) else INPUTS_SEVERAL_CONSTANTS
         known = KnownRules(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
@@ -262,7 +270,7 @@ class _Generation:
         """Whether an equation is too large to be looked at with its constants."""
         constants = _constants((term,)) + _constants((target,))
         return constants > 0 and max(size((term,)), size((target,))) > (
-            INPUTS_TUNING.constants if constants == 1 else self.with_more
+            INPUTS_CONSTANTS if constants == 1 else self.with_more
         )
 
     def _decision(self, candidate: Conjecture, known: KnownRules) -> _Decision:

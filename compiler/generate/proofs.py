@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -19,25 +19,10 @@ from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load_many
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Time for proofs, of which there are many.
-
-    Attributes:
-        limit: seconds, counted in steps, after which the exact prover gives up.
-        small: operators of a rule that gets all of that; larger ones, of which there are most, get half.
-        backstop: how many times as long, by its processor time, a process may take before it is ended.
-        laws: milliseconds for the laws, for each second of the limit.
-    """
-
-    limit: float = 4.0
-    small: int = 3
-    backstop: float = 4.0
-    laws: int = 50
-
-
-_TUNING = _Tuning()
+LIMIT = 4.0  #: seconds, counted in steps, after which the exact prover gives up
+SMALL = 3  #: operators of a rule that gets all of that; larger ones, of which there are most, get half
+BACKSTOP = 4.0  #: how many times as long, by its processor time, a process may take before it is ended
+LAWS = 50  #: milliseconds for the laws, for each second of the limit
 
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
@@ -48,11 +33,11 @@ class Proofs:
     """Proves rules that are in no file yet. Use it as a context manager: leaving it ends the workers."""
 
     def __init__(
-        self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = _TUNING.limit
+        self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = LIMIT
     ) -> None:
         """`cache`: a folder of what was decided, for a run that goes on where it was interrupted."""
         self._rules, self._seed, self._limit = rules, seed, limit
-        self._workers = Workers(rules, workers, _TUNING.backstop * limit)
+        self._workers = Workers(rules, workers, BACKSTOP * limit)
         self._number = 0
         self._cache = None if cache is None else own_evidence(cache)
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
@@ -108,9 +93,9 @@ class Proofs:
         operators = names_in(rule)
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
-        seconds = self._limit if rule.size <= _TUNING.small else self._limit / 2
+        seconds = self._limit if rule.size <= SMALL else self._limit / 2
         task = Task(
-            name, _FIRST, self._seed, int(self._limit * _TUNING.laws), seconds, small=False, text=text, operators=short
+            name, _FIRST, self._seed, int(self._limit * LAWS), seconds, small=False, text=text, operators=short
         )
         self._asked[name] = rule
         self._begun.add(rule)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,8 @@ from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
 from dslc.version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a library is written.
-
-    Attributes:
-        tests: rules that have a test each; of more, every n-th.
-        width: characters of a line.
-    """
-
-    tests: int = 1500
-    width: int = 116
-
-
-_TUNING = _Tuning()
+TESTS = 1500  #: rules that have a test each; of more, every n-th
+WIDTH = 116  #: characters of a line
 
 
 def library_text(
@@ -64,7 +50,7 @@ def library_text(
     groups: dict[int, list[GeneralRule]] = defaultdict(list)
     for rule in in_order:
         groups[rule.size].append(rule)
-    every = max(1, -(-len(in_order) // _TUNING.tests))
+    every = max(1, -(-len(in_order) // TESTS))
     for size, group in groups.items():
         lines += [
             "",
@@ -140,13 +126,13 @@ def header_of(
     operators = sorted({item.op for family in families for item in (*family.items, *(c for c, _ in family.constants))})
     lines = [
         f"Found and proved by `dslc generate` {__version__}: every rule between graphs of at most {settings.max_operators} operators",
-        *textwrap.wrap(f"over {', '.join(operators)}.", _TUNING.width),
+        *textwrap.wrap(f"over {', '.join(operators)}.", WIDTH),
     ]
     for family in families:
         given = Counter(map(str, family.inputs))
         shown = ", ".join(f"{n} of {type}" for type, n in given.items())
         lines += textwrap.wrap(
-            f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", _TUNING.width
+            f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", WIDTH
         )
     for op in operators:
         for trait, other in rules.traits_of(op).named.items():
@@ -154,11 +140,11 @@ def header_of(
                 lines.append(f"{op} was enumerated as {other}, which hides less; the rules are proved for {op} itself.")
             elif trait == "operand_of":
                 lines.append(f"{op} was applied to inputs only.")
-    lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", _TUNING.width)
+    lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", WIDTH)
     reasons = Counter(reason.partition(":")[0] for _, reason in stages.left_out)
     if reasons:
         lines += textwrap.wrap(
-            f"Left out: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}.", _TUNING.width
+            f"Left out: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}.", WIDTH
         )
     lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB in the largest process.")
     return lines

@@ -25,21 +25,8 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking at reads.
-
-    Attributes:
-        tries: choices of sizes and attributes that are tried.
-        points: positions that are looked at.
-    """
-
-    tries: int = 3000
-    points: int = 400
-
-
-_TUNING = _Tuning()
+TRIES = 3000  #: choices of sizes and attributes that are tried
+POINTS = 400  #: positions that are looked at
 
 
 @dataclass(frozen=True)
@@ -252,16 +239,16 @@ def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
     total = 1
     for option in options:
         total *= len(option)
-    if total <= _TUNING.tries:
+    if total <= TRIES:
         yield from sorted(product(*options), key=lambda values: (sum(abs(v) for v in values), values))
         return
     seeded = random.Random(0)
-    for _ in range(_TUNING.tries):
+    for _ in range(TRIES):
         yield tuple(seeded.choice(option) for option in options)
 
 
 def _points(loops: tuple[ReadLoop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
-    left = _TUNING.points
+    left = POINTS
 
     def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
         nonlocal left

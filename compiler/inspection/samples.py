@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any
 
@@ -21,21 +20,9 @@ from dslc.semantics.operator_env import entries
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for samples.
-
-    Attributes:
-        tries: choices of sizes and attributes that are tried.
-        ranks: ranks that lists of sizes have, in turn: of a single list, of two, and of more.
-    """
-
-    tries: int = 3000
-    ranks: tuple[tuple[int, ...], ...] = ((2, 1, 3, 0, 4), (1, 2, 0), (1, 0, 2))
-
-
-_TUNING = _Tuning()
+TRIES = 3000  #: choices of sizes and attributes that are tried
+#: ranks that lists of sizes have, in turn: of a single list, of two, and of more
+RANKS: tuple[tuple[int, ...], ...] = ((2, 1, 3, 0, 4), (1, 2, 0), (1, 0, 2))
 
 
 def sample(
@@ -57,7 +44,7 @@ def sample(
         EvalError: an attribute that the operator does not have, or a value of the wrong type.
     """
     last: Mismatch | EvalError | None = None
-    for values, found in islice(_candidates(rules, op, shapes or {}, attrs or {}, dtypes or {}), _TUNING.tries):
+    for values, found in islice(_candidates(rules, op, shapes or {}, attrs or {}, dtypes or {}), TRIES):
         try:
             outputs = apply(rules, op, values, found)
             node = outputs[0].node
@@ -136,7 +123,7 @@ def _sizes(op: OperatorDef) -> Iterator[dict[str, Any]]:
     """Ranks and sizes: first distinct small ones, then equal ones, then random ones."""
     packs, names = size_names(op)
     seeded = random.Random(0)
-    for ranks in product(_TUNING.ranks[min(len(packs), 3) - 1], repeat=len(packs)):
+    for ranks in product(RANKS[min(len(packs), 3) - 1], repeat=len(packs)):
         total = sum(ranks)
         distinct = [*range(2, 2 + len(names))], [*range(2 + len(names), 2 + len(names) + total)]
         for singles, many in (distinct, ([4] * len(names), [4] * total), *(_random(seeded, len(names), total) for _ in range(6))):

@@ -16,19 +16,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is asked of Z3.
-
-    Attributes:
-        milliseconds: milliseconds of one question.
-    """
-
-    milliseconds: int = 1000
-
-
-_TUNING = _Tuning()
+MILLISECONDS = 1000  #: milliseconds of one question
 
 _WHOLE = frozenset({"int", "axis"})
 _RELATIONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
@@ -104,7 +92,7 @@ def _vacuous(conditions: Sequence[t.Expr], sizes: set[str], kinds: Mapping[str, 
         return None
     z3 = _z3()
     solver = z3.Solver()
-    solver.set("timeout", _TUNING.milliseconds)
+    solver.set("timeout", MILLISECONDS)
     encoder = _Encoder(sizes, kinds)
     marks = []
     for number, condition in enumerate(conditions):

@@ -23,29 +23,12 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.values import numbers_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how instances that look for mistakes are drawn.
-
-    Attributes:
-        attempts: draws of names for one instance that counts.
-        elements: elements of an instance.
-        manners: manners of its inputs.
-        first: draws that begin with given names.
-        seen: instances with lists of the same lengths that are welcome.
-        clear: share by which numbers differ by more than what floats round.
-    """
-
-    attempts: int = 8
-    elements: int = 20_000
-    manners: int = 3
-    first: int = 12
-    seen: int = 2
-    clear: float = 1e-3
-
-
-_TUNING = _Tuning()
+ATTEMPTS = 8  #: draws of names for one instance that counts
+ELEMENTS = 20_000  #: elements of an instance
+ADVERSARY_MANNERS = 3  #: manners of its inputs
+FIRST = 12  #: draws that begin with given names
+SEEN = 2  #: instances with lists of the same lengths that are welcome
+CLEAR = 1e-3  #: share by which numbers differ by more than what floats round
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +60,19 @@ def differing(
     if sub.syntax.partial or not all(options.values()):
         return None
     found, forms = 0.0, Counter[tuple[int, ...]]()
-    for attempt in range(_TUNING.attempts * instances):
+    for attempt in range(ATTEMPTS * instances):
         if found >= instances:
             break
         terms = {name: fitting[int(rng.integers(len(fitting)))] for name, fitting in options.items()}
         try:
             draws = adversarial(near, rng)
-            draws = replace(draws, fixed=first) if first and attempt < _TUNING.first else draws
+            draws = replace(draws, fixed=first) if first and attempt < FIRST else draws
             instance = instantiate(rules, sub, rng, terms, tuple(dtypes), types, draws)
         except (Rejected, ArithmeticError, TypeError):
             continue
         # ranks and lengths that were seen often are taken less often
         form = tuple(len(value) for value in instance.drawn.values() if isinstance(value, tuple))
-        if elements_of(instance) > _TUNING.elements or (form and rng.random() * (1 + forms[form]) > _TUNING.seen):
+        if elements_of(instance) > ELEMENTS or (form and rng.random() * (1 + forms[form]) > SEEN):
             continue
         forms[form] += 1
         mistyped = _types(instance)
@@ -102,7 +85,7 @@ def differing(
             continue
         found += 1
         others = MANNERS[2:]
-        chosen = [*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_TUNING.manners - 2))]
+        chosen = [*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(ADVERSARY_MANNERS - 2))]
         for manner in (*chosen, *MANNERS[-1:] * (4 if pair.powers else 0)):
             one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
             if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
@@ -126,5 +109,5 @@ def _certain(pair: PairOfLists, one: Difference) -> bool:
     if exact is not None:
         return exact
     x, y = float(one.left), float(one.right)
-    return abs(x - y) > _TUNING.clear * max(abs(x), abs(y))
+    return abs(x - y) > CLEAR * max(abs(x), abs(y))
 

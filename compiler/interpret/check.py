@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -24,25 +23,10 @@ from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many instances are compared.
-
-    Attributes:
-        instances: instances of a rule.
-        attempts: draws of terms.
-        further: draws after the last instance that fits.
-        operators: operators in the place of a term.
-    """
-
-    instances: int = 3
-    attempts: int = 1500
-    further: int = 150
-    operators: int = 3
-
-
-_TUNING = _Tuning()
+INSTANCES = 3  #: instances of a rule
+ATTEMPTS = 1500  #: draws of terms
+FURTHER = 150  #: draws after the last instance that fits
+OPERATORS = 3  #: operators in the place of a term
 
 
 def check_all(
@@ -109,7 +93,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     hints: dict[str, str] = {}
     meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
-    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _TUNING.attempts)):
+    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), ATTEMPTS)):
         try:
             instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
         except Rejected as reason:
@@ -118,14 +102,14 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
                 hints[str(reason)] = reason.__cause__.hint
             if isinstance(reason.__cause__, EvalError):
                 meaningless.update(d for d in reason.__cause__.diagnostics if _inside(d, sub))
-            if instances and attempt - last > _TUNING.further:
+            if instances and attempt - last > FURTHER:
                 return []
             continue
         differs = _differ(sub, instance)
         if differs is not None:
             return [differs]
         instances, last = instances + 1, attempt
-        if instances >= _TUNING.instances:
+        if instances >= INSTANCES:
             return []
     if instances:
         return []
@@ -163,7 +147,7 @@ def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: 
 
 
 def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:
-    choices = [dict(terms) for terms in term_choices(rules, sub, rng, _TUNING.operators)]
+    choices = [dict(terms) for terms in term_choices(rules, sub, rng, OPERATORS)]
     while choices:
         yield from choices
 

@@ -32,32 +32,14 @@ from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many instances are compared.
-
-    Attributes:
-        attempts: draws of instances; a rule whose guards are this hard to meet is reported as uninstantiated.
-        attempts_with_terms: the same for a rule with terms.
-        adverse: instances that look for mistakes, after the others.
-        redraws: draws of inputs for which the sides are not defined.
-        tolerance: share by which equal numbers differ.
-        few: elements of a result; a smaller one may agree by chance, and is drawn four times.
-        corrected: instances of a partial rule, at least.
-        literal: numbers of a correction up to this are sizes that instances have, and a little more.
-    """
-
-    attempts: int = 4000
-    attempts_with_terms: int = 600
-    adverse: int = 10
-    redraws: int = 8
-    tolerance: float = 1e-7
-    few: int = 24
-    literal: int = 256
-    corrected: int = 24
-
-
-_TUNING = _Tuning()
+ATTEMPTS = 4000  #: draws of instances; a rule whose guards are this hard to meet is reported as uninstantiated
+ATTEMPTS_WITH_TERMS = 600  #: the same for a rule with terms
+ADVERSE = 10  #: instances that look for mistakes, after the others
+REDRAWS = 8  #: draws of inputs for which the sides are not defined
+TOLERANCE = 1e-7  #: share by which equal numbers differ
+FEW = 24  #: elements of a result; a smaller one may agree by chance, and is drawn four times
+LITERAL = 256  #: numbers of a correction up to this are sizes that instances have, and a little more
+CORRECTED = 24  #: instances of a partial rule, at least
 
 _CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
@@ -76,7 +58,7 @@ class CaseOutcome:
 
 def check_substitution(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6,
-    attempts: int = _TUNING.attempts, adverse: int = _TUNING.adverse, small: bool = True,
+    attempts: int = ATTEMPTS, adverse: int = ADVERSE, small: bool = True,
 ) -> CaseOutcome:  # fmt: skip
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
@@ -88,10 +70,10 @@ def check_substitution(
     found, worst, reasons = 0, "field", []
     sizes = roomy(sub)
     # a correction is wrong at a few positions, if at all
-    trials = max(trials, _TUNING.corrected) if own_corrections(sub) else trials
+    trials = max(trials, CORRECTED) if own_corrections(sub) else trials
     for terms in term_choices(rules, sub, rng, operators):
         instances = 0
-        for attempt in range(min(attempts, _TUNING.attempts_with_terms) if terms else attempts):
+        for attempt in range(min(attempts, ATTEMPTS_WITH_TERMS) if terms else attempts):
             if instances == trials:
                 break
             try:
@@ -131,7 +113,7 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
 
 
 def check_law(
-    rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _TUNING.adverse
+    rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = ADVERSE
 ) -> CaseOutcome:
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
@@ -197,7 +179,7 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
     names = tuple(instance.left)
     pairs = [(instance.left[name], instance.right[name]) for name in names]
     # a few elements may agree by chance where a function has few values, so small results are compared more often
-    draws = 4 if sum(left.type.elements for left, _ in pairs) < _TUNING.few else 1
+    draws = 4 if sum(left.type.elements for left, _ in pairs) < FEW else 1
     in_field = None
     for _ in range(draws):
         in_field = in_field or _compare_over(rules, pairs, Field(int(rng.integers(1 << 20))), instance.inputs, rng, False)
@@ -230,13 +212,13 @@ def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator)
     """A position at which a correction is wrong, on random inputs; else whether inputs were found for all of them."""
     for name, own in instance.corrected.items():
         domain = Field(int(rng.integers(1 << 20)))
-        for attempt in range(_TUNING.redraws):
+        for attempt in range(REDRAWS):
             feeds = {value: draw(value.type, domain, rng, attempt) for value in instance.inputs}
             try:
                 was, new, instead = run(rules, [instance.left[name], instance.right[name], own], feeds, domain)
             except (Redraw, InterpretError):
                 continue
-            wrong = np.argwhere(~domain.close(was, new, _TUNING.tolerance) & ~domain.close(was, instead, _TUNING.tolerance))
+            wrong = np.argwhere(~domain.close(was, new, TOLERANCE) & ~domain.close(was, instead, TOLERANCE))
             if len(wrong):
                 return WrongCorrection(name, tuple(map(int, wrong[0])))
             break
@@ -268,7 +250,7 @@ def own_corrections(sub: SubstitutionDef) -> list[t.Correct]:
 def roomy(sub: SubstitutionDef) -> InstanceDraws:
     """Sizes beyond the numbers that a correction is written with, beside the ordinary ones."""
     numbers = {part.value for one in own_corrections(sub) for part in walk_expr(one) if isinstance(part, t.Int)}
-    large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= _TUNING.literal for k in range(3))
+    large = sorted(n + 1 + k for n in numbers if ORDINARY.sizes[-1] <= n <= LITERAL for k in range(3))
     return replace(ORDINARY, sizes=(*ORDINARY.sizes, *large, *large)) if large else ORDINARY
 
 
@@ -281,7 +263,7 @@ def _compare_over(
     positive: bool,
 ) -> str | None:
     """None where equal, a text about the first difference, or `none` where no valid inputs were drawn."""
-    for attempt in range(_TUNING.redraws):
+    for attempt in range(REDRAWS):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
         try:
             results = run(rules, [value for pair in pairs for value in pair], feeds, domain)
@@ -325,7 +307,7 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
 
 
 def difference(
-    type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = _TUNING.tolerance, undefined: bool = False
+    type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = TOLERANCE, undefined: bool = False
 ) -> str | None:
     """Where two results differ first, and by what; None where they agree. With `undefined` anything may stand for a NaN in `a`."""
     if a.shape != b.shape:

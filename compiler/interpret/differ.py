@@ -29,26 +29,13 @@ Way = Literal["types", "values", "bounds", "undefined"]
 READ_OUTSIDE = "a read out of bounds"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when numbers are the same.
+TOLERANCE = 1e-6  #: share of the largest element by which equal numbers differ, where no narrower type rounds
+HUGE = 1e15  #: numbers beyond this differ where exact ones do: in floats that may be the order of operations
+LOOKED = 4  #: large elements that are computed exactly
+#: two numbers that stand for quotients by zero: what is not the same with both depends on them
+ABSENT: tuple[int, ...] = (3, -5)
 
-    Attributes:
-        tolerance: share of the largest element by which equal numbers differ, where no narrower type rounds.
-        huge: numbers beyond this differ where exact ones do: in floats that may be the order of operations.
-        looked: large elements that are computed exactly.
-        absent: two numbers that stand for quotients by zero: what is not the same with both depends on them.
-    """
-
-    tolerance: float = 1e-6
-    huge: float = 1e15
-    looked: int = 4
-    absent: tuple[int, ...] = (3, -5)
-
-
-_TUNING = _Tuning()
-
-_ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: _TUNING.tolerance}
+_ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: TOLERANCE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +84,8 @@ class PairOfLists:
         """The first element of output `k` that differs: another number before none at all."""
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
         if value.type.dtype.is_float:
-            large = ~missing & (np.maximum(np.abs(a), np.abs(b)) > _TUNING.huge)
-            for at in np.argwhere(large & ~np.isclose(a, b, rtol=self.tolerance))[: _TUNING.looked]:
+            large = ~missing & (np.maximum(np.abs(a), np.abs(b)) > HUGE)
+            for at in np.argwhere(large & ~np.isclose(a, b, rtol=self.tolerance))[: LOOKED]:
                 if self.exactly(feeds, k, tuple(map(int, at))):
                     return "values", tuple(map(int, at))
             missing = missing | large
@@ -140,7 +127,7 @@ def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right:
     except Mismatch:
         return None
     converted, constants = _rounding(scopes)
-    tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=_TUNING.tolerance)
+    tolerance = max((_ROUNDED[dtype] for dtype in converted | constants if dtype in _ROUNDED), default=TOLERANCE)
     powers = {float_digits(dtype) if dtype.is_float else 8 * dtype.bytes - k for dtype in converted for k in (0, 1)}
     return PairOfLists(tuple(inputs), scopes[: len(left)], scopes[len(left) :], tolerance, tuple(sorted(powers)))
 
@@ -185,7 +172,7 @@ class DefinedResults:
 def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> DefinedResults | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
-        first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _TUNING.absent)
+        first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in ABSENT)
     except InterpretError as problem:
         return problem if problem.kind is InterpretKind.OUT_OF_BOUNDS else None
     except (OverflowError, MemoryError):

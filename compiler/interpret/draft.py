@@ -22,19 +22,7 @@ from dslc.semantics.types import solve
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of trying expressions.
-
-    Attributes:
-        most_names: names that one expression may ask for.
-    """
-
-    most_names: int = 64
-
-
-_TUNING = _Tuning()
+MOST_NAMES = 64  #: names that one expression may ask for
 
 
 @dataclass(kw_only=True)
@@ -102,7 +90,7 @@ class Draft(ABC):
 
     def needing(self, env: Env, expr: t.Expr) -> Any:
         """The value of an expression; names without a value are drawn."""
-        for _ in range(_TUNING.most_names):
+        for _ in range(MOST_NAMES):
             try:
                 return evaluate(expr, env)
             except Unbound as unknown:

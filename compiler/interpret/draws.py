@@ -158,23 +158,12 @@ def _integers(
 
 def type_in_turn(attempt: int) -> tuple[DType, ...]:
     """The element type of a draw: floats first; where they hardly fit, every second time another type, the common ones oftener."""
-    if attempt < _TUNING.floats_first or attempt % 2 == 0:
+    if attempt < FLOATS_FIRST or attempt % 2 == 0:
         return (DType.F32,)
     return (_OTHERS[attempt // 2 % len(_OTHERS)],)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how values are drawn.
-
-    Attributes:
-        floats_first: draws of which every one is tried on floats; of later ones every second.
-    """
-
-    floats_first: int = 100
-
-
-_TUNING = _Tuning()
+FLOATS_FIRST = 100  #: draws of which every one is tried on floats; of later ones every second
 
 _RARE = [one for one in DType if one not in (DType.F32, DType.I64, DType.BOOL)]
 _OTHERS = [one for rare in _RARE for one in (DType.I64, DType.BOOL, rare)]

@@ -35,21 +35,10 @@ from dslc.ir.element import element_type
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, conjuncts, num, raw_apply, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how much is computed at once.
-
-    Attributes:
-        piece: elements of intermediates that are computed at once (200 MB of float64); larger ones are computed in pieces.
-        runs: changes of a condition on one iterator; one that changes more often is a mask instead of a case for each run.
-    """
-
-    piece: int = 25_000_000
-    runs: int = 8
-
-
-_TUNING = _Tuning()
+#: elements of intermediates that are computed at once (200 MB of float64); larger ones are computed in pieces
+PIECE = 25_000_000
+#: changes of a condition on one iterator; one that changes more often is a mask instead of a case for each run
+RUNS = 8
 
 
 class CannotEvaluate(Exception):
@@ -109,13 +98,13 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
     for its, count in _intermediates(body, sizes):
         if count > worst:
             worst, free = count, its
-    if worst <= _TUNING.piece:
+    if worst <= PIECE:
         return None, 1
     candidates = [it for it in ranges if it in free and sizes[it] > 1]
     if not candidates:
         return None, 1
     axis = max(candidates, key=lambda it: sizes[it])
-    return axis, min(sizes[axis], -(-worst // _TUNING.piece))
+    return axis, min(sizes[axis], -(-worst // PIECE))
 
 
 def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
@@ -381,7 +370,7 @@ class _Machine:
                 return self.go(node.args[2], frame)
             if data.ndim == 1:
                 changes = np.flatnonzero(data[1:] != data[:-1]) + 1
-                if len(changes) < _TUNING.runs:
+                if len(changes) < RUNS:
                     return self._runs(node, frame, condition, [0, *changes.tolist(), data.size])
         guarded = replace(frame, guarded=True)
         branches = self._together((node,), (self.go(node.args[1], guarded), self.go(node.args[2], guarded)))

@@ -8,7 +8,6 @@ follow one seeded total order of the elements, in which small integers, and the 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,22 +23,9 @@ P = (1 << 31) - 1
 POSITIVE, NEGATIVE = P, P + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what keeps its meaning in a field.
-
-    Attributes:
-        small: integers up to this size keep their true order.
-        named: named numbers that keep their true order.
-        as_text: elements of an array that is read by its decimal text; a larger one is read by its exact binary value.
-    """
-
-    small: int = 1 << 15
-    named: int = 256
-    as_text: int = 4096
-
-
-_TUNING = _Tuning()
+SMALL = 1 << 15  #: integers up to this size keep their true order
+NAMED = 256  #: named numbers that keep their true order
+AS_TEXT = 4096  #: elements of an array that is read by its decimal text; a larger one is read by its exact binary value
 
 # a product of 17-bit sums of halves may be added up so often before float64 rounds
 _EXACT_SUMS = 1 << 19
@@ -105,14 +91,14 @@ class Field:
             return np.asarray(POSITIVE if value > 0 else NEGATIVE)
         exact = fraction_of(value)
         out = residue(exact)
-        if len(self._named) < _TUNING.named:
+        if len(self._named) < NAMED:
             self._named[out] = float(exact)
         return np.asarray(out)
 
     def lift(self, array: Array) -> Array:
         if array.dtype == object:
             elements = {item: residue(Fraction(item)) for item in set(array.reshape(-1).tolist())}
-            if len(elements) + len(self._named) <= _TUNING.named:
+            if len(elements) + len(self._named) <= NAMED:
                 self._named.update({element: float(item) for item, element in elements.items()})
             return np.array([elements[item] for item in array.reshape(-1)], dtype=np.int64).reshape(array.shape)
         if array.dtype == np.uint64:
@@ -125,9 +111,9 @@ class Field:
             return array.astype(np.int64) if array.dtype.kind == "i" else self.lift(array)
         if array.dtype == object:
             return self.lift(array)
-        if array.size > _TUNING.as_text:
+        if array.size > AS_TEXT:
             return _binary(array.astype(np.float64))
-        text = self.number if array.size <= _TUNING.named else lambda item: residue(fraction_of(item))
+        text = self.number if array.size <= NAMED else lambda item: residue(fraction_of(item))
         flat = [int(text(float(str(item)))) if np.isfinite(item) else _infinite(item) for item in array.reshape(-1)]
         return np.array(flat, dtype=np.int64).reshape(array.shape)
 
@@ -185,11 +171,11 @@ class Field:
         word = a.astype(np.uint64) + np.uint64((self._seed * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
         keys = (mixed(word) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
         signed = np.where(a > P // 2, a - P, a)
-        near = np.abs(signed) < _TUNING.small
+        near = np.abs(signed) < SMALL
         if near.any():
             keys = np.where(near, _place(signed.astype(np.float64)), keys)
         for element, value in self._named.items():
-            if not -_TUNING.small < value < _TUNING.small or value != int(value):
+            if not -SMALL < value < SMALL or value != int(value):
                 keys = np.where(a == element, _place(np.asarray(value)), keys)
         return np.where(a == POSITIVE, 2.0, np.where(a == NEGATIVE, -1.0, keys))
 
@@ -250,12 +236,12 @@ class Field:
         if name == "exp":
             out = np.where(first == NEGATIVE, 0, out)
         if name == "sqrt":
-            root = np.rint(np.sqrt(np.minimum(first, _TUNING.small * _TUNING.small).astype(np.float64))).astype(
+            root = np.rint(np.sqrt(np.minimum(first, SMALL * SMALL).astype(np.float64))).astype(
                 np.int64
             )
             out = np.where(root * root == first, root, out)
         if name in {"floor", "ceil", "round", "trunc"}:
-            whole = (first < _TUNING.small) | (first > P - _TUNING.small)
+            whole = (first < SMALL) | (first > P - SMALL)
             out = np.where(whole, first, out)
         return np.asarray(out)
 
@@ -263,7 +249,7 @@ class Field:
         """Small numbers keep their value where the type holds it; what becomes of others is a function of the element and the type."""
         small = np.where(array > P // 2, array - P, array)
         low, high = integer_range(dtype)
-        held = (np.abs(small) < _TUNING.small) & (small >= low) & (small <= high)
+        held = (np.abs(small) < SMALL) & (small >= low) & (small <= high)
         return np.where(held, small, self._random(f"convert:{dtype}", array) % 127)
 
     def rounded(self, array: Array, source: DType, target: DType) -> Array:

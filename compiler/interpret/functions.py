@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,19 +18,7 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DTYPES, DType, float_digits, integer_range
 from dslc.ir.scalar import Iter
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of fractions.
-
-    Attributes:
-        digits: exponent of a fraction, beyond which nobody tells the result from 0 or from infinity.
-    """
-
-    digits: int = 128
-
-
-_TUNING = _Tuning()
+DIGITS = 128  #: exponent of a fraction, beyond which nobody tells the result from 0 or from infinity
 
 _WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
@@ -154,9 +142,9 @@ def power(domain: Domain, args: Sequence[Arr], guarded: bool, typed: bool) -> Ar
 def _power(base: Any, exponent: int) -> Any:
     """A power of a number modulo 2^64 where it has many digits; a fraction that is nearly 0 or infinite has the right sign."""
     if isinstance(base, Fraction):
-        huge = abs(exponent) > _TUNING.digits and abs(base) not in (0, 1)
-        return base ** (exponent if not huge else (_TUNING.digits + exponent % 2) * (1 if exponent > 0 else -1))
-    return base**exponent if exponent <= _TUNING.digits else pow(base, exponent, 1 << 64)
+        huge = abs(exponent) > DIGITS and abs(base) not in (0, 1)
+        return base ** (exponent if not huge else (DIGITS + exponent % 2) * (1 if exponent > 0 else -1))
+    return base**exponent if exponent <= DIGITS else pow(base, exponent, 1 << 64)
 
 
 _powers = np.frompyfunc(lambda base, exponent: _power(base, int(exponent)), 2, 1)

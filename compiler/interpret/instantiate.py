@@ -32,23 +32,9 @@ from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how often something is drawn.
-
-    Attributes:
-        default: how often an attribute has its default.
-        dividing: how often a size divides one that is known, as channels do.
-        determined: how often an attribute is what the types of the operands say of it.
-    """
-
-    default: float = 0.45
-    dividing: float = 0.3
-    determined: float = 0.9
-
-
-_TUNING = _Tuning()
+DEFAULT = 0.45  #: how often an attribute has its default
+DIVIDING = 0.3  #: how often a size divides one that is known, as channels do
+DETERMINED = 0.9  #: how often an attribute is what the types of the operands say of it
 
 
 class Rejected(Exception):
@@ -145,7 +131,7 @@ class _Random(Draft):
     def size(self, name: str) -> int:
         options = self.within(self.draws.sizes, self.text.hints.get(name, ()))
         known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
-        if known and self.chance(_TUNING.dividing):
+        if known and self.chance(DIVIDING):
             whole = self.pick(known)
             # 1 divides everything, and tells little apart
             options = [k for k in range(2, whole + 1) if whole % k == 0 and k in options] or options
@@ -204,9 +190,9 @@ class _Random(Draft):
         if kind == "dtype" and name in self.types:
             return self.types[name]
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
-        if inner.has(attr.name) and self.chance(_TUNING.determined):
+        if inner.has(attr.name) and self.chance(DETERMINED):
             return inner.get(attr.name)
-        if attr.default is not None and self.chance(_TUNING.default):
+        if attr.default is not None and self.chance(DEFAULT):
             try:
                 return evaluate(attr.default, inner)
             except (Unbound, Mismatch, DslcError):

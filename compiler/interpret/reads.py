@@ -13,19 +13,7 @@ from dslc.interpret.array import Arr, align, order
 from dslc.interpret.domain import Array, Kind
 from dslc.ir.scalar import Iter
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when reads are padded.
-
-    Attributes:
-        pad: times its size by which an axis is padded, at most: beyond, masking costs less.
-    """
-
-    pad: int = 4
-
-
-_TUNING = _Tuning()
+PAD = 4  #: times its size by which an axis is padded, at most: beyond, masking costs less
 
 
 class OutOfBounds(Exception):
@@ -74,7 +62,7 @@ def read(operand: ReadOperand, index: Sequence[Arr], other: Arr | None, guarded:
             raise OutOfBounds(f"{where}: axis {k} of size {size} is read at {low if low < 0 else high}")
         fixed = other is not None and not other.axes
         before, after = max(0, -low), max(0, high - size + 1)
-        if other is not None and fixed and before + after <= _TUNING.pad * size + 8:
+        if other is not None and fixed and before + after <= PAD * size + 8:
             data = _padded(data, k, before, after, other.data)
             positions[k] = Arr(arr.data + before, arr.axes, "int")
             continue

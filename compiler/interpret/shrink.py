@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -15,20 +14,8 @@ from dslc.semantics.env import AttrSet
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is easy to read.
-
-    Attributes:
-        negative: how much harder to read a negative number is.
-        every: size up to which every size is tried.
-    """
-
-    negative: int = 5
-    every: int = 13
-
-
-_TUNING = _Tuning()
+NEGATIVE = 5  #: how much harder to read a negative number is
+EVERY = 13  #: size up to which every size is tried
 
 
 def smaller_names(
@@ -109,7 +96,7 @@ def smaller(value: Any) -> Iterator[Any]:
             2,
             -2,
             value // 2,
-            *range(3, min(value, _TUNING.every)),
+            *range(3, min(value, EVERY)),
             value - 1 if value > 0 else value + 1,
         ):
             if measure(other) < measure(value):
@@ -135,9 +122,9 @@ def measure(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return 2 * abs(value) + _TUNING.negative * (value < 0)
+        return 2 * abs(value) + NEGATIVE * (value < 0)
     if isinstance(value, Fraction):
-        return 2 * abs(value.numerator) + _TUNING.negative * (value < 0) + 4 * (value.denominator - 1)
+        return 2 * abs(value.numerator) + NEGATIVE * (value < 0) + 4 * (value.denominator - 1)
     if isinstance(value, tuple):
         return sum(2 + measure(item) for item in value)
     if isinstance(value, AttrSet):

@@ -18,21 +18,8 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import OperatorRef
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for small counterexamples.
-
-    Attributes:
-        elements: elements of an instance that is looked at; larger ones are no small counterexamples.
-        random: random small instances that are tried before the steps from the one at hand.
-    """
-
-    elements: int = 20_000
-    random: int = 40
-
-
-_TUNING = _Tuning()
+ELEMENTS = 20_000  #: elements of an instance that is looked at; larger ones are no small counterexamples
+RANDOM = 40  #: random small instances that are tried before the steps from the one at hand
 
 _TINY = InstanceDraws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
 
@@ -66,7 +53,7 @@ def smallest(rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | 
         return _looked(rules, other, way, rng, (manner,))
 
     types = {name: value for name, value in instance.drawn.items() if isinstance(value, DType)}
-    for _ in range(min(_TUNING.random, tries)):
+    for _ in range(min(RANDOM, tries)):
         other = again(types)
         if other is not None and _size(other.instance) < _size(found.instance):
             found = other
@@ -79,7 +66,7 @@ def _looked(
 ) -> Smallest | None:
     """The instance with its first difference, on inputs of some manners."""
     sides = tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
-    if elements_of(instance) > _TUNING.elements:
+    if elements_of(instance) > ELEMENTS:
         return None
     for k, (a, b) in enumerate(zip(*sides, strict=True)):
         if a.type != b.type:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,42 +22,21 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what rules are tried with.
-
-    Attributes:
-        special: elements beside ordinary ones: of few kinds at a time, as one NaN hides all else.
-        ordinary: elements that nothing overflows with.
-        sizes: of axes; a sum of one number shows little.
-        elements: of the largest input, at least; fewer show little and do not count.
-        instances: instances of a rule, for each choice of operators where it has terms.
-        compared: instances with fewer elements among them.
-        attempts: draws of names for one instance.
-        operators: choices of operators.
-        draws: draws of elements for an instance.
-        shared: how often an input has special elements of the same kinds as others.
-        shares: shares of special elements.
-    """
-
-    special: tuple[tuple[float, ...], ...] = (
+#: elements beside ordinary ones: of few kinds at a time, as one NaN hides all else
+SPECIAL: tuple[tuple[float, ...], ...] = (
         (np.nan,), (np.inf,), (-np.inf,), (np.inf, -np.inf), (0.0, -0.0), (-0.0,), (3e38,), (-3e38,), (3e38, -3e38), (3e38, -3e38),
         (1e-45, -1e-45), (1e-30, 3e38), (1e-30, 1e30), (-0.0, np.inf, 3e38, -3e38),
-    )  # fmt: skip
-    ordinary: tuple[float, ...] = (-2.5, -1.0, 0.5, 1.0, 3.0)
-    sizes: tuple[int, ...] = (2, 2, 2, 3, 3, 4, 1)
-    elements: int = 4
-    instances: int = 2
-    compared: int = 4
-    attempts: int = 60
-    operators: int = 2
-    draws: int = 14
-    shared: float = 0.7
-    shares: tuple[float, ...] = (0.2, 0.5, 1.0)
-
-
-_TUNING = _Tuning()
+    )
+SPECIAL_ORDINARY: tuple[float, ...] = (-2.5, -1.0, 0.5, 1.0, 3.0)  #: elements that nothing overflows with
+SIZES: tuple[int, ...] = (2, 2, 2, 3, 3, 4, 1)  #: of axes; a sum of one number shows little
+ELEMENTS = 4  #: of the largest input, at least; fewer show little and do not count
+INSTANCES = 2  #: instances of a rule, for each choice of operators where it has terms
+COMPARED = 4  #: instances with fewer elements among them
+ATTEMPTS = 60  #: draws of names for one instance
+OPERATORS = 2  #: choices of operators
+DRAWS = 14  #: draws of elements for an instance
+SHARED = 0.7  #: how often an input has special elements of the same kinds as others
+SHARES: tuple[float, ...] = (0.2, 0.5, 1.0)  #: shares of special elements
 
 
 def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagnostic, ...]:
@@ -65,11 +44,11 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
     if sub.syntax.partial or not keeps_nonfinite(sub.syntax):
         return ()
     rng = np.random.default_rng(seed)
-    for terms in term_choices(rules, sub, rng, _TUNING.operators):
+    for terms in term_choices(rules, sub, rng, OPERATORS):
         found = compared = 0
-        for _ in range(_TUNING.attempts):
+        for _ in range(ATTEMPTS):
             try:
-                instance = instantiate(rules, sub, rng, terms, draws=replace(ORDINARY, sizes=_TUNING.sizes))
+                instance = instantiate(rules, sub, rng, terms, draws=replace(ORDINARY, sizes=SIZES))
             except Rejected:
                 continue
             pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right.values()))
@@ -79,8 +58,8 @@ def unlabelled(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> tuple[Diagn
             if changed is not None:
                 return (finding(sub, f"{instance}\n{changed}"),)
             compared += 1
-            found += max((value.type.elements for value in pair.inputs), default=0) >= _TUNING.elements
-            if found == _TUNING.instances or compared == _TUNING.compared:
+            found += max((value.type.elements for value in pair.inputs), default=0) >= ELEMENTS
+            if found == INSTANCES or compared == COMPARED:
                 break
     return ()
 
@@ -100,9 +79,9 @@ def finding(sub: SubstitutionDef, example: str) -> Diagnostic:
 
 def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
     """The inputs and the first element of another kind on the right: NaN, an infinity, a zero, or any other number."""
-    for _ in range(_TUNING.draws):
+    for _ in range(DRAWS):
         pool = _pool(rng)
-        feeds = {value: _drawn(value.type, pool if rng.random() < _TUNING.shared else _pool(rng), rng) for value in pair.inputs}
+        feeds = {value: _drawn(value.type, pool if rng.random() < SHARED else _pool(rng), rng) for value in pair.inputs}
         try:
             results = run_scopes((*pair.left, *pair.right), feeds, Narrow(DType.F32))
         except (Redraw, InterpretError, ArithmeticError):
@@ -125,15 +104,15 @@ def _differ(type: TensorType, a: Array, b: Array) -> Array:
 
 
 def _pool(rng: np.random.Generator) -> tuple[float, ...]:
-    return _TUNING.special[int(rng.integers(len(_TUNING.special)))]
+    return SPECIAL[int(rng.integers(len(SPECIAL)))]
 
 
 def _drawn(type: TensorType, pool: tuple[float, ...], rng: np.random.Generator) -> Array:
     """Numbers of which some, or all, are special."""
     if not type.dtype.is_float:
         return np.asarray(elements(type, "positions", rng))
-    mixed = rng.random(type.sizes) < rng.choice(_TUNING.shares)
-    return np.where(mixed, rng.choice(pool, type.sizes), rng.choice(_TUNING.ordinary, type.sizes)).astype(np.float32)
+    mixed = rng.random(type.sizes) < rng.choice(SHARES)
+    return np.where(mixed, rng.choice(pool, type.sizes), rng.choice(SPECIAL_ORDINARY, type.sizes)).astype(np.float32)
 
 
 def _shown(feeds: Mapping[Any, Array]) -> str:

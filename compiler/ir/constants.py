@@ -33,18 +33,7 @@ NUMPY: dict[DType, np.dtype[Any]] = {
 FROM_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how fills are found.
-
-    Attributes:
-        small: elements of an array that is compared by its first element to find fills.
-    """
-
-    small: int = 1 << 16
-
-
-_TUNING = _Tuning()
+SMALL = 1 << 16  #: elements of an array that is compared by its first element to find fills
 
 
 def clamped(value: Number, dtype: DType) -> Number:
@@ -122,7 +111,7 @@ def fill(number: Number, type: TensorType) -> Value:
 def array_value(array: Any) -> Value:
     """A constant tensor from a numpy array; small arrays with one value everywhere become fills."""
     type = TensorType(FROM_NUMPY[array.dtype], tuple(int(size) for size in array.shape))
-    if 0 < array.size <= _TUNING.small:
+    if 0 < array.size <= SMALL:
         first = array.reshape(-1)[0]
         # equal zeros may have two signs
         if (array == first).all() and array.tobytes() == first.tobytes() * array.size:

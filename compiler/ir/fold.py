@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -39,18 +38,7 @@ def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return go
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of computing with exact numbers.
-
-    Attributes:
-        most_bits: bits of an exact number: a short text (`9 ^ 9 ^ 9`) could stand for one that fills the memory.
-    """
-
-    most_bits: int = 1 << 16
-
-
-_TUNING = _Tuning()
+MOST_BITS = 1 << 16  #: bits of an exact number: a short text (`9 ^ 9 ^ 9`) could stand for one that fills the memory
 
 
 def bits(value: int | Fraction) -> int:
@@ -64,14 +52,14 @@ def bounded(value: Any) -> Any:
     Raises:
         OverflowError: more than 2^16 bits.
     """
-    if isinstance(value, int | Fraction) and bits(value) > _TUNING.most_bits:
+    if isinstance(value, int | Fraction) and bits(value) > MOST_BITS:
         raise OverflowError("a number of too many digits")
     return value
 
 
 def _power(a: Any, b: Any) -> Any:
     if isinstance(b, int) and isinstance(a, int | Fraction) and not (b < 0 and a == 0):
-        if a not in (0, 1, -1) and abs(b) * bits(a) > _TUNING.most_bits:
+        if a not in (0, 1, -1) and abs(b) * bits(a) > MOST_BITS:
             raise OverflowError("a power of too many digits")
         return _whole(Fraction(a) ** b)
     return float(a) ** float(b)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 from dslc.ir.graph import (
@@ -60,18 +59,7 @@ _ASSOCIATIVE = frozenset({"and", "or", "min", "max"})
 _ORDERLESS = _SYMMETRIC | {"+", "*"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of normal forms.
-
-    Attributes:
-        orders: orders of alike iterators of one reduction that are tried.
-    """
-
-    orders: int = 120
-
-
-_TUNING = _Tuning()
+ORDERS = 120  #: orders of alike iterators of one reduction that are tried
 
 
 class Normalizer:
@@ -183,7 +171,7 @@ class _Normal:
 
     def _reduction(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
         best: tuple[str, Scalar] | None = None
-        for order in islice(self._orders(node, depth, names), _TUNING.orders):
+        for order in islice(self._orders(node, depth, names), ORDERS):
             built = self._in_order(node, order, depth, names)
             text = str(built)
             if best is None or text < best[0]:

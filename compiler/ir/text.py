@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -37,18 +36,7 @@ from dslc.syntax.vocabulary import (
 PROGRAM = "program"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is written out.
-
-    Attributes:
-        elements: elements of an array that is written out.
-    """
-
-    elements: int = 64
-
-
-_TUNING = _Tuning()
+ELEMENTS = 64  #: elements of an array that is written out
 
 _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
@@ -365,7 +353,7 @@ def _array(node: Constant) -> str:
     if (
         type.dtype not in {DType.I64, DType.F32, DType.BOOL}
         or not type.is_static
-        or not 0 < type.elements <= _TUNING.elements
+        or not 0 < type.elements <= ELEMENTS
     ):
         raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
     return _listed(node.data.load().tolist())

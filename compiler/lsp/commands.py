@@ -8,19 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of commands that an editor runs.
-
-    Attributes:
-        longest: seconds that a run may take before it is ended.
-    """
-
-    longest: int = 600
-
-
-_TUNING = _Tuning()
+LONGEST = 600  #: seconds that a run may take before it is ended
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -48,10 +36,10 @@ async def run(command: str, path: Path, name: str) -> Ran:
         *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        out, _ = await asyncio.wait_for(process.communicate(), _TUNING.longest)
+        out, _ = await asyncio.wait_for(process.communicate(), LONGEST)
     except (TimeoutError, asyncio.CancelledError) as ended:
         process.kill()
         if isinstance(ended, asyncio.CancelledError):
             raise
-        return Ran(False, f"ended after {_TUNING.longest} s")
+        return Ran(False, f"ended after {LONGEST} s")
     return Ran(process.returncode == 0, _COLOURS.sub("", out.decode("utf-8", "replace")))

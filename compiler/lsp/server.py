@@ -26,19 +26,7 @@ from dslc.lsp.texts import EditorPlaces
 from dslc.lsp.view import word_at, words
 from dslc.version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """When documents are looked at; `benchmarks/editor.py` shows it.
-
-    Attributes:
-        pause: seconds without a key before what takes long is looked at; the first look begins at once.
-    """
-
-    pause: float = 0.03
-
-
-_TUNING = _Tuning()
+PAUSE = 0.03  #: seconds without a key before what takes long is looked at; the first look begins at once
 
 
 _LOG = logging.getLogger("dslc.lsp")
@@ -97,7 +85,7 @@ class Server(LanguageServer):
 
     async def _checked(self, path: Path, first: bool) -> None:
         if not first:
-            await asyncio.sleep(_TUNING.pause * 4)
+            await asyncio.sleep(PAUSE * 4)
         shown: tuple[Diagnostic, ...] | None = None
         try:
             for look in self.session.looks(path):
@@ -105,7 +93,7 @@ class Server(LanguageServer):
                     shown = look.findings
                     self.found[path] = look
                     self.publish(path, look.findings)
-                await asyncio.sleep(0 if shown is not None else _TUNING.pause)
+                await asyncio.sleep(0 if shown is not None else PAUSE)
         except asyncio.CancelledError:
             raise
         except Exception:  # a bug in a check is no reason to leave the editor alone

@@ -18,19 +18,7 @@ from dslc.semantics.installed import libraries
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax.pieces import Pieces
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for names.
-
-    Attributes:
-        files: rule files of the folders that an editor has open which are looked through for a name.
-    """
-
-    files: int = 2000
-
-
-_TUNING = _Tuning()
+FILES = 2000  #: rule files of the folders that an editor has open which are looked through for a name
 
 
 _SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "site-packages"})
@@ -170,7 +158,7 @@ class EditorSession:
                 for name in sorted(names):
                     if name.endswith(".rules"):
                         count += 1
-                        if count > _TUNING.files:
+                        if count > FILES:
                             return
                         yield (Path(place) / name).resolve()
 

@@ -6,7 +6,6 @@ Whatever a part is joined with, it is not looked for again: a rule with two resu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,20 +27,8 @@ _K = TypeVar("_K", str, int)
 _EXACT = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how ways to match are joined; `benchmarks/matching.py` shows them.
-
-    Attributes:
-        pairs: pairs of ways for each node of the index, beyond which all that depends on one thing is looked at together.
-        few: ways that are looked at one by one.
-    """
-
-    pairs: int = 8
-    few: int = 16
-
-
-_TUNING = _Tuning()
+PAIRS = 8  #: pairs of ways for each node of the index, beyond which all that depends on one thing is looked at together
+FEW = 16  #: ways that are looked at one by one
 
 #: the ways of a part in an index
 Find: TypeAlias = Callable[[PatternPart], Iterable[PartWay]]
@@ -189,7 +176,7 @@ class _Group:
         self.ways = sorted([(index.position[way.state.nodes[top]], way) for way in ways], key=itemgetter(0))
         self._index = index
         self._layers: list[_Layer] = []
-        if len(ways) > _TUNING.few:
+        if len(ways) > FEW:
             for place, way in self.ways:
                 layer = next((layer for layer in self._layers if place not in layer.at), None)
                 if layer is None:
@@ -205,7 +192,7 @@ class _Group:
                 if not below >> place & 1:
                     yield way
             return
-        large = len(self.ways) ** 2 > _TUNING.pairs * len(self._index.position)
+        large = len(self.ways) ** 2 > PAIRS * len(self._index.position)
         roots = [value for near in nears for value in near.replaced] if large else []
         left = [(layer.places & ~(below | layer.needing(self._index, roots)), layer) for layer in self._layers]
         every = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
@@ -18,21 +17,8 @@ from dslc.semantics.nary import in_pairs, lists_parts, nested_in
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class AssociativeTuning:
-    """Numbers that decide how chains of one associative operator are taken apart; `benchmarks/matching.py` shows them.
-
-    Attributes:
-        most_operands: operands of a chain.
-        most_variants: ways in which it is taken apart.
-    """
-
-    most_operands: int = 8
-    most_variants: int = 16
-
-
-TUNING = AssociativeTuning()
+MOST_OPERANDS = 8  #: operands of a chain
+MOST_VARIANTS = 16  #: ways in which it is taken apart
 
 
 def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
@@ -42,7 +28,7 @@ def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
         for at, operand in enumerate(operands):
             for below in nested(node, operand, index):
                 longer = (*operands[:at], *below.args, *operands[at + 1 :])
-                if len(longer) <= TUNING.most_operands and longer not in out and len(out) < TUNING.most_variants:
+                if len(longer) <= MOST_OPERANDS and longer not in out and len(out) < MOST_VARIANTS:
                     out.append(longer)
     return sorted(out, key=len)
 
@@ -51,7 +37,7 @@ def operands_within(node: Call, index: Index) -> set[Value]:
     """Every value that stands in one of the `operand_lists`, at least."""
     out = set(node.args)
     level = list(node.args)
-    for _ in range(TUNING.most_operands - len(node.args)):
+    for _ in range(MOST_OPERANDS - len(node.args)):
         level = [arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out]
         if not level:
             break

@@ -14,23 +14,9 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for what comes before a rule.
-
-    Attributes:
-        steps: rules of which one after the other is tried.
-        places: places of one rule that are tried.
-        graphs: graphs that are looked at in all.
-    """
-
-    steps: int = 2
-    places: int = 3
-    graphs: int = 300
-
-
-_TUNING = _Tuning()
+STEPS = 2  #: rules of which one after the other is tried
+PLACES = 3  #: places of one rule that are tried
+GRAPHS = 300  #: graphs that are looked at in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +28,7 @@ class Before:
 
 
 def before(
-    wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = _TUNING.steps
+    wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS
 ) -> Before | None:
     """The fewest applications of other rules, at most `steps`, after which `wanted` applies; None where none of those tried does.
 
@@ -66,7 +52,7 @@ def before(
                 if _applies(wanted, reached.graph):
                     return reached
                 following.append(reached)
-                if len(seen) > _TUNING.graphs:
+                if len(seen) > GRAPHS:
                     return None
         level = following
     return None
@@ -75,14 +61,14 @@ def before(
 def _after(at: Before, rules: Sequence[CompiledRule]) -> Iterator[Before]:
     index = GraphIndex(at.graph)
     for rule in rules:
-        for match in find_matches(rule, index, limit=_TUNING.places):
+        for match in find_matches(rule, index, limit=PLACES):
             graph = apply_match(match, at.graph)
             if graph is not None:
                 yield Before((*at.rules, rule.name), graph)
 
 
 def _applies(rule: CompiledRule, graph: Graph) -> bool:
-    matches = find_matches(rule, GraphIndex(graph), limit=_TUNING.places)
+    matches = find_matches(rule, GraphIndex(graph), limit=PLACES)
     return any(apply_match(match, graph) is not None for match in matches)
 
 

@@ -8,7 +8,7 @@ own evidence says that they are proved.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
@@ -30,20 +30,8 @@ from dslc.semantics.numerics import error_of, keeps_nonfinite
 KERNELS = "kernels"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many forms of a group are tried.
-
-    Attributes:
-        forms: forms of one group, at most.
-        plain: variants of it as it stands, beside them.
-    """
-
-    forms: int = 4
-    plain: int = 1
-
-
-_TUNING = _Tuning()
+FORMS = 4  #: forms of one group, at most
+PLAIN = 1  #: variants of it as it stands, beside them
 
 
 def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:
@@ -67,7 +55,7 @@ def _found(rules: Rules, group: Graph, strict: bool) -> dict[str, Graph]:
             continue
         for match in find_matches(rule, GraphIndex(group)):
             name = _name(match)
-            if name not in found and len(found) < _TUNING.forms:
+            if name not in found and len(found) < FORMS:
                 found[name] = _everywhere(rule, name, group)
     return found
 
@@ -99,7 +87,7 @@ def ways(
         if not out:
             raise
         plain = []
-    return out + (plain[: _TUNING.plain] if out else plain)
+    return out + (plain[: PLAIN] if out else plain)
 
 
 def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:

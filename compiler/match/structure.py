@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
 from dslc.match.alone import Joins
-from dslc.match.associative import TUNING as ASSOCIATIVE_TUNING
+from dslc.match.associative import MOST_OPERANDS as ASSOCIATIVE_MOST_OPERANDS
 from dslc.match.associative import build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
@@ -196,7 +196,7 @@ class Structure:
         """Calls of the same associative operator above some nodes: an operand of theirs is an operand of these."""
         out = dict.fromkeys(nodes)
         level = list(nodes)
-        for _ in range(ASSOCIATIVE_TUNING.most_operands):
+        for _ in range(ASSOCIATIVE_MOST_OPERANDS):
             level = [
                 user
                 for node in level

@@ -20,25 +20,10 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class CoresTuning:
-    """Attributes and shapes that operators of mutants are tried with; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        derived: attributes that may be off what the region has, and off their defaults.
-        factors: factors of what does not divide, beside those of the attributes.
-        window: sizes up to this are windows, from which paddings are taken.
-        repeated: how often a tensor is repeated, at most.
-    """
-
-    derived: int = 1
-    factors: tuple[int, ...] = (2, 4)
-    window: int = 7
-    repeated: int = 16
-
-
-TUNING = CoresTuning()
+DERIVED = 1  #: attributes that may be off what the region has, and off their defaults
+FACTORS: tuple[int, ...] = (2, 4)  #: factors of what does not divide, beside those of the attributes
+WINDOW = 7  #: sizes up to this are windows, from which paddings are taken
+REPEATED = 16  #: how often a tensor is repeated, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +76,7 @@ class CoreNumbers:
                     for values in self.own.values()
                     for value in values
                     for n in _integers(value)
-                    if 1 < n <= TUNING.window
+                    if 1 < n <= WINDOW
                 }
             )
         )
@@ -99,7 +84,7 @@ class CoreNumbers:
     @cached_property
     def factors(self) -> tuple[int, ...]:
         """Numbers that dimensions are cut by whether or not they divide them."""
-        return tuple(sorted({*self.steps, *TUNING.factors}))
+        return tuple(sorted({*self.steps, *FACTORS}))
 
     @cached_property
     def lists(self) -> tuple[tuple[int, ...], ...]:
@@ -118,10 +103,10 @@ class CoreNumbers:
     def windows(self) -> tuple[tuple[int, ...], ...]:
         """Ends of shapes that may be windows: those of the tensors, and lists that attributes have."""
         found = dict.fromkeys(
-            shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= TUNING.window
+            shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= WINDOW
         )
         for value in self.lists:
-            if value and min(value) >= 1 and max(value) <= TUNING.window and prod(value) > 1:
+            if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
                 found[value] = None
         # what is left of a window of which every so manyeth position is taken
         for window in tuple(found):
@@ -138,7 +123,7 @@ class CoreNumbers:
         """How often a tensor is repeated: the first sizes of tensors, which are the images of a batch."""
         return tuple(
             sorted(
-                {shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= TUNING.repeated}
+                {shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED}
             )
         )
 
@@ -172,7 +157,7 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: CoreNumbers, most: int = TUNING.derived) -> Iterator[Core]:
+def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED) -> Iterator[Core]:
     """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:

@@ -28,23 +28,9 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
-
-@dataclass(frozen=True, slots=True)
-class CorrectTuning:
-    """Limits of correcting a mutant; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        boxes: boxes that a guard may name.
-        proving: seconds of proving that a box of the region is the operator that computes it.
-        share: share of a result that may be computed again, where no rule says more.
-    """
-
-    boxes: int = 64
-    proving: float = 5.0
-    share: float = 0.25
-
-
-TUNING = CorrectTuning()
+BOXES = 64  #: boxes that a guard may name
+PROVING = 5.0  #: seconds of proving that a box of the region is the operator that computes it
+SHARE = 0.25  #: share of a result that may be computed again, where no rule says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +95,7 @@ def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) ->
     key = (old, mutant)
     if key not in cache:
         try:
-            (cache[key],) = difference(rules, (old,), (mutant,), pieces=TUNING.boxes, seconds=seconds)
+            (cache[key],) = difference(rules, (old,), (mutant,), pieces=BOXES, seconds=seconds)
         except NotCompared:
             cache[key] = None
     found: Difference | None = cache[key]
@@ -123,7 +109,7 @@ def _equal(rules: Rules, scope: Value, made: Value) -> bool:
     key = (scope, made)
     if key not in cache:
         try:
-            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=TUNING.proving), Equal)
+            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=PROVING), Equal)
         except (Mismatch, EvalError):
             cache[key] = False
     return bool(cache[key])
@@ -137,7 +123,7 @@ def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool
         try:
             sides = [restricted(value, boxes, inside=True) for value in expand(rules, (old, own))]
             cache[key] = old.type == own.type and isinstance(
-                compare(rules, sides[:1], sides[1:], seconds=TUNING.proving), Equal
+                compare(rules, sides[:1], sides[1:], seconds=PROVING), Equal
             )
         except (Mismatch, EvalError):
             cache[key] = False
@@ -148,7 +134,7 @@ def wrong_at(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> tupl
     """A position inside of some boxes at which a correction of an author's own is not the region; None where none is known."""
     try:
         (found,) = difference(
-            rules, *([restricted(value, boxes, inside=True)] for value in (old, own)), pieces=TUNING.boxes, prove=False
+            rules, *([restricted(value, boxes, inside=True)] for value in (old, own)), pieces=BOXES, prove=False
         )
     except NotCompared:
         return None
@@ -256,7 +242,7 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
 
 
 def corrections(
-    rules: Rules, old: Value, mutant: Value, limit: float = TUNING.share, own: Value | None = None
+    rules: Rules, old: Value, mutant: Value, limit: float = SHARE, own: Value | None = None
 ) -> list[Corrected]:
     """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved.
 
@@ -300,16 +286,4 @@ def fact_of(
     return Fact(rule, program(both.inputs, (was,)), program(both.inputs, (new,)), proved, one.boxes)
 
 
-__all__ = [
-    "TUNING",
-    "CorrectTuning",
-    "Corrected",
-    "corrected",
-    "corrections",
-    "differing",
-    "fact_of",
-    "part",
-    "pieces_of",
-    "whole",
-    "wrong_at",
-]
+__all__ = ["Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of", "whole", "wrong_at"]

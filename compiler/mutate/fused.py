@@ -33,27 +33,11 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of putting corrections into a mutant's operator; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        pieces: pieces that are put there, at most.
-        steps: numbers of attributes up to this may be what positions are apart.
-        ways: ways to compute one piece that are looked at.
-        images: images beside those of the mutant, as a share of them, at most.
-        places: places of an image at which a piece is tried, at most.
-    """
-
-    pieces: int = 24
-    steps: int = 8
-    ways: int = 6
-    images: float = 1.0
-    places: int = 4096
-
-
-_TUNING = _Tuning()
+PIECES = 24  #: pieces that are put there, at most
+STEPS = 8  #: numbers of attributes up to this may be what positions are apart
+WAYS = 6  #: ways to compute one piece that are looked at
+IMAGES = 1.0  #: images beside those of the mutant, as a share of them, at most
+PLACES = 4096  #: places of an image at which a piece is tried, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +134,7 @@ def _steps(old: Value) -> list[int]:
     steps = {1}
     for node in topological([old.node]):
         for _, value in node.attrs if isinstance(node, Call) else ():
-            steps |= {n for n in (value if isinstance(value, tuple) else (value,)) if type(n) is int and 1 < n <= _TUNING.steps}
+            steps |= {n for n in (value if isinstance(value, tuple) else (value,)) if type(n) is int and 1 < n <= STEPS}
     return sorted(steps, reverse=True)
 
 
@@ -181,7 +165,7 @@ def _taken_apart(boxes: Sequence[Box], over: Collection[int], step: int, longest
         for chosen in product(*axes):
             starts, stops, steps = zip(*chosen, strict=True)
             found.append(Box(starts, stops, steps))
-        if len(found) > _TUNING.pieces:
+        if len(found) > PIECES:
             return []
     return found
 
@@ -206,7 +190,7 @@ def _piece(
             stop[axis] += step
     wide = Box(tuple(start), tuple(stop), box.step)
     rest = Box(tuple(skipped), tuple(k + n for k, n in zip(skipped, box.sizes, strict=True)), (1,) * len(shape))
-    for _, made in islice(instances(rules, part(region, wide), (core.op,)), _TUNING.ways):
+    for _, made in islice(instances(rules, part(region, wide), (core.op,)), WAYS):
         calls = [node for node in topological([made.node]) if isinstance(node, Call)]
         if len(calls) != 1 or calls[0].op != core.op or len(calls[0].args) != len(core.args):
             continue
@@ -242,7 +226,7 @@ def _joined(
     own = shape[batch[0]]
     placed = _placed(pieces, shape, [slide.axis for slide in along])
     more = max((image for image, _ in placed), default=-1) + 1
-    if not placed or count * more > _TUNING.images * own:
+    if not placed or count * more > IMAGES * own:
         return None
     full = _with_images(images, batch[0], pieces, placed, own + count * more, count)
     args = [full if k == operand else arg for k, arg in enumerate(core.args)]
@@ -289,7 +273,7 @@ def _placed(
         for image in range(len(used) + 1):
             if image == len(used):
                 used.append(np.zeros([shape[axis] for axis in along], bool))
-            for place in islice(product(*room), _TUNING.places):
+            for place in islice(product(*room), PLACES):
                 box = tuple(slice(at, at + size) for at, size in zip(place, sizes, strict=True))
                 if not used[image][box].any():
                     used[image][box] = True

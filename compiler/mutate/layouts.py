@@ -21,18 +21,7 @@ Shape = tuple[int, ...]
 Digits = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which dimensions may be shifted.
-
-    Attributes:
-        shifted: positions of a dimension that may be shifted when it is cut: windows may, images may not.
-    """
-
-    shifted: int = 7
-
-
-_TUNING = _Tuning()
+SHIFTED = 7  #: positions of a dimension that may be shifted when it is cut: windows may, images may not
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +260,7 @@ def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
         sizes[cut.axis] = cut.rest
         parts.append(part)
         source[cut.axis] = (cut.axis, part) if cut.inner else (part, cut.axis)
-    small = all(shape[cut.axis] <= _TUNING.shifted and cut.rest > 1 for cut in cuts)
+    small = all(shape[cut.axis] <= SHIFTED and cut.rest > 1 for cut in cuts)
     shifts: list[tuple[int, ...]] = [()]
     if small:
         for shift in range(1, max(cut.size for cut in cuts)):

@@ -16,19 +16,7 @@ from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
 from dslc.mutate.problem import numbers_renamed, shape_of
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how mutants are made at real sizes.
-
-    Attributes:
-        lifted: sizes of a real instance that are tried for what was found at a small one.
-    """
-
-    lifted: int = 12
-
-
-_TUNING = _Tuning()
+LIFTED = 12  #: sizes of a real instance that are tried for what was found at a small one
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +133,7 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     for step in mutant.before:
         pools = [
             (*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool, counted)
-        ][: _TUNING.lifted]
+        ][: LIFTED]
         shapes.append(step.shape)
     seen: set[Value] = set()
     every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool, counted))
@@ -161,7 +149,7 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
             if value not in seen and value.type == target.type:
                 seen.add(value)
                 yield value
-                if len(seen) >= _TUNING.lifted:
+                if len(seen) >= LIFTED:
                     return
 
 

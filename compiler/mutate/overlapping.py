@@ -9,7 +9,6 @@ images `X'[a, u] = X[10 * a + u]`. That is found as derived programs are: by mat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
@@ -23,24 +22,11 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how tilings are made.
-
-    Attributes:
-        parts: parts of a dimension.
-        ways: ways to compute one tiling by operators that are looked at.
-    """
-
-    parts: tuple[int, ...] = (2, 4)
-    ways: int = 12
+PARTS: tuple[int, ...] = (2, 4)  #: parts of a dimension
+WAYS = 12  #: ways to compute one tiling by operators that are looked at
 
 
-_TUNING = _Tuning()
-
-
-def overlapping(rules: Rules, old: Value, parts: Sequence[int] = _TUNING.parts) -> Iterator[Value]:
+def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Iterator[Value]:
     """Programs of a region in tiles that overlap, over its holes; of every choice of dimensions and parts those by its own operators.
 
     None for a region of several expressions, or of symbolic sizes.
@@ -63,7 +49,7 @@ def overlapping(rules: Rules, old: Value, parts: Sequence[int] = _TUNING.parts) 
             if tiled is None:
                 continue
             try:
-                for _, made in islice(instances(rules, tiled, targets), _TUNING.ways):
+                for _, made in islice(instances(rules, tiled, targets), WAYS):
                     back = _untiled(made, scope, axes, old)
                     if back not in seen:
                         seen.add(back)

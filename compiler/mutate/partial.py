@@ -11,7 +11,7 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.match import CompiledRule, GraphIndex, Match, Refused, compile_directions, find_matches, replacements
-from dslc.mutate.correct import TUNING as CORRECT_TUNING
+from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -130,7 +130,7 @@ def _replaced(match: Match, old: Value) -> Value | None:
 
 def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
     if rule.limit is None:
-        return CORRECT_TUNING.share
+        return CORRECT_SHARE
     env = Env(rule.definition.module, rules)
     for name, value in match.names.items():
         env.bind(name, value)

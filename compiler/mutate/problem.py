@@ -23,27 +23,13 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """The small sizes at which programs are tried; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        even: what an even dimension becomes that no window slides over: the first of these that nothing else has become.
-        odd: the same for an odd one.
-        even_of_large: the same for an even one, where windows slide over so much that the small instance has too many operations.
-        large: operations of a small instance that are too many.
-        few: an attribute that counts more than this is made fewer.
-    """
-
-    even: tuple[int, ...] = (4, 6, 8, 10)
-    odd: tuple[int, ...] = (3, 5, 7, 9)
-    even_of_large: tuple[int, ...] = (2, 4, 6, 8)
-    large: float = 4e6
-    few: int = 4
-
-
-_TUNING = _Tuning()
+#: what an even dimension becomes that no window slides over: the first of these that nothing else has become
+EVEN: tuple[int, ...] = (4, 6, 8, 10)
+ODD: tuple[int, ...] = (3, 5, 7, 9)  #: the same for an odd one
+#: the same for an even one, where windows slide over so much that the small instance has too many operations
+EVEN_OF_LARGE: tuple[int, ...] = (2, 4, 6, 8)
+LARGE = 4e6  #: operations of a small instance that are too many
+FEW = 4  #: an attribute that counts more than this is made fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +97,7 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
     """A region with its small instance; the region itself where nothing can be smaller."""
     small = _counted(rules, region) or region
     found = small
-    for even in (_TUNING.even, _TUNING.even_of_large):
+    for even in (EVEN, EVEN_OF_LARGE):
         shapes = _shrunk(rules, small, even)
         # an attribute that is a size (as many groups as channels) is that size at small sizes as well
         options = () if shapes is None else (_over(rules, small, shapes, each) for each in ({}, _renamed(small, shapes)))
@@ -119,7 +105,7 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
         if made is None:
             break
         found = made
-        if (known_flops(expand(rules, found.outputs)) or 0.0) <= _TUNING.large:
+        if (known_flops(expand(rules, found.outputs)) or 0.0) <= LARGE:
             break
     return MutationProblem(region, found)
 
@@ -134,7 +120,7 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
     attribute."""
     calls = [node for node in region.nodes() if isinstance(node, Call)]
     counts = (
-        {value for _, value in calls[0].attrs if type(value) is int and value > _TUNING.few}
+        {value for _, value in calls[0].attrs if type(value) is int and value > FEW}
         if len(calls) == 1
         else set()
     )
@@ -241,7 +227,7 @@ def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ..
                 continue
             if root not in chosen:
                 # where all of these are something else already, the least of them twice
-                fewer = [n for n in (_TUNING.odd if size % 2 else even) if n < size]
+                fewer = [n for n in (ODD if size % 2 else even) if n < size]
                 small = next((n for n in fewer if n not in used), fewer[0] if fewer else size)
                 chosen[root] = small
                 used.add(small)

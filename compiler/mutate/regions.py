@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dslc.ir.graph import Call, Node, Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding regions.
-
-    Attributes:
-        regions: regions that end in one operator.
-    """
-
-    regions: int = 8
-
-
-_TUNING = _Tuning()
+REGIONS = 8  #: regions that end in one operator
 
 
 def regions(
@@ -45,7 +32,7 @@ def regions(
         found: list[tuple[Call, ...]] = []
         seen: set[frozenset[Call]] = set()
         front: list[tuple[Call, ...]] = [(root,)]
-        while front and len(found) < _TUNING.regions:
+        while front and len(found) < REGIONS:
             region = front.pop(0)
             for below in dict.fromkeys(arg.node for node in region for arg in node.args):
                 if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
@@ -57,7 +44,7 @@ def regions(
                     seen.add(frozenset(larger))
                     found.append(larger)
                     front.append(larger)
-        for region in found[: _TUNING.regions]:
+        for region in found[: REGIONS]:
             yield root, region[1:]
 
 

@@ -26,7 +26,7 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
-from dslc.mutate.cores import TUNING as CORES_TUNING
+from dslc.mutate.cores import DERIVED as CORES_DERIVED
 from dslc.mutate.cores import Core, CoreNumbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, whole_first
 from dslc.mutate.mutant import OPTIONS, Argument, Mutant, MutantOptions, MutantsFound, MutantStep, fraction, made
@@ -37,43 +37,19 @@ from dslc.mutate.ways import LayoutWays, middle
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a search for mutants looks at, and how it counts its work; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        held: elements of arrays that are kept for later.
-        computing: choices of attributes that take as long as a program that is computed.
-        looking: choices of attributes that take as long as looking up what an operator gives.
-        large: operations; programs of more are computed in the middle first.
-        middle: positions of the middle that are computed, at most.
-        computed_again: how many times as long operations take that are computed again as those of an operator.
-        size: size of tensors of which an operator is asked whether it takes their ranks at all.
-        choices: choices of attributes for which it is asked that.
-        alone: share of the time for one operator alone, where a region is one operator.
-        first: the same where a region is several operators.
-        pace: operations that are computed in a second, about.
-        operations: operations that are computed at most: sums over gathered elements hold all of them at once.
-        right: share of the result that differs of mutants that come before the others: what is corrected by default.
-    """
-
-    held: int = 1 << 24
-    computing: float = 4.0
-    looking: float = 0.02
-    large: float = 1e5
-    middle: int = 512
-    computed_again: float = 8.0
-    size: int = 4
-    choices: int = 3
-    alone: float = 0.75
-    first: float = 0.25
-    pace: float = 1e8
-    operations: float = 4e8
-    right: float = 0.25
-
-
-_TUNING = _Tuning()
+HELD = 1 << 24  #: elements of arrays that are kept for later
+COMPUTING = 4.0  #: choices of attributes that take as long as a program that is computed
+LOOKING = 0.02  #: choices of attributes that take as long as looking up what an operator gives
+LARGE = 1e5  #: operations; programs of more are computed in the middle first
+MIDDLE = 512  #: positions of the middle that are computed, at most
+COMPUTED_AGAIN = 8.0  #: how many times as long operations take that are computed again as those of an operator
+SIZE = 4  #: size of tensors of which an operator is asked whether it takes their ranks at all
+CHOICES = 3  #: choices of attributes for which it is asked that
+ALONE = 0.75  #: share of the time for one operator alone, where a region is one operator
+FIRST = 0.25  #: the same where a region is several operators
+PACE = 1e8  #: operations that are computed in a second, about
+OPERATIONS = 4e8  #: operations that are computed at most: sums over gathered elements hold all of them at once
+RIGHT = 0.25  #: share of the result that differs of mutants that come before the others: what is corrected by default
 
 
 def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTIONS) -> MutantsFound:
@@ -145,7 +121,7 @@ class _Search:
         if pool is None:
             return MutantsFound((), 0, 0, self._now() - self.began, True)
         several = len(self.problem.calls) > 1
-        first = _TUNING.first if several else _TUNING.alone
+        first = FIRST if several else ALONE
         self._all(pool, self.began + self.options.seconds * first, self.options.tries * (first if several else 1))
         for effort in _Effort:
             # each takes half of the time that is left, so that those after it have some
@@ -157,11 +133,11 @@ class _Search:
         self._effort = None
         best = sorted(
             self.found,
-            key=lambda each: (each.operations + _TUNING.computed_again * each.share * self.operations, each.steps),
+            key=lambda each: (each.operations + COMPUTED_AGAIN * each.share * self.operations, each.steps),
         )
         # what is mostly wrong comes last, whatever its price
-        right = [each for each in best if each.share <= _TUNING.right]
-        best = [*_in_turns(right), *_in_turns([each for each in best if each.share > _TUNING.right])]
+        right = [each for each in best if each.share <= RIGHT]
+        best = [*_in_turns(right), *_in_turns([each for each in best if each.share > RIGHT])]
         complete = self.complete and not self._late()
         best = best[: self.options.best]
         seconds = self._now() - self.began
@@ -253,7 +229,7 @@ class _Search:
         key = (self._plain, ranks)
         if key not in self._operators:
             if self._plain not in self._choices:
-                most = 0 if self._plain else CORES_TUNING.derived
+                most = 0 if self._plain else CORES_DERIVED
                 self._choices[self._plain] = [
                     (op.name, arity(op), list(choices(op, self.numbers, most))) for op in operators(self.rules)
                 ]
@@ -305,7 +281,7 @@ class _Search:
             for core in cores:
                 asked = self._shapes.asked
                 shape = self._shapes.of(core, shapes)
-                self.work += self._shapes.asked - asked + _TUNING.looking
+                self.work += self._shapes.asked - asked + LOOKING
                 if shape is None or not prod(shape):
                     continue
                 if not last or shape in self._ways.backs or prod(shape) > prod(self.wanted):
@@ -325,8 +301,8 @@ class _Search:
         key = (op, ranks)
         if key not in self._together:
             self._together[key] = None
-            holes = self._shapes.holes([(_TUNING.size,) * rank for rank in ranks])
-            for core in cores[: _TUNING.choices]:
+            holes = self._shapes.holes([(SIZE,) * rank for rank in ranks])
+            for core in cores[: CHOICES]:
                 if instance(self.rules, core, holes) is not None:
                     if is_linear(self.rules, core, holes):
                         self._together[key] = together(self.rules, core, holes)
@@ -413,14 +389,14 @@ class _Search:
         except (InterpretError, Redraw):
             return None
         self.computed += 1
-        self.work += _TUNING.computing
+        self.work += COMPUTING
         found: Array = result
         return found
 
     def _try(self, pool: TensorPool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
         if pool.operations + fitted.operations > self.options.operations * self.operations:
             return
-        if fitted.operations > _TUNING.large and not self._occurs(pool, fitted, args):
+        if fitted.operations > LARGE and not self._occurs(pool, fitted, args):
             return
         result = self._result(pool, fitted, args)
         if result is None:
@@ -450,7 +426,7 @@ class _Search:
         """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
-            part = self._parts[fitted.scope] = middle(fitted.scope, _TUNING.middle)
+            part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
         result = self._result(pool, replace(fitted, scope=part), args)
         if result is None:
             return False
@@ -482,7 +458,7 @@ class _Search:
         if found is None:
             found = make()
             self._held += found.size
-            if self._held > _TUNING.held:
+            if self._held > HELD:
                 self._arrays.clear()
                 self._held = found.size
             self._arrays[key] = found
@@ -530,7 +506,7 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
 def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) -> bool:
     """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
     operations = known_flops(expand(rules, problem.small.outputs))
-    return operations is None or operations <= min(_TUNING.pace * options.seconds, _TUNING.operations)
+    return operations is None or operations <= min(PACE * options.seconds, OPERATIONS)
 
 
 __all__ = ["Argument", "Mutant", "MutantOptions", "MutantsFound", "made", "search"]

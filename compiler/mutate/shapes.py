@@ -24,19 +24,7 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is kept of operators' shapes.
-
-    Attributes:
-        cases: ways to answer that are kept for an operator with its attributes on tensors of some ranks.
-    """
-
-    cases: int = 24
-
-
-_TUNING = _Tuning()
+CASES = 24  #: ways to answer that are kept for an operator with its attributes on tensors of some ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +117,7 @@ class Shapes:
                     cases.insert(0, cases.pop(number))
                 return case
         self.asked += 1
-        if len(cases) >= _TUNING.cases:
+        if len(cases) >= CASES:
             return None
         try:
             found = self._case(core, ranks, at)

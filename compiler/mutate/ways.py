@@ -19,21 +19,8 @@ from dslc.mutate.layouts import Layout, Shape, gathered, layouts, repeated
 from dslc.mutate.pool import Operand
 from dslc.mutate.problem import MutationProblem, shape_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many layouts are tried.
-
-    Attributes:
-        shared: positions of the region at which it is looked what some elements are needed for.
-        ways: other layouts of an operand that the first operators of a chain are tried with.
-    """
-
-    shared: int = 2048
-    ways: int = 12
-
-
-_TUNING = _Tuning()
+SHARED = 2048  #: positions of the region at which it is looked what some elements are needed for
+WAYS = 12  #: other layouts of an operand that the first operators of a chain are tried with
 
 
 @dataclass(slots=True)
@@ -107,7 +94,7 @@ class LayoutWays:
             less = np.where(kept[:-1].reshape(operand.shape), operand.array, 0)
             try:
                 if self._most is None:
-                    region = middle(self.region, _TUNING.shared)
+                    region = middle(self.region, SHARED)
                     self._most = region, run_scopes((region,), self.feeds, self.domain)[0]
                 region, whole = self._most
                 (result,) = run_scopes((region,), {**self.feeds, value: less}, self.domain)
@@ -122,7 +109,7 @@ class LayoutWays:
         for each in sorted(self.of(shape), key=lambda way: sum(size > 1 for size in way.sizes)):
             ranks.setdefault(len(each.shape), []).append(each)
         return list(
-            islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), _TUNING.ways)
+            islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS)
         )
 
     def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -32,26 +31,11 @@ from dslc.syntax.parser import parse
 STANDARD = "std"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of reading and writing definitions.
-
-    Attributes:
-        elements: elements of a constant that is written out.
-        longest: characters of a definition that is read: one hole takes some twenty.
-        longest_equation: characters of a definition in which equations are read.
-        parts: names, numbers and operations of a size: what is multiplied out grows much faster.
-        largest: numbers from which on there are none in sizes.
-    """
-
-    elements: int = 16
-    longest: int = 1 << 20
-    longest_equation: int = 1 << 15
-    parts: int = 64
-    largest: int = 1 << 62
-
-
-_TUNING = _Tuning()
+ELEMENTS = 16  #: elements of a constant that is written out
+LONGEST = 1 << 20  #: characters of a definition that is read: one hole takes some twenty
+LONGEST_EQUATION = 1 << 15  #: characters of a definition in which equations are read
+PARTS = 64  #: names, numbers and operations of a size: what is multiplied out grows much faster
+LARGEST = 1 << 62  #: numbers from which on there are none in sizes
 
 #: names that `size_name` escaped
 _ESCAPED = re.compile(r"\bz_\w*")
@@ -89,7 +73,7 @@ def _exact(rules: Rules, name: str, group: Graph) -> str | None:
 def equation_of(rules: Rules, definition: str) -> Graph | None:
     """The group of a definition that has equations; None where it has none, or is no such definition."""
     try:
-        items = _operators(definition) if len(definition) <= _TUNING.longest_equation else ()
+        items = _operators(definition) if len(definition) <= LONGEST_EQUATION else ()
         statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
         return read_program(rules, definition) if any(each.target.places is not None for each in statements) else None
     except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError, TypeError):
@@ -112,7 +96,7 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
             continue
         if param.type is None or param.type.dims is None or param.type.name not in _DTYPES:
             return None
-        dims = [_dim(dim) if sum(1 for _ in t.walk(dim)) <= _TUNING.parts else None for dim in param.type.dims]
+        dims = [_dim(dim) if sum(1 for _ in t.walk(dim)) <= PARTS else None for dim in param.type.dims]
         if any(dim is None or (isinstance(dim, int) and dim < 0) for dim in dims):
             return None
         types.append(TensorType(_DTYPES[param.type.name], tuple(dim for dim in dims if dim is not None)))
@@ -126,7 +110,7 @@ def _operator(text: str) -> t.Operator | None:
 
 
 def _operators(text: str) -> tuple[t.Operator, ...]:
-    if len(text) > _TUNING.longest:
+    if len(text) > LONGEST:
         return ()
     for name in map(name_of_size, _ESCAPED.findall(text)):
         if not (name.isascii() and name.isidentifier()):
@@ -143,7 +127,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     if depth > 32:
         return None
     if isinstance(expr, t.Int):
-        return expr.value if abs(expr.value) < _TUNING.largest else None
+        return expr.value if abs(expr.value) < LARGEST else None
     if isinstance(expr, t.Name):
         return dimension(name_of_size(expr.id)) if expr.id.isidentifier() else None
     parts: list[Dim | None]
@@ -165,7 +149,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     except (ArithmeticError, ValueError, TypeError):
         return None
     if isinstance(made, Num):
-        return number if abs(number := int(made.value)) < _TUNING.largest else None
+        return number if abs(number := int(made.value)) < LARGEST else None
     return made
 
 
@@ -230,7 +214,7 @@ def _constant(value: Value) -> str:
     number = number_of(value)
     if number is not None:
         return _written(number)
-    if not value.type.is_static or value.type.elements > _TUNING.elements:
+    if not value.type.is_static or value.type.elements > ELEMENTS:
         return str(value.type)
     return _written_array(value.node.data.load().tolist())  # type: ignore[attr-defined]
 

@@ -20,19 +20,7 @@ from dslc.ir.graph import Value, constant_value
 from dslc.onnx.known import static_shape
 from dslc.onnx.protos import DTYPES
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is held of weights.
-
-    Attributes:
-        small: elements of a constant that is held as numbers, so that rules can ask for its value.
-    """
-
-    small: int = 1 << 14
-
-
-_TUNING = _Tuning()
+SMALL = 1 << 14  #: elements of a constant that is held as numbers, so that rules can ask for its value
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +193,11 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
     if is_external(tensor):
         place = region(tensor, folder, where)
         data = FileData(place, dtype, shape)
-        if math.prod(shape) <= _TUNING.small:
+        if math.prod(shape) <= SMALL:
             return small_constant(np.array(data.load()))
         return constant_value(data, type)
     check_length(tensor, where)
-    if math.prod(shape) <= _TUNING.small:
+    if math.prod(shape) <= SMALL:
         try:
             return small_constant(np.array(numpy_helper.to_array(tensor)))
         except (ValueError, TypeError, KeyError) as problem:

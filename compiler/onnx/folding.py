@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,7 @@ from dslc.ir.graph import Constant, Value, topological
 from dslc.onnx.known import static_shape
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how weights are computed.
-
-    Attributes:
-        chunk: bytes of weights that one session computes with.
-    """
-
-    chunk: int = 256 << 20
-
-
-_TUNING = _Tuning()
+CHUNK = 256 << 20  #: bytes of weights that one session computes with
 
 
 #: writes a model that computes values from others, and names what it gets (`node_model`)
@@ -59,7 +46,7 @@ def _chunks(values: Sequence[Value]) -> list[list[Value]]:
             for node in topological([value.node])
             if isinstance(node, Constant) and node.types[0] is not None and node.types[0].is_static
         )
-        if not chunks or size + own > _TUNING.chunk:
+        if not chunks or size + own > CHUNK:
             chunks.append([])
             size = 0
         chunks[-1].append(value)

@@ -7,26 +7,13 @@ when it is loaded, as runtimes fold what depends on weights alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Value, topological
 from dslc.onnx.emit import Spec
 from dslc.onnx.plan import WritePlan
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how much a file may grow.
-
-    Attributes:
-        slack: bytes by which a file may always grow.
-    """
-
-    slack: int = 1 << 16
-
-
-_TUNING = _Tuning()
+SLACK = 1 << 16  #: bytes by which a file may always grow
 
 
 def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value], growth: float) -> list[Spec]:
@@ -40,7 +27,7 @@ def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value],
         DslcError: E0814 for what no ONNX node can express.
     """
     order = plan.order(outputs)
-    most = (1 + growth) * sum(map(_bytes, set(weights))) + _TUNING.slack
+    most = (1 + growth) * sum(map(_bytes, set(weights))) + SLACK
     while plan.folded:
         written = _written(plan, order, outputs)
         excess = sum(map(_bytes, written)) - most

@@ -35,7 +35,7 @@ from dslc.onnx.external import array_of, check_length, is_external, small_consta
 from dslc.onnx.functions import IR_VERSION
 from dslc.onnx.groups import closed, defined, named_size
 from dslc.onnx.inlining import inlined_functions
-from dslc.onnx.known import TUNING as KNOWN_TUNING
+from dslc.onnx.known import ELEMENTS as KNOWN_ELEMENTS
 from dslc.onnx.known import KnownValues, least, open_ends
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.places import placed, with_places
@@ -166,7 +166,7 @@ class _Importer:
         for tensor in self.model.graph.initializer:
             if is_external(tensor) and tensor.data_type in (TensorProto.INT64, TensorProto.INT32):
                 value = self.values.get(tensor.name)
-                if value is not None and math.prod(tensor.dims) <= KNOWN_TUNING.elements:
+                if value is not None and math.prod(tensor.dims) <= KNOWN_ELEMENTS:
                     out[tensor.name] = value.node.data.load()  # type: ignore[attr-defined]
         return out
 

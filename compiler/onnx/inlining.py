@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
@@ -20,20 +19,8 @@ from dslc.onnx.protos import every_node, subgraphs
 _Name: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of inlining functions.
-
-    Attributes:
-        most_nodes: nodes that a model may grow to.
-        deepest: how deep its functions may call each other.
-    """
-
-    most_nodes: float = 1e6
-    deepest: int = 200
-
-
-_TUNING = _Tuning()
+MOST_NODES = 1e6  #: nodes that a model may grow to
+DEEPEST = 200  #: how deep its functions may call each other
 
 
 def inlined_functions(model: ModelProto, where: str) -> ModelProto:
@@ -50,11 +37,11 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     if not own or len(own) < len(theirs):
         return model  # of two of one name nobody knows which is meant
     inside = {name: (*f.node, NodeProto(attribute=f.attribute_proto)) for name, f in own.items()}
-    if _size(model, inside) > _TUNING.most_nodes:
+    if _size(model, inside) > MOST_NODES:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
         raise error(
             "E0808",
-            f"the calls of functions in {where} stand for more than {_TUNING.most_nodes:,.0f} nodes",
+            f"the calls of functions in {where} stand for more than {MOST_NODES:,.0f} nodes",
             path=where,
             hint=hint,
         )
@@ -97,7 +84,7 @@ def _size(model: ModelProto, functions: dict[_Name, tuple[NodeProto, ...]]) -> f
         for node in nodes:
             name = (node.domain, node.op_type)
             total += 1 + sum(of(graph.node, path) for graph in subgraphs(node))
-            if name in path or len(path) > _TUNING.deepest:
+            if name in path or len(path) > DEEPEST:
                 return inf
             if name in functions:
                 if name not in known:

@@ -25,22 +25,9 @@ _INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of inputs.
-
-    Attributes:
-        most_elements: elements of an input: more are in no memory, and further ones not even in an index.
-        length: tensors of a sequence.
-        rank: of tensors in a sequence that says none.
-    """
-
-    most_elements: int = 1 << 40
-    length: int = 2
-    rank: int = 2
-
-
-_TUNING = _Tuning()
+MOST_ELEMENTS = 1 << 40  #: elements of an input: more are in no memory, and further ones not even in an index
+LENGTH = 2  #: tensors of a sequence
+RANK = 2  #: of tensors in a sequence that says none
 
 _BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
 
@@ -89,7 +76,7 @@ def input_specs(
             continue
         shape = []
         open_rank = listed and not type.HasField("shape")
-        for axis, dim in enumerate([TensorShapeProto.Dimension()] * _TUNING.rank if open_rank else type.shape.dim):
+        for axis, dim in enumerate([TensorShapeProto.Dimension()] * RANK if open_rank else type.shape.dim):
             place = f"{value.name}.{axis}"
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(dim.dim_value)
@@ -100,7 +87,7 @@ def input_specs(
                 assumed.setdefault(name, AssumedSize(name, 1 if axis == 0 else other))
                 shape.append(assumed[name].size)
         low, high = (bind[value.name], bind[value.name] + 1) if value.name in bind else ranges.get(value.name, (0, 2))
-        specs.append(InputSpec(value.name, type.elem_type, tuple(shape), low, high, _TUNING.length if listed else None))
+        specs.append(InputSpec(value.name, type.elem_type, tuple(shape), low, high, LENGTH if listed else None))
     return specs, list(assumed.values()), strange
 
 
@@ -167,7 +154,7 @@ def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
 
 
 def _draw(spec: InputSpec, generator: Generator) -> Any:
-    if prod(spec.shape) > _TUNING.most_elements:
+    if prod(spec.shape) > MOST_ELEMENTS:
         raise MemoryError(f"{spec.name} of {'x'.join(map(str, spec.shape))}")
     if spec.elem_type == TensorProto.STRING:
         return np.full(spec.shape, "a", dtype=object)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,21 +23,8 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, a
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class KnownTuning:
-    """Limits of following small tensors.
-
-    Attributes:
-        elements: elements of a tensor; larger ones are not followed.
-        work: nodes that are looked at for one value.
-    """
-
-    elements: int = 128
-    work: int = 20_000
-
-
-TUNING = KnownTuning()
+ELEMENTS = 128  #: elements of a tensor; larger ones are not followed
+WORK = 20_000  #: nodes that are looked at for one value
 
 Items = tuple[Any, ...]
 
@@ -73,7 +59,7 @@ class KnownValues:
         if not value.known:
             return None
         shape = static_shape(value.type)
-        if shape is None or math.prod(shape) > TUNING.elements:
+        if shape is None or math.prod(shape) > ELEMENTS:
             return None
         node = value.node
         if isinstance(node, Constant):
@@ -124,11 +110,11 @@ def _scope(node: ScopeNode, args: list[Items]) -> Items:
     if not all(isinstance(e, int) for e in extents):
         raise Unknown
     sizes = [int(e) for e in extents]  # type: ignore[arg-type]
-    if math.prod(sizes) > TUNING.elements * 8:
+    if math.prod(sizes) > ELEMENTS * 8:
         raise Unknown
     operands = [(arg.type.shape, items) for arg, items in zip(node.args, args, strict=True)]
     out = []
-    budget = [TUNING.work]
+    budget = [WORK]
     for position in itertools.product(*(range(size) for size in sizes)):
         values = {f"i{k}": at for k, at in enumerate(position)}
         out.append(rounded(_Evaluator(values, operands, budget).go(node.scope.body), node.scope.dtype))

@@ -19,27 +19,13 @@ from dslc.analysis.numeric import DataDependent, vector
 from dslc.ir.dtype import Dim
 from dslc.ir.scalar import Iter, Scalar
 
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Limits of what is looked at.
-
-    Attributes:
-        positions: of one line, that are computed.
-        listed: of one line, that a model holds as a list.
-        together: axes, and iterators, that are put into another order.
-        scattered: how many times as long it takes to copy elements one by one as in blocks; profiles of ONNX Runtime on two processors.
-        block: elements that lie side by side in a block, at least.
-    """
-
-    positions: int = 1 << 20
-    listed: int = 1 << 14
-    together: int = 4
-    scattered: float = 4.0
-    block: int = 8
-
-
-TUNING = Tuning()
+POSITIONS = 1 << 20  #: of one line, that are computed
+LISTED = 1 << 14  #: of one line, that a model holds as a list
+TOGETHER = 4  #: axes, and iterators, that are put into another order
+#: how many times as long it takes to copy elements one by one as in blocks; profiles of ONNX Runtime on two
+#: processors
+SCATTERED = 4.0
+BLOCK = 8  #: elements that lie side by side in a block, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +79,9 @@ def lines_of(
             found.append(AxisLine(axes, size, iters, (size,), count=size))
             continue
         static = [size for axis in axes if isinstance(size := shape[axis], int)]
-        if any(one not in sizes for one in iters) or len(static) < len(axes) or max(len(axes), len(iters)) > TUNING.together:
+        if any(one not in sizes for one in iters) or len(static) < len(axes) or max(len(axes), len(iters)) > TOGETHER:
             return None
-        if math.prod(sizes[one] for one in iters) > TUNING.positions:
+        if math.prod(sizes[one] for one in iters) > POSITIONS:
             return None
         try:
             line = _line(index, dict(zip(axes, static, strict=True)), sizes, axes, iters, free)
@@ -147,7 +133,7 @@ def _line(
             steps = _steps(where, there)
             if steps is not None:
                 return AxisLine(some, size, own, counts, *steps)
-            if first is None and len(where) <= TUNING.listed:
+            if first is None and len(where) <= LISTED:
                 listed = np.where(there, where, 0 if free else size)
                 first = AxisLine(some, size, own, counts, listed=tuple(listed.tolist()))
     return first
@@ -169,13 +155,13 @@ def _steps(where: NDArray[np.int64], there: NDArray[np.bool_]) -> tuple[int, int
 def effort(lines: Sequence[AxisLine], shape: Sequence[Dim], order: Sequence[Iter]) -> float:
     """What reading some lines of a tensor takes, in elements that are copied in blocks."""
     own = list(in_order(lines))
-    volume = math.prod(size if isinstance(size := line.count, int) and size else TUNING.block for line in own)
+    volume = math.prod(size if isinstance(size := line.count, int) and size else BLOCK for line in own)
     last = own[-1]
-    blocks = last.whole or (last.step == 1 and not last.listed and isinstance(last.count, int) and last.count >= TUNING.block)
+    blocks = last.whole or (last.step == 1 and not last.listed and isinstance(last.count, int) and last.count >= BLOCK)
     cut = sum(not line.whole for line in own)
     iters = [one for line in (own if transposition(own, len(shape)) is None else lines) for one in line.iters]
     turned = (iters != sorted(iters, key=order.index)) + (transposition(own, len(shape)) is not None)
-    return volume * (cut * (1.0 if blocks else TUNING.scattered) + turned * TUNING.scattered)
+    return volume * (cut * (1.0 if blocks else SCATTERED) + turned * SCATTERED)
 
 
 def transposition(lines: Iterable[AxisLine], rank: int) -> tuple[int, ...] | None:
@@ -193,4 +179,4 @@ def in_order(lines: Iterable[AxisLine]) -> Iterator[AxisLine]:
     return iter(sorted(lines, key=lambda line: line.axes[0]))
 
 
-__all__ = ["AxisLine", "Tuning", "effort", "in_order", "lines_of", "transposition"]
+__all__ = ["AxisLine", "effort", "in_order", "lines_of", "transposition"]

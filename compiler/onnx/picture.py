@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from dslc.onnx.naming import RULE
 from dslc.reporting.data import DrawnNode, Picture
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is written of attributes.
-
-    Attributes:
-        numbers: attributes of so many numbers are written out.
-    """
-
-    numbers: int = 8
-
-
-_TUNING = _Tuning()
+NUMBERS = 8  #: attributes of so many numbers are written out
 
 
 def pictured(model: ModelProto) -> Picture:
@@ -130,8 +118,8 @@ def _text(attribute: AttributeProto) -> str:
         return f"graph of {len(attribute.g.node)} nodes"
     numbers = [*attribute.ints, *(f"{one:g}" for one in attribute.floats)]
     if numbers:
-        shown = ", ".join(map(str, numbers[: _TUNING.numbers]))
-        return f"[{shown}{', ...' if len(numbers) > _TUNING.numbers else ''}]"
+        shown = ", ".join(map(str, numbers[: NUMBERS]))
+        return f"[{shown}{', ...' if len(numbers) > NUMBERS else ''}]"
     return _short(", ".join(one.decode("utf-8", "replace") for one in attribute.strings))
 
 

@@ -8,7 +8,6 @@ So a window that is gathered is one whose positions are known: it can be part of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,20 +18,8 @@ from dslc.onnx.known import static_shape
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of positions that are looked at.
-
-    Attributes:
-        least, most: elements: fewer are as good as data, and more take long to read.
-    """
-
-    least: int = 8
-    most: int = 1 << 26
-
-
-_TUNING = _Tuning()
+LEAST = 8  #: elements: fewer are as good as data, and more take long to read
+MOST = 1 << 26  #: elements: fewer are as good as data, and more take long to read
 
 #: the trait that names, for an operator, the one that gives its positions
 TRAIT = "placed_by"
@@ -63,7 +50,7 @@ def _progression(value: Value) -> tuple[int, tuple[int, ...]] | None:
     shape = static_shape(value.type) if value.known else None
     if not shape or not isinstance(value.node, Constant) or not value.type.dtype.is_integer:
         return None
-    if not _TUNING.least < prod(shape) <= _TUNING.most:
+    if not LEAST < prod(shape) <= MOST:
         return None
     elements: Any = np.asarray(value.node.data.load())
     start = int(elements.reshape(-1)[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from onnx import NodeProto
@@ -383,18 +382,7 @@ def fill_spec(value: Value, symbols: Symbols) -> Spec:
     return Spec(proto, (shape,), (value,))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is computed when a model is written.
-
-    Attributes:
-        largest: bytes that are computed at once, weights in files not counted.
-    """
-
-    largest: int = 1 << 30
-
-
-_TUNING = _Tuning()
+LARGEST = 1 << 30  #: bytes that are computed at once, weights in files not counted
 
 
 def grown(value: Value) -> bool:
@@ -415,6 +403,6 @@ def foldable(value: Value) -> bool:
         elif isinstance(node, Call) and not node.args and len(sizes) == len(node.types):
             # it is made of nothing: a weight itself
             weights += sum(sizes)
-        elif len(sizes) < len(node.types) or sum(sizes) > _TUNING.largest:
+        elif len(sizes) < len(node.types) or sum(sizes) > LARGEST:
             return False
     return value.type.bytes <= max(1 << 20, 4 * weights)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -86,18 +85,7 @@ def _array(value: Any) -> Any:
     return value.numpy()
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is loaded only to see whether it loads.
-
-    Attributes:
-        light: bytes of weights of a model that is loaded only to see whether it loads.
-    """
-
-    light: int = 1 << 28
-
-
-_TUNING = _Tuning()
+LIGHT = 1 << 28  #: bytes of weights of a model that is loaded only to see whether it loads
 
 
 def accepted(written: ModelProto, original: ModelProto) -> bool:
@@ -108,7 +96,7 @@ def accepted(written: ModelProto, original: ModelProto) -> bool:
     tensors = written.graph.initializer
     if (
         any(is_external(tensor) for tensor in tensors)
-        or sum(byte_size(tensor) or 0 for tensor in tensors) > _TUNING.light
+        or sum(byte_size(tensor) or 0 for tensor in tensors) > LIGHT
     ):
         return True
     try:

@@ -7,7 +7,6 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -24,20 +23,8 @@ LIMIT = (2 << 30) - (64 << 20)
 _ALIGN = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """How weights are written; `benchmarks/large_model.py` shows it.
-
-    Attributes:
-        smallest: bytes from which on a tensor goes into the file of weights.
-        block: bytes that are copied at once.
-    """
-
-    smallest: int = 1024
-    block: int = 8 << 20
-
-
-_TUNING = _Tuning()
+SMALLEST = 1024  #: bytes from which on a tensor goes into the file of weights
+BLOCK = 8 << 20  #: bytes that are copied at once
 
 
 _CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
@@ -159,7 +146,7 @@ class _Writer:
         out = list(beside) if not self.stays or clash else []
         total = sum(_bytes(t) for t in inside)
         if external or (external is None and total > LIMIT):
-            out += [t for t in inside if _bytes(t) >= _TUNING.smallest and t.data_type != TensorProto.STRING]
+            out += [t for t in inside if _bytes(t) >= SMALLEST and t.data_type != TensorProto.STRING]
         return out
 
     def _append(self, out: IO[bytes], tensor: TensorProto) -> tuple[int, int]:
@@ -190,7 +177,7 @@ def _copy(place: FileRegion, out: IO[bytes]) -> None:
         source.seek(place.offset)
         left = place.length
         while left:
-            block = source.read(min(left, _TUNING.block))
+            block = source.read(min(left, BLOCK))
             if not block:
                 raise error("E0803", f"{place.path} became shorter while it was read", path=str(place.path))
             out.write(block)

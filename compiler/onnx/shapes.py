@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from onnx import ModelProto, helper
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of inferring shapes.
-
-    Attributes:
-        largest: bytes of a model that is copied for this.
-    """
-
-    largest: int = 1 << 30
-
-
-_TUNING = _Tuning()
+LARGEST = 1 << 30  #: bytes of a model that is copied for this
 
 
 def with_outputs(model: ModelProto, names: Mapping[str, int]) -> bytes | None:
     """The model with more outputs, given by name and element type; None where it is too large to be copied."""
-    if model.ByteSize() > _TUNING.largest:
+    if model.ByteSize() > LARGEST:
         return None
     out = ModelProto()
     out.CopyFrom(model)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,18 +54,7 @@ _REDUCE = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "
 _JOINED = {"sum": "Add", "max": "Max", "min": "Min", "prod": "Mul", "any": "Or", "all": "And"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is spelled out.
-
-    Attributes:
-        window: positions of a window over which a reduction is written out.
-    """
-
-    window: int = 64
-
-
-_TUNING = _Tuning()
+WINDOW = 64  #: positions of a window over which a reduction is written out
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -272,7 +260,7 @@ class _Speller(Tensors):
         if (
             not mixed
             or len(ranges) < len(mixed)
-            or not 0 < math.prod(map(len, ranges)) <= _TUNING.window
+            or not 0 < math.prod(map(len, ranges)) <= WINDOW
             or part.where is not None
         ):
             return None

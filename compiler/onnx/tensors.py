@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -25,23 +24,10 @@ from dslc.onnx.symbols import Symbols
 END = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how tensors are spelled.
-
-    Attributes:
-        run: neighbours that are cut out rather than looked up, at least.
-        parts: parts of which a tensor is put together, at most.
-        listed, all_listed: those from which on axes are inputs, and of all nodes.
-    """
-
-    run: int = 16
-    parts: int = 12
-    listed: int = 13
-    all_listed: int = 18
-
-
-TUNING = _Tuning()
+RUN = 16  #: neighbours that are cut out rather than looked up, at least
+PARTS = 12  #: parts of which a tensor is put together, at most
+LISTED = 13  #: those from which on axes are inputs, and of all nodes
+ALL_LISTED = 18  #: those from which on axes are inputs, and of all nodes
 
 
 class NotSpelled(Exception):
@@ -112,7 +98,7 @@ class Tensors:
 
     def along(self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         """A node that works along some axes: an input of it, or an attribute of older opsets."""
-        if self.opset >= (TUNING.listed if op in ("Squeeze", "Unsqueeze", "ReduceSum") else TUNING.all_listed):
+        if self.opset >= (LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else ALL_LISTED):
             return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
         return self.node(op, (value,), dtype, shape, axes=list(axes), **attrs)
 
@@ -140,7 +126,7 @@ class Tensors:
             return (*shape[:axis], count, *shape[axis + 1 :])
 
         parts = runs(positions) if axis == len(shape) - 1 else [(positions, False)]
-        if len(parts) > TUNING.parts or 2 * sum(len(own) for own, cut in parts if cut) < len(positions):
+        if len(parts) > PARTS or 2 * sum(len(own) for own, cut in parts if cut) < len(positions):
             parts = [(positions, False)]
         found = [
             self.cut(value, {axis: AxisLine((axis,), shape[axis], (), (), own[0], count=len(own))}) if cut
@@ -200,7 +186,7 @@ def runs(positions: Sequence[int]) -> list[tuple[Sequence[int], bool]]:
         while end < len(positions) and positions[end] == positions[end - 1] + 1:
             end += 1
         own = positions[at:end]
-        if len(own) >= TUNING.run:
+        if len(own) >= RUN:
             found.append((own, True))
         elif found and not found[-1][1]:
             found[-1] = ([*found[-1][0], *own], False)
@@ -232,4 +218,4 @@ def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[
         value = inner
 
 
-__all__ = ["END", "TUNING", "NotSpelled", "Tensors", "below", "runs", "takes"]
+__all__ = ["END", "NotSpelled", "Tensors", "below", "runs", "takes"]

@@ -28,19 +28,7 @@ from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.scalar import dimension as unknown_size
 from dslc.onnx.protos import DTYPES, subgraphs
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is kept of a model's text.
-
-    Attributes:
-        keep: elements of a tensor that is kept.
-    """
-
-    keep: int = 1024
-
-
-_TUNING = _Tuning()
+KEEP = 1024  #: elements of a tensor that is kept
 
 
 @dataclass(frozen=True)
@@ -130,13 +118,13 @@ def _stripped_tensor(tensor: TensorProto, small: Mapping[str, np.ndarray]) -> Te
     out = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     if tensor.name in small:
         out.raw_data = np.ascontiguousarray(small[tensor.name]).tobytes()
-    elif tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= _TUNING.keep:
+    elif tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= KEEP:
         out.CopyFrom(tensor)
     return out
 
 
 def _stripped_node(node: NodeProto) -> NodeProto:
-    heavy = any(a.type == AttributeProto.TENSOR and math.prod(a.t.dims) > _TUNING.keep for a in node.attribute)
+    heavy = any(a.type == AttributeProto.TENSOR and math.prod(a.t.dims) > KEEP for a in node.attribute)
     if not heavy and next(subgraphs(node), None) is None:
         return node
     out = NodeProto(

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -17,19 +16,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.processes.messages import LONGEST, receive, send
 from dslc.processes.process import Command, Process, ProcessFailed, ProcessFailure, spawned
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long an end is waited for.
-
-    Attributes:
-        gone: seconds until a process whose pipe is closed has ended.
-    """
-
-    gone: float = 5.0
-
-
-_TUNING = _Tuning()
+GONE = 5.0  #: seconds until a process whose pipe is closed has ended
 
 #: libraries of products take one processor: whoever starts several processes has one for each
 _ALONE = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"), ("ORT_DISABLE_TELEMETRY", "1"))
@@ -66,7 +53,7 @@ class Answering(Process):
         except (EOFError, OSError):
             code = None
             with contextlib.suppress(ProcessFailed):
-                code = self.wait(Deadline.after(_TUNING.gone))
+                code = self.wait(Deadline.after(GONE))
             if code == -signal.SIGKILL:
                 raise ProcessFailed(ProcessFailure.MEMORY) from None
             named = "" if code is None else f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

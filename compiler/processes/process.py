@@ -23,21 +23,8 @@ from typing import IO, Self
 from dslc.deadline import FOREVER, Deadline
 from dslc.processes.guard import GUARD
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a program is watched.
-
-    Attributes:
-        look: seconds between the first two looks whether it has ended.
-        looks: seconds between two looks, at most.
-    """
-
-    look: float = 5e-4
-    looks: float = 0.01
-
-
-_TUNING = _Tuning()
+LOOK = 5e-4  #: seconds between the first two looks whether it has ended
+LOOKS = 0.01  #: seconds between two looks, at most
 
 
 class ProcessFailure(Enum):
@@ -143,13 +130,13 @@ class Process:
 
     def wait(self, until: Deadline = FOREVER) -> int:
         """Its code, once it has ended; raises ProcessFailed (LATE) at that moment."""
-        pause = _TUNING.look
+        pause = LOOK
         while (code := self.code) is None:
             left = until.left()
             if left <= 0:
                 raise ProcessFailed(ProcessFailure.LATE)
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _TUNING.looks)
+            pause = min(2 * pause, LOOKS)
         return code
 
     @property

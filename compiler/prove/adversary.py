@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -20,19 +19,7 @@ from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many instances look for mistakes.
-
-    Attributes:
-        instances: instances of one rule.
-    """
-
-    instances: int = 16
-
-
-_TUNING = _Tuning()
+INSTANCES = 16  #: instances of one rule
 
 
 def refutation(
@@ -49,7 +36,7 @@ def refutation(
     `share`: of the usual number of instances; `small`: whether a smaller one is looked for; `near`: what names stand for in the first
     instances, those that a prover left open.
     """
-    rng, count = np.random.default_rng(seed), ceil(share * _TUNING.instances)
+    rng, count = np.random.default_rng(seed), ceil(share * INSTANCES)
     wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
     if wrong is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,29 +28,12 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a difference is replayed and printed.
-
-    Attributes:
-        tries: draws of inputs in one domain.
-        tolerance: difference below which numbers are the same.
-        outside: draws of positions, of which the left side can read some.
-        printed: elements of an array that is printed.
-        lines: lines that are printed, at most.
-        exact: operations, up to which fractions are computed with.
-    """
-
-    tries: int = 6
-    tolerance: float = 1e-7
-    outside: int = 16
-    printed: int = 256
-    lines: int = 200
-    exact: float = 1e6
-
-
-_TUNING = _Tuning()
+TRIES = 6  #: draws of inputs in one domain
+TOLERANCE = 1e-7  #: difference below which numbers are the same
+OUTSIDE = 16  #: draws of positions, of which the left side can read some
+PRINTED = 256  #: elements of an array that is printed
+LINES = 200  #: lines that are printed, at most
+EXACT = 1e6  #: operations, up to which fractions are computed with
 
 
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
@@ -101,10 +83,10 @@ def replayed(
     None where none of them shows a difference.
     """
     domains: list[Domain] = (
-        [Exact()] * _TUNING.tries if (over_field or exactly) and _brief(rules, (*left, *right)) else []
+        [Exact()] * TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
     )
-    domains += [Floats(rounded=False)] * (0 if exactly else 2 * _TUNING.tries)
-    domains += [Field(seed) for seed in range(_TUNING.tries)] if over_field and not exactly else []
+    domains += [Floats(rounded=False)] * (0 if exactly else 2 * TRIES)
+    domains += [Field(seed) for seed in range(TRIES)] if over_field and not exactly else []
     for attempt, domain in enumerate(domains):
         feeds = {value: _small(value, domain, rng, attempt) for value in inputs}
         try:
@@ -131,7 +113,7 @@ def outside(
     if not sizes or not _reads_at_data(rules, right):
         return None
     domain = Floats(rounded=False)
-    for attempt in range(_TUNING.outside):
+    for attempt in range(OUTSIDE):
         feeds = {value: _position(value, domain, rng, attempt, sizes) for value in inputs}
         try:
             results = run(rules, left, feeds, domain)
@@ -175,7 +157,7 @@ def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
         operations = known_flops(expand(rules, values))
     except Mismatch:
         return False  # `run` says so
-    return operations is not None and operations <= _TUNING.exact
+    return operations is not None and operations <= EXACT
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:
@@ -197,7 +179,7 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
 
 def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] | None:
     if value.type.dtype.is_float:
-        equal = np.asarray(domain.close(a, b, _TUNING.tolerance))
+        equal = np.asarray(domain.close(a, b, TOLERANCE))
         if a.dtype.kind == "f":
             equal = equal | np.isnan(a)
     else:
@@ -232,7 +214,7 @@ def trace(
             lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
         lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
     return "\n".join(
-        lines[: _TUNING.lines] + [f"... {len(lines) - _TUNING.lines} more lines"] * (len(lines) > _TUNING.lines)
+        lines[: LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES)
     )
 
 
@@ -247,7 +229,7 @@ def _application(value: Value, known: Mapping[Value, str]) -> str:
 
 def _array(array: Any) -> str:
     data = np.asarray(array)
-    if data.size > _TUNING.printed:
+    if data.size > PRINTED:
         return f"({' x '.join(map(str, data.shape))} elements)"
     return _nested(data.tolist())
 

@@ -9,7 +9,6 @@ import hashlib
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -34,28 +33,12 @@ from dslc.syntax.printer import show
 Values = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proving derivations at random expressions.
-
-    Attributes:
-        starts: random expressions.
-        instances: instances of a rule that are proved.
-        seconds: seconds for all of them.
-        each: seconds for one of them.
-        draws: how often numbers are put into an instance that the exact prover leaves open.
-        alike: instances that are made of one random expression, and of each scope of it.
-    """
-
-    starts: int = 48
-    instances: int = 24
-    seconds: float = 8.0
-    each: float = 2.0
-    draws: int = 3
-    alike: int = 3
-
-
-_TUNING = _Tuning()
+STARTS = 48  #: random expressions
+INSTANCES = 24  #: instances of a rule that are proved
+SECONDS = 8.0  #: seconds for all of them
+EACH = 2.0  #: seconds for one of them
+DRAWS = 3  #: how often numbers are put into an instance that the exact prover leaves open
+ALIKE = 3  #: instances that are made of one random expression, and of each scope of it
 
 
 def verify_derivation(
@@ -63,7 +46,7 @@ def verify_derivation(
     rule: DerivationDef,
     seed: int = 0,
     helpers: Sequence[DerivationDef] = (),
-    most: int = _TUNING.instances,
+    most: int = INSTANCES,
 ) -> RuleVerdict:
     """`tested` where every instance that was found is proved, `refuted` where one differs, `undecided` where there is none.
 
@@ -78,13 +61,13 @@ def verify_derivation(
             # a rule about names of what stands inside: there are none
             same += 1
             continue
-        answer = compare(rules, before, after, seconds=_TUNING.each)
+        answer = compare(rules, before, after, seconds=EACH)
         place = answer.position if isinstance(answer, Differs) else None if isinstance(answer, Equal) else _differs(before, after, seed)
         if place is not None:
             found = f"of {_text(before)} it makes {_text(after)}, which differs at {list(place)}"
             break
         proved, open_ = proved + isinstance(answer, Equal), open_ + (not isinstance(answer, Equal))
-        if proved + open_ >= most or time.perf_counter() - began > _TUNING.seconds:
+        if proved + open_ >= most or time.perf_counter() - began > SECONDS:
             break
     milliseconds = (time.perf_counter() - began) * 1e3
     digest = hashlib.sha256(show(rule.syntax).encode()).hexdigest()
@@ -107,13 +90,13 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
     lefts = tuple(formula.scope for _, _, left, _ in ways for formula in left)
     kinds = sorted({node.kind for node in walk_expr(lefts) if isinstance(node, t.Reduction)}) or ["sum"]
     seen: set[tuple[Value, ...]] = set()
-    for turn in range(_TUNING.starts):
+    for turn in range(STARTS):
         every = _expressions(seeded, turn, helpers, kinds[turn % len(kinds)])
         made = (
             (tuple(results), tuple(results.values()))
             for _, syntax, left, right in ways
             for values in (*_formed(syntax, left, seed + 1000 * turn), *_choices(every, len(left)))
-            for results in islice(rewritten(syntax, left, right, values), _TUNING.alike)
+            for results in islice(rewritten(syntax, left, right, values), ALIKE)
         )  # fmt: skip
         # many expressions say more than many instances of one
         few = 0
@@ -122,7 +105,7 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
                 seen.add(after)
                 few += 1
                 yield before, after
-            if few >= _TUNING.alike:
+            if few >= ALIKE:
                 break
 
 
@@ -137,7 +120,7 @@ def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None
     """A position at which both differ for some small whole numbers; None where there is none."""
     inputs = [node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)]
     drawn = np.random.default_rng(seed)
-    for _ in range(_TUNING.draws):
+    for _ in range(DRAWS):
         feeds = {value: drawn.integers(-3, 4, value.type.sizes).astype(np.float64) for value in inputs}
         results = run_scopes([*before, *after], feeds, Floats(rounded=False))
         for old, new in zip(results, results[len(before) :], strict=False):

@@ -18,29 +18,12 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proving programs.
-
-    Attributes:
-        proof: seconds of one proof, at most.
-        least: seconds that the last one gets, whatever is left.
-        draws: how often numbers are put into a program for whose proof no time is left.
-        operations: operations of a program into which numbers are put.
-        reach: whole numbers from -reach to reach are put in.
-        shown: programs without a proof that are looked at, where all programs are wanted.
-    """
-
-    proof: float = 5.0
-    least: float = 1.0
-    draws: int = 2
-    operations: float = 2e8
-    reach: int = 3
-    shown: int = 10
-
-
-_TUNING = _Tuning()
+PROOF = 5.0  #: seconds of one proof, at most
+LEAST = 1.0  #: seconds that the last one gets, whatever is left
+DRAWS = 2  #: how often numbers are put into a program for whose proof no time is left
+OPERATIONS = 2e8  #: operations of a program into which numbers are put
+REACH = 3  #: whole numbers from -reach to reach are put in
+SHOWN = 10  #: programs without a proof that are looked at, where all programs are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +59,11 @@ def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds
         if len(proved) == most or left <= 0:
             break
         tried += 1
-        if is_proved(rules, each, call, min(_TUNING.proof, max(_TUNING.least, left))):
+        if is_proved(rules, each, call, min(PROOF, max(LEAST, left))):
             proved.append(each)
     rest = every[tried:] if len(proved) != most else []
     # a page of them, however many there are
-    wanted = (most or _TUNING.shown) - len(proved)
+    wanted = (most or SHOWN) - len(proved)
     waiting: list[PricedProgram] = []
     for each in rest:
         if len(waiting) >= wanted:
@@ -106,9 +89,9 @@ def agrees(rules: Rules, program: PricedProgram, call: Graph) -> bool:
         return False
     try:
         values = [*expand(rules, call.outputs), *expand(rules, (program.value,))]
-        if sum(map(operations, values)) > _TUNING.operations:
+        if sum(map(operations, values)) > OPERATIONS:
             return False
-        return all(_agree(values, inputs, seed) for seed in range(_TUNING.draws))
+        return all(_agree(values, inputs, seed) for seed in range(DRAWS))
     except (Mismatch, EvalError, ArithmeticError, IndexError):
         return False
 
@@ -116,7 +99,7 @@ def agrees(rules: Rules, program: PricedProgram, call: Graph) -> bool:
 def _agree(values: Sequence[Value], inputs: Sequence[Value], seed: int) -> bool:
     drawn = np.random.default_rng(seed)
     shapes = {value: tuple(int(size) for size in value.type.shape if isinstance(size, int)) for value in inputs}
-    feeds = {value: drawn.integers(-_TUNING.reach, _TUNING.reach + 1, shape).astype(np.float64) for value, shape in shapes.items()}
+    feeds = {value: drawn.integers(-REACH, REACH + 1, shape).astype(np.float64) for value, shape in shapes.items()}
     old, new = (np.asarray(each, dtype=np.float64) for each in run_scopes(list(values), feeds, Floats(rounded=False)))
     finite = np.isfinite(old) & np.isfinite(new)
     return bool(finite.any()) and bool(np.isclose(old, new, rtol=1e-9, atol=1e-9)[finite].all())

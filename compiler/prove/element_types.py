@@ -18,25 +18,10 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many element types are looked at.
-
-    Attributes:
-        most: combinations that are looked at; a rule is used only for those that were.
-        tried: combinations of which it is asked whether guards admit them.
-        small: every type but `bool` holds the integers up to this one.
-        depth: how deep operators are spelled out in others.
-    """
-
-    most: int = 600
-    tried: int = 4096
-    small: int = 127
-    depth: int = 8
-
-
-_TUNING = _Tuning()
+MOST = 600  #: combinations that are looked at; a rule is used only for those that were
+TRIED = 4096  #: combinations of which it is asked whether guards admit them
+SMALL = 127  #: every type but `bool` holds the integers up to this one
+DEPTH = 8  #: how deep operators are spelled out in others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +53,11 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
     cache = rules_cache(rules, "element types")
     found: _Looked | None = cache.get(id(sub.syntax))
     if found is None:
-        tried = list(islice(_combinations(rules, sub), _TUNING.tried + 1))
+        tried = list(islice(_combinations(rules, sub), TRIED + 1))
         known: set[tuple[object, ...]] = set()
         first: list[Types] = []
         others: list[Types] = []
-        for types in tried[: _TUNING.tried]:
+        for types in tried[: TRIED]:
             alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
             if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
                 continue
@@ -80,8 +65,8 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
             known.add(alike)
         # where there are too many, those that stand in another relation than all before come first
         every = (*first, *others)
-        complete = len(every) <= _TUNING.most and len(tried) <= _TUNING.tried
-        found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[: _TUNING.most], complete)
+        complete = len(every) <= MOST and len(tried) <= TRIED
+        found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[: MOST], complete)
     return found
 
 
@@ -93,7 +78,7 @@ def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
     """The element types that variables may stand for, those of one combination of classes one after the other."""
     names = variables(sub)
     apart = tells_types_apart(sub)
-    large = any(isinstance(node, t.Int) and node.value > _TUNING.small for _, node in _reached(sub))
+    large = any(isinstance(node, t.Int) and node.value > SMALL for _, node in _reached(sub))
     kinds: dict[TypeClass | DType, None] = {}
     for one in TypeClass:
         own = one is not TypeClass.BOOL and (apart or (large and one is not TypeClass.FLOATS))
@@ -255,7 +240,7 @@ class _Place:
 
     def operator(self, name: str) -> OperatorDef | None:
         found = self.terms.get(name) or self.module.lookup(name)
-        return found if isinstance(found, OperatorDef) and self.depth <= _TUNING.depth else None
+        return found if isinstance(found, OperatorDef) and self.depth <= DEPTH else None
 
 
 def _statements(place: _Place, statements: Sequence[t.Node], known: dict[str, DType]) -> None:

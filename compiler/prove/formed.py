@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dslc.analysis.numeric import interval
 from dslc.derivation.building import Right
@@ -19,19 +18,7 @@ from dslc.ir.scalar import Iter, Num, Scalar, apply, num, read
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of random expressions.
-
-    Attributes:
-        large: elements of one expression at most.
-    """
-
-    large: int = 1 << 12
-
-
-_TUNING = _Tuning()
+LARGE = 1 << 12  #: elements of one expression at most
 
 
 def formed(rule: t.Derivation, formulas: Sequence[t.Formula], seed: int) -> tuple[Value, ...] | None:
@@ -76,8 +63,8 @@ class _Formed:
             right.built[formula.name] = made
         size = 1
         for extent in made.value.type.shape:
-            size *= extent if isinstance(extent, int) else _TUNING.large + 1
-        if size > _TUNING.large:
+            size *= extent if isinstance(extent, int) else LARGE + 1
+        if size > LARGE:
             raise Unfit("an expression that is too large")
         return made.value
 

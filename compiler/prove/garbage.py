@@ -5,33 +5,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when garbage is collected.
-
-    Attributes:
-        objects: objects that are made until the youngest ones are looked at; Python's own number is 700.
-    """
-
-    objects: int = 200_000
-
-
-_TUNING = _Tuning()
+OBJECTS = 200_000  #: objects that are made until the youngest ones are looked at; Python's own number is 700
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
     """What exists is not looked at again, and what is made inside seldom: terms and scalars hold no cycles."""
     before = gc.get_threshold()
-    if before[0] >= _TUNING.objects:
+    if before[0] >= OBJECTS:
         # within another such
         yield
         return
     gc.freeze()
-    gc.set_threshold(_TUNING.objects, *before[1:])
+    gc.set_threshold(OBJECTS, *before[1:])
     try:
         yield
     finally:

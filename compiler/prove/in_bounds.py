@@ -16,21 +16,8 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply,
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.semantics.lists import compare
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proving reads to be in bounds.
-
-    Attributes:
-        ways: ways in which the parts of one position are chosen.
-        parts: parts of a sum whose order is tried.
-    """
-
-    ways: int = 32
-    parts: int = 4
-
-
-_TUNING = _Tuning()
+WAYS = 32  #: ways in which the parts of one position are chosen
+PARTS = 4  #: parts of a sum whose order is tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +223,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
     out: list[Scalar] = []
     todo = [index]
     while todo:
-        if len(out) + len(todo) > _TUNING.ways:
+        if len(out) + len(todo) > WAYS:
             return None
         one = todo.pop()
         choice = next((p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not _data(p.args[0])), None)
@@ -264,7 +251,7 @@ def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> I
             return
         orders = (
             permutations(target.args)
-            if pattern.name in {"+", "*"} and len(target.args) <= _TUNING.parts
+            if pattern.name in {"+", "*"} and len(target.args) <= PARTS
             else iter((target.args,))
         )
         for order in orders:

@@ -16,18 +16,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Progression = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding few boxes.
-
-    Attributes:
-        few: sets that differ along an axis; with more no order of axes is tried but the first.
-    """
-
-    few: int = 64
-
-
-_TUNING = _Tuning()
+FEW = 64  #: sets that differ along an axis; with more no order of axes is tried but the first
 
 
 class TooManyPieces(Exception):
@@ -114,7 +103,7 @@ class _Cover:
             if prod(len(each) for each in parts) > self._limit:
                 raise TooManyPieces(self._limit)
             return list(product(*parts))
-        if prod(mask.shape) > _TUNING.few:
+        if prod(mask.shape) > FEW:
             wide = [min(wide, key=lambda axis: mask.shape[axis])]
         best: list[tuple[Progression, ...]] | None = None
         for axis in wide:

@@ -9,25 +9,10 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Sizes of pictures.
-
-    Attributes:
-        rows: rows of a picture in a terminal.
-        columns: columns of a picture in a terminal.
-        side: pixels of the longer side of a drawn plane.
-        least: pixels of a position, at least.
-    """
-
-    rows: int = 40
-    columns: int = 76
-    side: int = 480
-    least: int = 2
-
-
-_TUNING = _Tuning()
+ROWS = 40  #: rows of a picture in a terminal
+COLUMNS = 76  #: columns of a picture in a terminal
+SIDE = 480  #: pixels of the longer side of a drawn plane
+LEAST = 2  #: pixels of a position, at least
 
 _EQUAL, _DIFFERENT, _LINE = "#eef2f5", "#d1495b", "#8795a1"
 
@@ -62,13 +47,13 @@ def text(shown: Plane) -> list[str]:
     rows, columns = shown.mask.shape
     cuts = [
         np.array_split(np.arange(size), min(size, most))
-        for size, most in ((rows, _TUNING.rows), (columns, _TUNING.columns))
+        for size, most in ((rows, ROWS), (columns, COLUMNS))
     ]
     lines = [
         "".join(_mark(shown.mask[np.ix_(row, column)]) for column in cuts[1])
         for row in cuts[0]
     ]  # fmt: skip
-    scaled = rows > _TUNING.rows or columns > _TUNING.columns
+    scaled = rows > ROWS or columns > COLUMNS
     return [f"{shown.title}: `#` differs, `.` is equal" + (", `+` is some of both" if scaled else ""), *lines]
 
 
@@ -82,7 +67,7 @@ def svg(planes: Sequence[Plane]) -> str:
     top, width = 0, 0
     for shown in planes:
         rows, columns = shown.mask.shape
-        unit = max(_TUNING.least, _TUNING.side // max(rows, columns, 1))
+        unit = max(LEAST, SIDE // max(rows, columns, 1))
         parts.append(f'<text x="0" y="{top + 14}" font-family="monospace" font-size="12">{escape(shown.title)}</text>')
         top += 22
         parts.append(

@@ -11,21 +11,8 @@ from dslc.reporting.graphs import drawing
 from dslc.reporting.page import fragment, page
 from dslc.reporting.plots import bars, by_layer, by_operator, ratios, times
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what a report shows.
-
-    Attributes:
-        hues: rules that have a colour of their own; the last one is for all others.
-        nodes: nodes in a table of what takes longest.
-    """
-
-    hues: int = 8
-    nodes: int = 12
-
-
-_TUNING = _Tuning()
+HUES = 8  #: rules that have a colour of their own; the last one is for all others
+NODES = 12  #: nodes in a table of what takes longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +37,7 @@ def page_of_run(report: Mapping[str, Any], summary: str) -> str:
             values["bars"] = bars(by_operator(before["times"]), by_operator(after["times"], kernels))
             values["layers"] = bars(*by_layer(before["times"], after["times"]))
             values["longest"] = [
-                sorted(one["times"], key=lambda each: -each["milliseconds"])[: _TUNING.nodes] for one in (before, after)
+                sorted(one["times"], key=lambda each: -each["milliseconds"])[: NODES] for one in (before, after)
             ]
         drawn = [drawing(before, hues), drawing(after, hues, kernels)]
         values["graphs"] = None if None in drawn else dict(zip(("before", "after"), drawn, strict=True))
@@ -72,7 +59,7 @@ def fragment_of_run(report: Mapping[str, Any], summary: str) -> str:
 
 def hues_of(rules: list[str]) -> dict[str, str]:
     """A colour for each rule, in their order."""
-    return {rule: f"var(--r{min(k, _TUNING.hues - 1)})" for k, rule in enumerate(rules)}
+    return {rule: f"var(--r{min(k, HUES - 1)})" for k, rule in enumerate(rules)}
 
 
 def path_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -94,11 +81,11 @@ def timeline_of(report: Mapping[str, Any]) -> dict[str, Any]:
     if whole <= 0 or not math.isfinite(whole):
         return {"pieces": [], "marks": [], "phase_hues": {}}
     longest = sorted(report["phases"], key=lambda name: -report["phases"][name])
-    hues = {name: f"var(--r{min(k, _TUNING.hues - 1)})" for k, name in enumerate(longest)}
+    hues = {name: f"var(--r{min(k, HUES - 1)})" for k, name in enumerate(longest)}
     pieces = [
         Piece(
             round(100 * one["begin"] / whole, 3), round(100 * (one["end"] - one["begin"]) / whole, 3),
-            hues.get(one["phase"], f"var(--r{_TUNING.hues - 1})"),
+            hues.get(one["phase"], f"var(--r{HUES - 1})"),
             f"{one['phase']}: {one['begin']:.1f} s to {one['end']:.1f} s",
         )
         for one in spans

@@ -25,7 +25,7 @@ from dslc.search.runs.originals import Unusable
 from dslc.search.runs.progress import Run
 from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Explored, Finished, Optimized, Task
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import GRACE
 
 
 def optimize(source: str | Path | ModelProto, settings: Settings, clock: Clock | None = None) -> Optimized:
@@ -71,7 +71,7 @@ def _run(source: str | Path | ModelProto, settings: Settings, run: Run) -> Optim
         # libraries in C may turn Ctrl-C into an error of their own
         if not settings.interrupts():
             raise
-    run.clock.shorten(TUNING.grace)
+    run.clock.shorten(GRACE)
     finished = interrupted(task, run)
     if finished.contender is None and run.applied is not None:
         finished = Finished(task, run.applied, f"rules applied, not timed; {finished.reason}", interrupted=True)

@@ -30,18 +30,7 @@ LEVELS = ("symbolic", "attributes", "sizes", "numbers")
 _SAMPLES = {"symbolic": 400, "attributes": 30, "sizes": 30, "numbers": 30}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is assumed of numbers.
-
-    Attributes:
-        numbers: what sizes and attributes are, in turn.
-    """
-
-    numbers: tuple[int, ...] = (1, 2, 3)
-
-
-_TUNING = _Tuning()
+NUMBERS: tuple[int, ...] = (1, 2, 3)  #: what sizes and attributes are, in turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,12 +259,12 @@ def _values(attr: t.Attr, env: Env, rank: int, level: str) -> list[Any]:
         count = entries(attr.type, env)
         if level == "symbolic":
             return [tuple(sym(f"{name}{k}") for k in range(count))]
-        return [tuple(_TUNING.numbers[(n + k) % 3] for k in range(count)) for n in range(3)]
+        return [tuple(NUMBERS[(n + k) % 3] for k in range(count)) for n in range(3)]
     if kind == "ints":
         if level == "symbolic":
             return [tuple(sym(f"{name}{k}") for k in range(n)) for n in range(4)]
         return list(chain.from_iterable(permutations(range(n + 1), n) for n in range(3)))
-    return [sym(name)] if level == "symbolic" else [0, *_TUNING.numbers]
+    return [sym(name)] if level == "symbolic" else [0, *NUMBERS]
 
 
 # ---- guards ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -34,22 +33,9 @@ from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDIC
 _CONSTANTS: dict[str, Number] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan}
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluateTuning:
-    """Limits of evaluating a text: a short one can stand for one that fills the memory.
-
-    Attributes:
-        max_unroll: entries of a list that is written out.
-        max_expansions: how deep operators may call each other.
-        max_weight: nodes of an expression when it is written out.
-    """
-
-    max_unroll: int = 1_000_000
-    max_expansions: int = 50
-    max_weight: int = 200_000
-
-
-TUNING = EvaluateTuning()
+MAX_UNROLL = 1_000_000  #: entries of a list that is written out
+MAX_EXPANSIONS = 50  #: how deep operators may call each other
+MAX_WEIGHT = 200_000  #: nodes of an expression when it is written out
 
 
 def truth(value: Any) -> Any:
@@ -187,9 +173,9 @@ def _binary(expr: t.Binary, env: Env) -> Any:
 
 def _bounded(value: Any, expr: t.Expr) -> Any:
     """A value that is neither too long a list nor too large an expression."""
-    if isinstance(value, Scalar) and value.weight > TUNING.max_weight:
+    if isinstance(value, Scalar) and value.weight > MAX_WEIGHT:
         raise fail("E0327", "this expression has too many parts when it is written out", expr.span)
-    if isinstance(value, tuple | list) and len(value) > TUNING.max_unroll:
+    if isinstance(value, tuple | list) and len(value) > MAX_UNROLL:
         raise fail("E0327", "this list has too many elements", expr.span)
     return value
 
@@ -311,7 +297,7 @@ def _unrolled(expr: t.Reduction, env: Env) -> Any:
         if expr.where is not None and decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is not True:
             continue
         values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
-        if len(values) > TUNING.max_unroll:
+        if len(values) > MAX_UNROLL:
             raise fail("E0327", "this list has too many elements", expr.span)
     return lists.fold(expr.kind, tuple(values))
 
@@ -334,7 +320,7 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
 
         positions: Any = itertools.product(*(range(int(s)) for s in size))
     else:
-        if int(size) > TUNING.max_unroll:
+        if int(size) > MAX_UNROLL:
             raise fail("E0327", "this list has too many elements", first.span)
         positions = range(int(size))
     for position in positions:
@@ -595,7 +581,7 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     if any(isinstance(arg, str) for arg in args):
         # Python would take text for a list of its characters
         raise fail("E0301", f"`{name}` does not take text", expr.span)
-    if name == "range" and len(args) == 1 and isinstance(args[0], int) and args[0] > TUNING.max_unroll:
+    if name == "range" and len(args) == 1 and isinstance(args[0], int) and args[0] > MAX_UNROLL:
         raise fail("E0327", "this list has too many elements", expr.span)
     try:
         if name == "fit":
@@ -657,7 +643,7 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     for param, arg in zip(function.params, expr.args, strict=True):
         inner.bind(param, evaluate(arg, env))
     inner.calls = env.calls + 1
-    if inner.calls > TUNING.max_expansions:
+    if inner.calls > MAX_EXPANSIONS:
         raise fail(
             "E0317", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
         )

@@ -42,21 +42,8 @@ from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS, TRAITS
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how libraries are read and kept.
-
-    Attributes:
-        head: characters within which a file's `library` line and imports stand.
-        trees: trees that a process keeps.
-    """
-
-    head: int = 20_000
-    trees: int = 256
-
-
-_TUNING = _Tuning()
+HEAD = 20_000  #: characters within which a file's `library` line and imports stand
+TREES = 256  #: trees that a process keeps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,7 +142,7 @@ class Files:
 
     def head(self, path: Path) -> str:
         """The first characters of a file, in which its `library` line and its imports stand."""
-        return path.read_text(encoding="utf-8", errors="replace")[: _TUNING.head]
+        return path.read_text(encoding="utf-8", errors="replace")[: HEAD]
 
 
 class _Loader:
@@ -257,7 +244,7 @@ class _Loader:
         return [self.part(folder, path, item.span)]
 
 
-@functools.lru_cache(_TUNING.trees)
+@functools.lru_cache(TREES)
 def _tree(path: str, text: str) -> t.File:
     """A file's tree, one object for one text: libraries share those of what they import."""
     return parse_kept(SourceText(path, text))

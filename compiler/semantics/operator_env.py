@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,19 +22,7 @@ from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, range
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of attributes.
-
-    Attributes:
-        most_entries: numbers in an attribute of a declared length.
-    """
-
-    most_entries: int = 10_000
-
-
-_TUNING = _Tuning()
+MOST_ENTRIES = 10_000  #: numbers in an attribute of a declared length
 
 Argument = Value | Number | None
 
@@ -311,8 +298,8 @@ def entries(type: t.TypeExpr, env: Env) -> int:
     """
     assert type.dims is not None
     count = int(plain(evaluate(type.dims[0], env)))
-    if count > _TUNING.most_entries:
-        raise fail("E0327", f"an attribute of more than {_TUNING.most_entries} numbers", type.span)
+    if count > MOST_ENTRIES:
+        raise fail("E0327", f"an attribute of more than {MOST_ENTRIES} numbers", type.span)
     return count
 
 

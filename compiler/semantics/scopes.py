@@ -11,7 +11,7 @@ from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import as_scalar, iterator
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
-from dslc.semantics.evaluate import TUNING as EVALUATE_TUNING
+from dslc.semantics.evaluate import MAX_EXPANSIONS as EVALUATE_MAX_EXPANSIONS
 from dslc.semantics.evaluate import evaluate, range_of, scalar
 from dslc.semantics.types import dim
 from dslc.semantics.walk import walk_expr
@@ -181,7 +181,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
         raise problem
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
-    if inner.calls > EVALUATE_TUNING.max_expansions:
+    if inner.calls > EVALUATE_MAX_EXPANSIONS:
         raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
     for k, param in enumerate(params):
         if k < len(args):

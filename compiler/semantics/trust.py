@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
 from dslc.semantics.definitions import LoweringDef, Module
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of templates.
-
-    Attributes:
-        largest: bytes of a template.
-    """
-
-    largest: int = 1 << 18
-
-
-_TUNING = _Tuning()
+LARGEST = 1 << 18  #: bytes of a template
 
 
 class NoTemplate(Exception):
@@ -69,11 +56,11 @@ def template_text(module: Module, name: str) -> str:
         if not path.is_file():
             raise NoTemplate(f"there is no file `{name}` in {folder}")
         with path.open("rb") as stream:
-            data = stream.read(_TUNING.largest + 1)
+            data = stream.read(LARGEST + 1)
     except OSError as problem:
         raise NoTemplate(f"`{name}` cannot be read: {problem.strerror or problem}") from None
-    if len(data) > _TUNING.largest:
-        raise NoTemplate(f"`{name}` has more than {_TUNING.largest} bytes")
+    if len(data) > LARGEST:
+        raise NoTemplate(f"`{name}` has more than {LARGEST} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -18,29 +18,12 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that are tried for names.
-
-    Attributes:
-        sizes: sizes that are drawn most.
-        integers: integers that are tried first.
-        largest_size: number beyond which nothing is tried as a size.
-        largest: number beyond which nothing is tried as an edge.
-        most_edges: numbers of a text that are tried as edges.
-        primes: primes of which the first that does not divide a number is tried.
-    """
-
-    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 8)
-    integers: tuple[int, ...] = (1, 2, 0, 3, -1)
-    largest_size: int = 1 << 12
-    largest: int = 1 << 24
-    most_edges: int = 5
-    primes: tuple[int, ...] = (2, 3, 5, 7, 11, 13)
-
-
-_TUNING = _Tuning()
+SIZES: tuple[int, ...] = (1, 2, 3, 4, 5, 8)  #: sizes that are drawn most
+INTEGERS: tuple[int, ...] = (1, 2, 0, 3, -1)  #: integers that are tried first
+LARGEST_SIZE = 1 << 12  #: number beyond which nothing is tried as a size
+LARGEST = 1 << 24  #: number beyond which nothing is tried as an edge
+MOST_EDGES = 5  #: numbers of a text that are tried as edges
+PRIMES: tuple[int, ...] = (2, 3, 5, 7, 11, 13)  #: primes of which the first that does not divide a number is tried
 
 #: a text that no operator speaks of
 OTHER_TEXT = "another"
@@ -64,7 +47,7 @@ class Numbers:
     def whole(self) -> tuple[int, ...]:
         """The integers among them, those of the rule first."""
         found = (int(value) for value in self.every if value.denominator == 1)
-        return tuple(dict.fromkeys(value for value in found if abs(value) <= _TUNING.largest))
+        return tuple(dict.fromkeys(value for value in found if abs(value) <= LARGEST))
 
 
 @lru_cache(maxsize=256)
@@ -138,15 +121,15 @@ def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[
     if kind in {"int", "ints"}:
         return integers(near, hints)
     if kind == "size":
-        return within((*_TUNING.sizes, *far_sizes(near)), hints)
+        return within((*SIZES, *far_sizes(near)), hints)
     raise ValueError(f"no values of the kind {kind}")
 
 
 @lru_cache(maxsize=256)
 def reals(near: Numbers) -> tuple[Fraction, ...]:
     """Numbers of every sign: the edges that the rule names, and one number in each of the intervals that they make."""
-    named = [value for value in (*near.own, *near.reached[: _TUNING.most_edges]) if abs(value) <= _TUNING.largest]
-    edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * _TUNING.most_edges]})
+    named = [value for value in (*near.own, *near.reached[: MOST_EDGES]) if abs(value) <= LARGEST]
+    edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * MOST_EDGES]})
     between = [(a + b) / 2 for a, b in pairwise(edges)]
     beyond = [edges[-1] + 1, edges[0] - 1]
     own = [value for value in near.own if value in edges]
@@ -158,18 +141,18 @@ def reals(near: Numbers) -> tuple[Fraction, ...]:
 @lru_cache(maxsize=256)
 def integers(near: Numbers, hints: Sequence[tuple[str, int]] = ()) -> tuple[int, ...]:
     """Small integers of every sign, and those at and on both sides of what the rule names, as far as guards allow them."""
-    edges = [value for value in near.whole if value not in _TUNING.integers][: _TUNING.most_edges]
+    edges = [value for value in near.whole if value not in INTEGERS][: MOST_EDGES]
     around = [value + k for value in edges for k in (0, 1, -1)]
-    return tuple(dict.fromkeys(within((*_TUNING.integers, *around), hints)))
+    return tuple(dict.fromkeys(within((*INTEGERS, *around), hints)))
 
 
 @lru_cache(maxsize=256)
 def far_sizes(near: Numbers, least: int = 4) -> tuple[int, ...]:
     """For each number from `least` on that the rule names: a small prime that does not divide it, and its neighbours."""
     found: dict[int, None] = {}
-    for value in [value for value in near.whole if value >= least][: _TUNING.most_edges]:
-        beside = [value + 1, value, value - 1] if value <= _TUNING.largest_size else []
-        found.update(dict.fromkeys([prime for prime in _TUNING.primes if value % prime][:1] + beside))
+    for value in [value for value in near.whole if value >= least][: MOST_EDGES]:
+        beside = [value + 1, value, value - 1] if value <= LARGEST_SIZE else []
+        found.update(dict.fromkeys([prime for prime in PRIMES if value % prime][:1] + beside))
     return tuple(found)
 
 

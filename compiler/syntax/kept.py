@@ -5,8 +5,6 @@ What dslc was installed with is read from there, all else from the user's cache 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dslc.errors import SourceText
 from dslc.folders import cache_folder
 from dslc.store import Store
@@ -15,19 +13,7 @@ from dslc.syntax.packed import pack, text_key, unpack
 from dslc.syntax.parser import parse
 from dslc.syntax.shipped import shipped_tree
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is kept.
-
-    Attributes:
-        most: files; the oldest go first.
-    """
-
-    most: int = 400
-
-
-_TUNING = _Tuning()
+MOST = 400  #: files; the oldest go first
 
 
 def parse_kept(source: SourceText) -> t.File:
@@ -39,7 +25,7 @@ def parse_kept(source: SourceText) -> t.File:
     found = shipped_tree(source)
     if found is not None:
         return found
-    store, key = Store(cache_folder() / "parsed", _TUNING.most), text_key(source)
+    store, key = Store(cache_folder() / "parsed", MOST), text_key(source)
     data = store.get(key)
     found = None if data is None else unpack(data, source)
     if found is None:

@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -32,22 +31,9 @@ LANGUAGE = 1
 RESERVED = KEYWORDS | REDUCTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class ParserTuning:
-    """Limits of what is read.
-
-    Attributes:
-        max_depth: depth of a syntax tree; later stages recurse on it.
-        max_bytes: bytes of a file: hostile input must not take memory.
-        most_tables: versions of the grammar whose tables are kept.
-    """
-
-    max_depth: int = 200
-    max_bytes: int = 4 * 2**20
-    most_tables: int = 4
-
-
-TUNING = ParserTuning()
+MAX_DEPTH = 200  #: depth of a syntax tree; later stages recurse on it
+MAX_BYTES = 4 * 2**20  #: bytes of a file: hostile input must not take memory
+MOST_TABLES = 4  #: versions of the grammar whose tables are kept
 
 #: the grammar's rules from which a text may start
 _STARTS = ["start", "items", "header_line"]
@@ -61,7 +47,7 @@ def grammar(strict: bool = False) -> Lark:
     """
     if strict:
         return _built(_text(), strict=True)
-    store, key = Store(cache_folder() / "grammar", TUNING.most_tables), table_key()
+    store, key = Store(cache_folder() / "grammar", MOST_TABLES), table_key()
     for ready in (shipped().read, store.get):
         found = ready(key)
         if found is not None:
@@ -98,10 +84,10 @@ def decode(data: bytes, path: str) -> SourceText:
     Raises:
         DslcError: E0107 where it is not UTF-8, E0108 where it is too large.
     """
-    if len(data) > TUNING.max_bytes:
+    if len(data) > MAX_BYTES:
         hint = "split it into several files"
         raise DslcError(
-            [Diagnostic("E0108", f"the file is larger than {TUNING.max_bytes >> 20} MiB", path=path, hint=hint)]
+            [Diagnostic("E0108", f"the file is larger than {MAX_BYTES >> 20} MiB", path=path, hint=hint)]
         )
     try:
         text = data.decode("utf-8-sig")
@@ -123,7 +109,7 @@ def read_source(path: str | os.PathLike[str]) -> SourceText:
     """
     try:
         with Path(path).open("rb") as stream:
-            data = stream.read(TUNING.max_bytes + 1)
+            data = stream.read(MAX_BYTES + 1)
     except OSError as failure:
         raise DslcError([Diagnostic("E0902", f"cannot read {path}: {failure.strerror}", path=str(path))]) from None
     return decode(data, str(path))
@@ -156,7 +142,7 @@ def _too_deep(node: t.Node) -> t.Node | None:
     todo: list[tuple[t.Node, int]] = [(node, 1)]
     while todo:
         here, depth = todo.pop()
-        if depth > TUNING.max_depth:
+        if depth > MAX_DEPTH:
             return here
         todo.extend((child, depth + 1) for child in t.children(here))
     return None
@@ -186,7 +172,7 @@ class _Reader:
             if deep is not None:
                 at = deep.span.start
                 hint = "give names to its parts with `let`"
-                self._report("E0109", f"this expression is nested more than {TUNING.max_depth} deep", at, at + 1, hint)
+                self._report("E0109", f"this expression is nested more than {MAX_DEPTH} deep", at, at + 1, hint)
                 return None
         self.findings += _reserved(self._source, tree, begin) + builder.findings
         return built
@@ -264,8 +250,8 @@ def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:
 @functools.lru_cache(maxsize=256)
 def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
     source = SourceText(path, text)
-    if len(text) > TUNING.max_bytes:
-        finding = Diagnostic("E0108", f"the text is larger than {TUNING.max_bytes >> 20} MiB", path=source.path)
+    if len(text) > MAX_BYTES:
+        finding = Diagnostic("E0108", f"the text is larger than {MAX_BYTES >> 20} MiB", path=source.path)
         header = t.Header(LANGUAGE, None, (), (), span=Span(source, 0, 0))
         return t.File(source, header, (), (), span=Span(source, 0, len(text))), (finding,)
     seen = scan.scan(source)
@@ -274,7 +260,7 @@ def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
     header = reader.header(first, seen.tokens)
     items: list[t.Item] = []
     for chunk in rest:
-        if len(reader.findings) >= scan.TUNING.max_findings:
+        if len(reader.findings) >= scan.MAX_FINDINGS:
             break
         items += reader.items(chunk)
     findings = sorted(seen.findings + reader.findings, key=lambda finding: finding.span.start if finding.span else 0)

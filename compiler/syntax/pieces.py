@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
 from dslc.syntax import scan
 from dslc.syntax import tree as t
-from dslc.syntax.parser import TUNING, parse_with_errors, read_header, read_items, whole
+from dslc.syntax.parser import MAX_BYTES, parse_with_errors, read_header, read_items, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Pieces:
 
 def read_pieces(source: SourceText, before: Pieces | None = None) -> Pieces:
     """Parses a text; chunks that `before` has are not parsed again. The findings are those of `parse_with_errors`."""
-    if len(source.text) > TUNING.max_bytes:
+    if len(source.text) > MAX_BYTES:
         file, wrong = parse_with_errors(source)
         return Pieces(file, tuple(wrong))
     seen = scan.scan(source)
@@ -76,7 +76,7 @@ def read_pieces(source: SourceText, before: Pieces | None = None) -> Pieces:
     assert isinstance(header, t.Header)
     items: list[t.Item] = []
     for chunk in rest:
-        if len(found) >= scan.TUNING.max_findings:
+        if len(found) >= scan.MAX_FINDINGS:
             break
         key = Key(chunk.word, source.text[chunk.start : chunk.end], chunk.broken, 0)
         while key in known:

@@ -9,27 +9,12 @@ from dataclasses import dataclass, field
 from dslc.errors import Diagnostic, Fix, Label, SourceText, Span
 from dslc.syntax.vocabulary import KEYWORDS
 
-
-@dataclass(frozen=True, slots=True)
-class ScanTuning:
-    """Limits of what is read of a text.
-
-    Attributes:
-        max_nesting: how deep brackets may nest.
-        max_findings: findings after which a file is given up.
-        max_rescanned: tokens that are looked at again, in all, after brackets that stayed open.
-        max_digits: digits of a number, which is computed with exactly: a short text could stand for one that fills the memory.
-        max_exponent: exponent of a number.
-    """
-
-    max_nesting: int = 100
-    max_findings: int = 100
-    max_rescanned: int = 1_000_000
-    max_digits: int = 100
-    max_exponent: int = 400
-
-
-TUNING = ScanTuning()
+MAX_NESTING = 100  #: how deep brackets may nest
+MAX_FINDINGS = 100  #: findings after which a file is given up
+MAX_RESCANNED = 1_000_000  #: tokens that are looked at again, in all, after brackets that stayed open
+#: digits of a number, which is computed with exactly: a short text could stand for one that fills the memory
+MAX_DIGITS = 100
+MAX_EXPONENT = 400  #: exponent of a number
 
 ITEM_WORDS = frozenset("operator property substitution partial derivation lowering test ruleset onnx let".split())
 #: item keywords that occur nowhere else, so that they begin an item even where a bracket stayed open
@@ -132,9 +117,9 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
         return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint, fix=fix)
     if token.kind == "number":
         digits, _, exponent = token.text.lower().partition("e")
-        if len(digits) > TUNING.max_digits or len(exponent) > 4 or abs(int(exponent or 0)) > TUNING.max_exponent:
+        if len(digits) > MAX_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > MAX_EXPONENT:
             message = (
-                f"a number has at most {TUNING.max_digits} digits and an exponent of at most {TUNING.max_exponent}"
+                f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
             )
             return Diagnostic("E0118", message, Span(source, token.start, token.end))
         return None
@@ -212,7 +197,7 @@ class _Splitter:
 
     def run(self) -> None:
         index = 0
-        while len(self._scan.findings) < TUNING.max_findings:
+        while len(self._scan.findings) < MAX_FINDINGS:
             if index == len(self._tokens):
                 if not self._stack:
                     break
@@ -245,7 +230,7 @@ class _Splitter:
         self._broken = True
         self._stack.clear()
         self._rescanned += len(self._tokens) - index
-        if self._rescanned > TUNING.max_rescanned:
+        if self._rescanned > MAX_RESCANNED:
             return len(self._tokens)
         if index < len(self._tokens):
             self._cut(self._tokens[index].start, self._tokens[index].text)
@@ -268,8 +253,8 @@ class _Splitter:
                 self._lets += 1
         elif token.kind == "open":
             self._stack.append(index)
-            if len(self._stack) > TUNING.max_nesting:
-                self._report("E0109", f"brackets are nested more than {TUNING.max_nesting} deep", token)
+            if len(self._stack) > MAX_NESTING:
+                self._report("E0109", f"brackets are nested more than {MAX_NESTING} deep", token)
                 return False
         elif token.kind == "close":
             self._close(token)

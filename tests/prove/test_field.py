@@ -11,7 +11,7 @@ from dslc.interpret.field import P
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.prove.field.degree import Degree, degrees
-from dslc.prove.field.prover import TUNING as PROVER_TUNING
+from dslc.prove.field.prover import DRAWS as PROVER_DRAWS
 from dslc.prove.field.prover import field_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
@@ -63,7 +63,7 @@ def test_what_is_no_polynomial_has_no_degree(std: Rules, name: str) -> None:
 
 def test_the_error_bound_is_degree_over_p_to_the_number_of_draws(std: Rules) -> None:
     law = field_verdict(std, std.substitutions["std.double_neg"])
-    assert law.answer == "equal" and law.error_bound == pytest.approx((1 / P) ** PROVER_TUNING.draws)
+    assert law.answer == "equal" and law.error_bound == pytest.approx((1 / P) ** PROVER_DRAWS)
 
 
 def test_a_product_of_three_has_degree_three(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ substitution associative(A: T[M, K], B: T[K, N], C: T[N, P]) -> Y {
 """,
     )
     found = field_verdict(rules, rules.substitutions["own.associative"])
-    assert found.answer == "equal" and found.error_bound == pytest.approx((3 / P) ** PROVER_TUNING.draws)
+    assert found.answer == "equal" and found.error_bound == pytest.approx((3 / P) ** PROVER_DRAWS)
 
 
 def test_functions_with_laws_rest_on_floats_and_bound_nothing(std: Rules) -> None:

@@ -23,7 +23,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import dslc
 from dslc.cli.main import run as command_line
-from dslc.cli.progress import TUNING as PROGRESS_TUNING
+from dslc.cli.progress import LOST as PROGRESS_LOST
 from dslc.cli.progress import finishing, interrupts
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
@@ -591,7 +591,7 @@ def test_ctrl_c_that_was_lost_does_not_come_after_the_block() -> None:
         watched = weakref.ref(thing, lambda _: press())
         del thing
     assert watched() is None and pressed() == 1
-    time.sleep(5 * PROGRESS_TUNING.lost)
+    time.sleep(5 * PROGRESS_LOST)
 
 
 @pytest.mark.usefixtures("interrupts")

@@ -7,7 +7,7 @@ import pytest
 from dslc.cost import weights
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
-from dslc.cost.weights import TUNING as WEIGHTS_TUNING
+from dslc.cost.weights import MEMORY as WEIGHTS_MEMORY
 from dslc.cost.weights import room, spilled
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
@@ -66,7 +66,7 @@ def joined(width: int) -> list[tuple[float, float, float]]:
 
 
 def test_what_fits_beside_the_original_s_weights_costs_nothing() -> None:
-    assert spilled(room()) == 0 and spilled(2 * room()) == pytest.approx(2 * room() / WEIGHTS_TUNING.memory)
+    assert spilled(room()) == 0 and spilled(2 * room()) == pytest.approx(2 * room() / WEIGHTS_MEMORY)
     for before, whole, spill in joined(512):
         assert spill == 0 and before == pytest.approx(whole)
 

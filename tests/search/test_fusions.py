@@ -254,7 +254,8 @@ def test_a_kernel_that_loses_denormal_numbers_is_dropped(monkeypatch: pytest.Mon
 
 def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.Dropped:
     """What becomes of a model as one kernel, however fast that is."""
-    monkeypatch.setattr(trials, "TUNING", replace(trials.TUNING, margin=0.0, variants=1))
+    monkeypatch.setattr(trials, "MARGIN", 0.0)
+    monkeypatch.setattr(trials, "VARIANTS", 1)
     rules = standard()
     graph = import_model(onnx.parser.parse_model(text), rules).graph
     holes = tuple(hole(k, value.type) for k, value in enumerate(graph.inputs))

@@ -22,7 +22,8 @@ from dslc.onnx.importer import import_model
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.rewrites.divided import is_large
-from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
+from dslc.search.rewrites.regions import MOST as REGIONS_MOST
+from dslc.search.rewrites.regions import NEAR as REGIONS_NEAR
 from dslc.search.rewrites.regions import RegionMap
 from dslc.search.rewrites.sweep import sweep
 from dslc.search.strategies.backtrack import backtrack
@@ -127,7 +128,7 @@ def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, 
         region = place.region
         assert place.filled(region.graph.outputs, place.args) == place.outputs
         inside = working_nodes(region.graph.outputs)
-        assert len(inside) <= 2 * max(REGIONS_TUNING.most, REGIONS_TUNING.near) + len(region.graph.inputs)
+        assert len(inside) <= 2 * max(REGIONS_MOST, REGIONS_NEAR) + len(region.graph.inputs)
         taken.update(place.outputs)
     assert max(taken.values(), default=1) == 1
     if turn % 3:

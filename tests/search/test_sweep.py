@@ -13,7 +13,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, compile_directions, find_matches
 from dslc.search.rewrites.candidate import Candidate, Front, Limits
-from dslc.search.rewrites.sweep import TUNING as SWEEP_TUNING
+from dslc.search.rewrites.sweep import LARGE as SWEEP_LARGE
 from dslc.search.rewrites.sweep import SweepState, most_saved, sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
@@ -59,7 +59,7 @@ def test_a_rule_saves_no_more_than_the_costliest_nodes_of_its_pattern(std: Rules
     bound = most_saved(state, twice)
     assert bound == pytest.approx(20e-6) and most_saved(state, merge) == 0
     # one of 30 layers is too little of the whole to be looked for before everything else; it is found all the same
-    assert (bound > SWEEP_TUNING.large * state.candidate.cost) == (layers == 1)
+    assert (bound > SWEEP_LARGE * state.candidate.cost) == (layers == 1)
     assert len(list(find_matches(twice, state.index))) == layers
     # two become one
     best = sweep(state.candidate, [twice], costs, Limits(), lambda _: None)

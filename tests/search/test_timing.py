@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch: pytest
 
 
 def test_large_models_are_sent_once_by_way_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "TUNING", replace(process.TUNING, large=30_000))
+    monkeypatch.setattr(process, "LARGE", 30000)
     small, large = products(1), ModelFile(products(1).model, "somewhere")
     with process.on_disk([small, large, ModelFile(b"tiny")]) as stored:
         paths = [Path(str(one.model)) for one in stored[:2]]

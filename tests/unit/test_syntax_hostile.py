@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dslc.errors import DslcError, SourceText
-from dslc.syntax.parser import TUNING as PARSER_TUNING
+from dslc.syntax.parser import MAX_BYTES as PARSER_MAX_BYTES
 from dslc.syntax.parser import decode, parse, parse_with_errors, read_source
 
 
@@ -55,7 +55,7 @@ def test_a_long_line_and_a_large_file_are_refused_fast(tmp_path: Path) -> None:
     with pytest.raises(DslcError, match="E0108"):
         read_source(path)
     assert time.process_time() - begin < 1
-    assert codes("dslc 1\n" + "#" * PARSER_TUNING.max_bytes) == ["E0108"]
+    assert codes("dslc 1\n" + "#" * PARSER_MAX_BYTES) == ["E0108"]
 
 
 def test_a_name_of_a_megabyte_is_only_a_name() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -23,40 +22,18 @@ if TYPE_CHECKING:
     import highspy
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits and tolerances of solving integer programs by cuts.
-
-    Attributes:
-        broken: by how much a cut has to be broken.
-        cuts: cuts of one round.
-        rounds: rounds on the relaxation.
-        targets: classes for which a narrow way is looked for in a round.
-        switches: how often what stands for a column is another one.
-        idle: rounds with little gain after which the relaxation ends.
-        gain: share of what is between the relaxation and the known program that is little gain.
-        relaxed: share of the time for the relaxation.
-        lazy: solutions with circles that are cut, before an order of the classes is asked for.
-        some: what is not zero.
-        same: what is the same cost.
-        wrong: what the solver is wrong by in costs.
-    """
-
-    broken: float = 0.01
-    cuts: int = 400
-    rounds: int = 200
-    targets: int = 30
-    switches: int = 20
-    idle: int = 8
-    gain: float = 0.002
-    relaxed: float = 0.5
-    lazy: int = 15
-    some: float = 1e-6
-    same: float = 1e-9
-    wrong: float = 1e-4
-
-
-_TUNING = _Tuning()
+BROKEN = 0.01  #: by how much a cut has to be broken
+CUTS = 400  #: cuts of one round
+ROUNDS = 200  #: rounds on the relaxation
+TARGETS = 30  #: classes for which a narrow way is looked for in a round
+SWITCHES = 20  #: how often what stands for a column is another one
+IDLE = 8  #: rounds with little gain after which the relaxation ends
+GAIN = 0.002  #: share of what is between the relaxation and the known program that is little gain
+RELAXED = 0.5  #: share of the time for the relaxation
+LAZY = 15  #: solutions with circles that are cut, before an order of the classes is asked for
+SOME = 1e-6  #: what is not zero
+SAME = 1e-9  #: what is the same cost
+WRONG = 1e-4  #: what the solver is wrong by in costs
 
 _INF = 1e30
 
@@ -69,7 +46,7 @@ def solve(program: IntegerProgram, seconds: float, relaxed: bool) -> Solved:
 class _Solving:
     def __init__(self, program: IntegerProgram, seconds: float, relaxed: bool) -> None:
         self.program = program
-        self.rounds = _TUNING.rounds if relaxed else 0
+        self.rounds = ROUNDS if relaxed else 0
         self.end = time.monotonic() + seconds
         self.began, self.seconds = time.monotonic(), seconds
         self.own: list[list[int]] = [[] for _ in range(program.classes)]
@@ -89,7 +66,7 @@ class _Solving:
             for number in members:
                 self.part[number] = k
         #: what is less by no more than this is no program
-        self.apart = max(0.0, program.step - _TUNING.wrong)
+        self.apart = max(0.0, program.step - WRONG)
         self.turn = 0
         self.known: set[tuple[int, tuple[int, ...]]] = set()
         self.solver = self._begin(below)
@@ -124,8 +101,8 @@ class _Solving:
         lp.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
         lp.a_matrix_.value_ = np.array(rows.factors)
         solver = quiet_solver()
-        solver.setOptionValue("mip_rel_gap", _TUNING.same)
-        solver.setOptionValue("mip_abs_gap", max(_TUNING.some, self.apart))
+        solver.setOptionValue("mip_rel_gap", SAME)
+        solver.setOptionValue("mip_abs_gap", max(SOME, self.apart))
         solver.passModel(lp)
         self.rows = len(rows.lower)
         return solver
@@ -160,13 +137,13 @@ class _Solving:
 
     @property
     def _done(self) -> bool:
-        return self.cost - self.bound <= max(_TUNING.some, self.apart)
+        return self.cost - self.bound <= max(SOME, self.apart)
 
     def _relaxed(self) -> bool:
         """Cuts on the relaxation, as long as they lift it; False where that already says all, or time is over."""
         idle = 0
         for _ in range(self.rounds):
-            if not self._run(_TUNING.relaxed):
+            if not self._run(RELAXED):
                 # not even this was solved: its time is over
                 return self._left > 0
             before = self.bound
@@ -175,8 +152,8 @@ class _Solving:
             self._guided(values)
             if self._done:
                 return False
-            idle = idle + 1 if self.bound - before <= _TUNING.gain * (self.cost - before) else 0
-            if idle >= _TUNING.idle or not self._cut(values):
+            idle = idle + 1 if self.bound - before <= GAIN * (self.cost - before) else 0
+            if idle >= IDLE or not self._cut(values):
                 break
         if self.rounds:
             self._fix()
@@ -194,14 +171,14 @@ class _Solving:
         if not self._run():
             return
         dual = np.array(self.solver.getSolution().col_dual[:columns])
-        dear = np.flatnonzero(dual > self.cost - self.apart - self.bound + _TUNING.wrong).astype(np.int32)
+        dear = np.flatnonzero(dual > self.cost - self.apart - self.bound + WRONG).astype(np.int32)
         keep = set(self.best)
         dear = np.array([column for column in dear.tolist() if column not in keep], dtype=np.int32)
         if len(dear):
             self.solver.changeColsBounds(len(dear), dear, np.zeros(len(dear)), np.zeros(len(dear)))
         # cuts that do not hold this solution back are only in the way
         loose = (
-            np.flatnonzero(np.array(self.solver.getSolution().row_value)[self.rows :] > _TUNING.some).astype(np.int32)
+            np.flatnonzero(np.array(self.solver.getSolution().row_value)[self.rows :] > SOME).astype(np.int32)
             + self.rows
         )
         if len(loose):
@@ -217,9 +194,9 @@ class _Solving:
         every = np.arange(columns, dtype=np.int32)
         self.solver.changeColsIntegrality(columns, every, np.array([highspy.HighsVarType.kInteger] * columns))
         for turn in range(1 << 30):
-            if turn == _TUNING.lazy:
+            if turn == LAZY:
                 self._order()
-            self._start(turn >= _TUNING.lazy)
+            self._start(turn >= LAZY)
             done = self._run()
             info = self.solver.getInfo()
             if isfinite(info.mip_dual_bound):
@@ -308,12 +285,12 @@ class _Solving:
             outside = [c for n in loop for c in self.own[n] if inside.isdisjoint(program.kids[c])]
             worth = sum(values[column] for column in outside)
             for number in loop:
-                if values[columns + number] > worth + _TUNING.broken:
+                if values[columns + number] > worth + BROKEN:
                     key = (number, tuple(sorted(loop)))
                     if key not in self.known:
                         self.known.add(key)
                         rows.add([(columns + number, -1.0), *((column, 1.0) for column in outside)], 0.0, _INF)
-            if len(rows.lower) >= _TUNING.cuts or self._left <= 0:
+            if len(rows.lower) >= CUTS or self._left <= 0:
                 break
         if rows.lower:
             self._add(rows)
@@ -325,7 +302,7 @@ class _Solving:
         reads: dict[int, dict[int, float]] = {}
         for column, number in enumerate(program.owner):
             value = values[column]
-            if value > _TUNING.some and part[number] >= 0:
+            if value > SOME and part[number] >= 0:
                 for kid in program.kids[column]:
                     if part[kid] == part[number]:
                         row = reads.setdefault(number, {})
@@ -340,11 +317,11 @@ class _Solving:
             yield from (loop for loop in components(strong) if len(loop) > 1)
         covered: set[int] = set()
         for number in sorted(edges, key=lambda n: -values[columns + n]):
-            if values[columns + number] <= _TUNING.broken:
+            if values[columns + number] <= BROKEN:
                 return
             if number in covered:
                 continue
-            loop = _circle(edges, number, values[columns + number] - _TUNING.broken)
+            loop = _circle(edges, number, values[columns + number] - BROKEN)
             if loop is not None:
                 covered.update(loop)
                 yield loop
@@ -355,7 +332,7 @@ class _Solving:
         Of what a column reads one class stands for all, the one that is had the least; another one where the narrowest way shows it.
         """
         columns, program = len(self.program.costs), self.program
-        some = [column for column in range(columns) if values[column] > _TUNING.some]
+        some = [column for column in range(columns) if values[column] > SOME]
         # how much of each class is had by one way
         had: dict[int, float] = {}
         missing = {column: len(program.kids[column]) for column in some}
@@ -378,16 +355,16 @@ class _Solving:
         stands = {column: min(program.kids[column], key=lambda kid: had.get(kid, 0.0), default=-1) for column in some}
         wanted = sorted({program.owner[column] for column in some}, key=lambda n: -values[columns + n])
         wanted = [n for n in wanted if values[columns + n] > 0.05]
-        first = wanted[: _TUNING.targets]
-        rest = wanted[_TUNING.targets :]
+        first = wanted[: TARGETS]
+        rest = wanted[TARGETS :]
         self.turn += 1
-        begin = self.turn * _TUNING.targets % max(1, len(rest))
-        for target in [*first, *rest[begin : begin + _TUNING.targets]]:
+        begin = self.turn * TARGETS % max(1, len(rest))
+        for target in [*first, *rest[begin : begin + TARGETS]]:
             if self._left <= 0:
                 return
             stand = dict(stands)
-            for _ in range(_TUNING.switches):
-                inside = _narrowest(program, values, some, stand, target, values[columns + target] - _TUNING.broken)
+            for _ in range(SWITCHES):
+                inside = _narrowest(program, values, some, stand, target, values[columns + target] - BROKEN)
                 if inside is None:
                     break
                 switched = False
@@ -411,13 +388,13 @@ class _Solving:
         for share in (1.0, 0.9):
             found = self._cheapest(
                 [
-                    cost * max(0.0, 1.0 - share * value) + _TUNING.some
+                    cost * max(0.0, 1.0 - share * value) + SOME
                     for cost, value in zip(costs, values, strict=False)
                 ]
             )
             if found is not None:
                 cost = sum(costs[column] for column in found)
-                if cost < self.cost - _TUNING.same:
+                if cost < self.cost - SAME:
                     self.best, self.cost = found, cost
 
     def _cheapest(self, costs: Sequence[float]) -> list[int] | None:

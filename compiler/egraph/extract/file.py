@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,21 +17,8 @@ from dslc.egraph.extract.table import Choice, ExtractionProblem
 from dslc.errors import Diagnostic, DslcError
 from dslc.ir.graph import Call, Input, Kernel, Node
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of files of e-graphs.
-
-    Attributes:
-        most_bytes: bytes; longer files are not read.
-        most_nodes: nodes; more are not taken.
-    """
-
-    most_bytes: int = 1 << 30
-    most_nodes: int = 2_000_000
-
-
-_TUNING = _Tuning()
+MOST_BYTES = 1 << 30  #: bytes; longer files are not read
+MOST_NODES = 2_000_000  #: nodes; more are not taken
 
 
 class _Entry(NamedTuple):
@@ -82,9 +68,9 @@ def read(path: Path) -> EGraphFile:
         OSError: it cannot be read.
     """
     size = path.stat().st_size
-    if size > _TUNING.most_bytes:
+    if size > MOST_BYTES:
         raise _error(
-            "E1105", f"it is {size >> 20} MiB long, and {_TUNING.most_bytes >> 20} MiB are the most that is read", path
+            "E1105", f"it is {size >> 20} MiB long, and {MOST_BYTES >> 20} MiB are the most that is read", path
         )
     try:
         data = json.loads(path.read_bytes(), object_pairs_hook=_object)
@@ -93,9 +79,9 @@ def read(path: Path) -> EGraphFile:
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), dict):
         raise _error("E1101", "an e-graph has `nodes` and `root_eclasses`", path)
     nodes: Mapping[str, Any] = data["nodes"]
-    if len(nodes) > _TUNING.most_nodes:
+    if len(nodes) > MOST_NODES:
         raise _error(
-            "E1105", f"it has {len(nodes):,} nodes, and {_TUNING.most_nodes:,} are the most that are taken", path
+            "E1105", f"it has {len(nodes):,} nodes, and {MOST_NODES:,} are the most that are taken", path
         )
     numbers: dict[str, int] = {}
     for name, node in nodes.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 
 from dslc.deadline import Deadline
 from dslc.egraph.extract.joint import joint_of, switched
@@ -13,21 +12,8 @@ from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Extractio
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for joint switches.
-
-    Attributes:
-        switches: joint switches tried after one change.
-        first: joint switches tried at first.
-    """
-
-    switches: int = 60
-    first: int = 500
-
-
-_TUNING = _Tuning()
+SWITCHES = 60  #: joint switches tried after one change
+FIRST = 500  #: joint switches tried at first
 
 
 class GrowingExtraction:
@@ -107,7 +93,7 @@ class GrowingExtraction:
         if self._joint:
             # what changed, and at first everything
             near: Iterable[int] = map(egraph.find, changed) if self._begun else (*egraph.members, *egraph.units)
-            most = _TUNING.switches if self._begun else _TUNING.first
+            most = SWITCHES if self._begun else FIRST
             program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=most)
             self._begun = True
         self._over, self._last = over, program if over else None

@@ -4,7 +4,6 @@ forbidden by cuts (`cuts`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import gcd
 
@@ -15,33 +14,15 @@ from dslc.egraph.extract.reduced import Reduced
 from dslc.egraph.extract.solver import solved
 from dslc.egraph.extract.table import Extraction, ExtractionProblem, Walked, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits and tolerances of what is handed to the solver.
-
-    Attributes:
-        most_columns: columns; larger problems are not handed to the solver: it would not look at the clock for long.
-        scale: what the first program may save, as the solver sees it, whatever the unit: its tolerances are absolute.
-        rounded: share by which rounding makes sums differ.
-        same: share by which two sums of the same numbers differ.
-        solved: share by which the solver's word on a saving is wrong.
-        places: places behind the point of costs that are multiples of something.
-        coarse: share of what may be saved below which such a step says nothing.
-        tried: choices that are tried one by one, where the solver may have been wrong by a little.
-    """
-
-    most_columns: int = 300_000
-    scale: float = 1e3
-    rounded: float = 1e-14
-    same: float = 1e-9
-    solved: float = 1e-7
-    places: int = 6
-    coarse: float = 1e-5
-    tried: int = 2_000
-
-
-_TUNING = _Tuning()
+#: columns; larger problems are not handed to the solver: it would not look at the clock for long
+MOST_COLUMNS = 300_000
+SCALE = 1e3  #: what the first program may save, as the solver sees it, whatever the unit: its tolerances are absolute
+ROUNDED = 1e-14  #: share by which rounding makes sums differ
+SAME = 1e-9  #: share by which two sums of the same numbers differ
+SOLVED = 1e-7  #: share by which the solver's word on a saving is wrong
+PLACES = 6  #: places behind the point of costs that are multiples of something
+COARSE = 1e-5  #: share of what may be saved below which such a step says nothing
+TRIED = 2_000  #: choices that are tried one by one, where the solver may have been wrong by a little
 
 
 def ilp_of(
@@ -53,23 +34,23 @@ def ilp_of(
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
     left = Reduced(problem, first, until)
     save = first.cost - left.base
-    if save <= _TUNING.rounded * first.cost:
+    if save <= ROUNDED * first.cost:
         return Extraction(first.cost, first.choice, first.cost, first.cost)
     first = Extraction(first.cost, first.choice, first.cost, left.base)
-    if len(left) > _TUNING.most_columns or until.over:
+    if len(left) > MOST_COLUMNS or until.over:
         return first
     step = _step([choice.cost for row in problem.rows for choice in row])
-    step = step if step > _TUNING.coarse * save else 0.0
-    program = _program(left, first, _TUNING.scale / save, step)
+    step = step if step > COARSE * save else 0.0
+    program = _program(left, first, SCALE / save, step)
     answer = solved(program, until.left())
     if answer is None:
         return first
-    over = max(0.0, answer.bound * save / _TUNING.scale)
+    over = max(0.0, answer.bound * save / SCALE)
     if step:
         # programs cost what one costs, or less by whole steps
-        over = max(over, save - step * ((save - over + _TUNING.solved * save) // step))
+        over = max(over, save - step * ((save - over + SOLVED * save) // step))
     else:
-        over = max(0.0, over - _TUNING.same * save)
+        over = max(0.0, over - SAME * save)
     bound = left.base + over
     columns = [column for row in left.rows.values() for column in row]
     numbers = list(left.rows)
@@ -89,7 +70,7 @@ def _polished(problem: ExtractionProblem, found: Extraction, until: Deadline) ->
         spare[number] = choice
     best = Walked(found.cost, dict(found.choice))
     tried = ((number, choice) for number in found.choice for choice in problem.rows[number])
-    for number, choice in islice(tried, _TUNING.tried):
+    for number, choice in islice(tried, TRIED):
         if until.over:
             break
         before = spare[number]
@@ -105,11 +86,11 @@ def _polished(problem: ExtractionProblem, found: Extraction, until: Deadline) ->
 def _step(costs: Sequence[float]) -> float:
     """What all costs are multiples of, rounding aside; 0 where that is no decimal number with few places."""
     distinct = list(dict.fromkeys(costs))
-    for places in range(_TUNING.places + 1):
+    for places in range(PLACES + 1):
         unit = 10.0**places
         scaled = [cost * unit for cost in distinct]
         whole = [round(one) for one in scaled]
-        if all(abs(one - near) <= _TUNING.same * one for one, near in zip(scaled, whole, strict=True)):
+        if all(abs(one - near) <= SAME * one for one, near in zip(scaled, whole, strict=True)):
             return gcd(*whole) / unit
     return 0.0
 

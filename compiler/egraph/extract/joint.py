@@ -7,28 +7,14 @@ of the program, all of them switch at once, and stay where the program as a whol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.shared import shared_of
 from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of switching choices together.
-
-    Attributes:
-        most_classes: classes of a program with another choice that reads one; where more do, that is not tried.
-        rounds: rounds over everything, as long as one finds something.
-    """
-
-    most_classes: int = 12
-    rounds: int = 8
-
-
-_TUNING = _Tuning()
+MOST_CLASSES = 12  #: classes of a program with another choice that reads one; where more do, that is not tried
+ROUNDS = 8  #: rounds over everything, as long as one finds something
 
 
 def switched(
@@ -128,7 +114,7 @@ def _readers(table: ChoiceTable, number: int, program: Walked) -> dict[int, Choi
         current = program.choice.get(above)
         if current is not None and number not in current.kids:
             out[above] = choice
-            if len(out) > _TUNING.most_classes:
+            if len(out) > MOST_CLASSES:
                 return {}
     return out
 
@@ -147,7 +133,7 @@ def joint_of(
     spare = [row[0] for row in problem.tree]
     for number, choice in found.choice.items():
         spare[number] = choice
-    for _ in range(_TUNING.rounds):
+    for _ in range(ROUNDS):
         before = program.cost
         program, over = switched(problem, problem.roots, spare.__getitem__, program, several, until)
         for number, choice in over.items():

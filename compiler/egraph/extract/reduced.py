@@ -14,34 +14,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.table import Choice, Extraction, ExtractionProblem
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of making an e-graph smaller before it is solved.
-
-    Attributes:
-        compared: pairs of nodes of all classes that are compared with each other, in one round.
-        rounds: rounds, as long as something goes.
-        wide: classes that a node reads at most which takes others into itself.
-        bits: bits of what all classes need together, beyond which that is not looked at.
-        less: share by which a node may be too dear and stays: rounding decides nothing.
-    """
-
-    compared: int = 2_000_000
-    rounds: int = 6
-    wide: int = 8
-    bits: int = 1 << 31
-    less: float = 1e-9
-
-
-_TUNING = _Tuning()
+COMPARED = 2_000_000  #: pairs of nodes of all classes that are compared with each other, in one round
+ROUNDS = 6  #: rounds, as long as something goes
+WIDE = 8  #: classes that a node reads at most which takes others into itself
+BITS = 1 << 31  #: bits of what all classes need together, beyond which that is not looked at
+LESS = 1e-9  #: share by which a node may be too dear and stays: rounding decides nothing
 
 
 class Column(NamedTuple):
@@ -73,7 +56,7 @@ class Reduced:
         if self._late():
             return
         self._reach()
-        for _ in range(_TUNING.rounds):
+        for _ in range(ROUNDS):
             before = len(self)
             for part in (self._pay, self._enclose, self._above, self._need, self._compare, self._pay):
                 if self._late():
@@ -111,7 +94,7 @@ class Reduced:
         """What each column needs, where there is room and time to say; what needs itself goes."""
         self._place = {number: k for k, number in enumerate(self.rows)}
         self._needs = None
-        if len(self.rows) ** 2 > _TUNING.bits:
+        if len(self.rows) ** 2 > BITS:
             return
         self._needs = needs = needed({n: [c.kids for c in row] for n, row in self.rows.items()}, self._place, self._late)
         if needs is None:
@@ -123,7 +106,7 @@ class Reduced:
                 self.rows[number] = kept
 
     def _compare(self) -> None:
-        left = _TUNING.compared
+        left = COMPARED
         for number, row in self.rows.items():
             if len(row) < 2:
                 continue
@@ -165,7 +148,7 @@ class Reduced:
         gone = {
             n: one
             for n, one in single.items()
-            if n in free or (readers.get(n, -1) >= 0 and readers[n] not in free and len(one.kids) <= _TUNING.wide)
+            if n in free or (readers.get(n, -1) >= 0 and readers[n] not in free and len(one.kids) <= WIDE)
         }
         if not gone:
             return
@@ -213,7 +196,7 @@ class Reduced:
                 rows[number] = [column._replace(cost=column.cost - low) for column in row]
             elif low > 0:
                 least[number] = low
-        room = (self._known.cost - self.base) + _TUNING.less * self._known.cost
+        room = (self._known.cost - self.base) + LESS * self._known.cost
         least_of, above = _dearest(rows), _nearest(rows, self.roots)
         for number, row in rows.items():
             kept = []

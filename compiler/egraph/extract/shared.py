@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -16,29 +15,13 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for a program with shared classes.
-
-    Attributes:
-        less: share by which a choice has to be better, so that rounding never decides.
-        looks: how often a class is looked at, at most, on average.
-        bytes: bytes of all sets of needed classes together, beyond which no more are kept.
-        ask: classes after which the clock and the memory are asked.
-        ask_bits: bits of what classes need after which they are asked, too.
-        long: classes of a set that is summed by its bytes: taking bit by bit out of a long number takes time by its square.
-    """
-
-    less: float = 1e-9
-    looks: int = 60
-    bytes: int = 1 << 30
-    ask: int = 1 << 8
-    ask_bits: int = 1 << 22
-    long: int = 256
-
-
-_TUNING = _Tuning()
+LESS = 1e-9  #: share by which a choice has to be better, so that rounding never decides
+LOOKS = 60  #: how often a class is looked at, at most, on average
+BYTES = 1 << 30  #: bytes of all sets of needed classes together, beyond which no more are kept
+ASK = 1 << 8  #: classes after which the clock and the memory are asked
+ASK_BITS = 1 << 22  #: bits of what classes need after which they are asked, too
+#: classes of a set that is summed by its bytes: taking bit by bit out of a long number takes time by its square
+LONG = 256
 
 #: the places of the bits of every byte
 _BITS = tuple([tuple([k for k in range(8) if byte >> k & 1]) for byte in range(256)])
@@ -95,16 +78,16 @@ class Shared:
             if leader not in waiting:
                 waiting.add(leader)
                 queue.append(leader)
-        looked, most, held, bits = 0, _TUNING.looks * (len(best) + len(queue)), 0, 0
+        looked, most, held, bits = 0, LOOKS * (len(best) + len(queue)), 0, 0
         while queue:
             number = queue.popleft()
             waiting.discard(number)
             looked += 1
-            if (looked % _TUNING.ask == 0 or bits > _TUNING.ask_bits) and (
-                looked > most or held > _TUNING.bytes or until.over
+            if (looked % ASK == 0 or bits > ASK_BITS) and (
+                looked > most or held > BYTES or until.over
             ):
                 return False
-            if bits > _TUNING.ask_bits:
+            if bits > ASK_BITS:
                 bits = 0
             old = best.get(number)
             choices = self.table.choices(number)
@@ -113,7 +96,7 @@ class Shared:
                 continue
             # a choice is no more, or by now reads what needs this very class
             gone = old is not None and not stays
-            if old is not None and not gone and not found.cost < old.cost - _TUNING.less * abs(old.cost):
+            if old is not None and not gone and not found.cost < old.cost - LESS * abs(old.cost):
                 continue
             if old is None or found.choice is not old.choice:
                 moved.add(number)
@@ -175,7 +158,7 @@ class Shared:
 
 def _sum(bits: int, own: dict[int, float]) -> float:
     total = 0.0
-    if bits.bit_count() > _TUNING.long:
+    if bits.bit_count() > LONG:
         get = own.get
         for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) >> 3, "little")):
             if byte:

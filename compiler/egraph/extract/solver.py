@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 
 from dslc.deadline import Deadline
@@ -16,25 +16,10 @@ from dslc.egraph.extract.cuts import solve
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide where a program is solved, and for how long.
-
-    Attributes:
-        here: columns; larger programs are solved in another process.
-        quick: seconds after which smaller programs are solved there, too: an interrupt waits until the solver is back.
-        grace: seconds that a process may be late.
-        start: seconds that starting a process takes.
-    """
-
-    here: int = 4_000
-    quick: float = 1.0
-    grace: float = 0.5
-    start: float = 0.5
-
-
-_TUNING = _Tuning()
+HERE = 4_000  #: columns; larger programs are solved in another process
+QUICK = 1.0  #: seconds after which smaller programs are solved there, too: an interrupt waits until the solver is back
+GRACE = 0.5  #: seconds that a process may be late
+START = 0.5  #: seconds that starting a process takes
 
 #: what is started
 _COMMAND = module("dslc.egraph.extract.solving")
@@ -49,16 +34,16 @@ def solved(program: IntegerProgram, seconds: float) -> Solved | None:
     if not isfinite(seconds):
         return solve(program, seconds, relaxed=False)
     first: Solved | None = None
-    if len(program.costs) <= _TUNING.here:
+    if len(program.costs) <= HERE:
         began = time.monotonic()
-        first = solve(program, min(seconds, _TUNING.quick), relaxed=False)
+        first = solve(program, min(seconds, QUICK), relaxed=False)
         seconds -= time.monotonic() - began
         if first.optimal:
             return first
         program = replace(program, first=first.chosen)
-    if seconds <= _TUNING.start + _TUNING.grace:
+    if seconds <= START + GRACE:
         return first
-    found = [*([first] if first is not None else []), *_elsewhere(program, time.monotonic() + seconds - _TUNING.grace)]
+    found = [*([first] if first is not None else []), *_elsewhere(program, time.monotonic() + seconds - GRACE)]
     if not found:
         return None
     cost = {id(one): sum(program.costs[column] for column in one.chosen) for one in found}
@@ -69,7 +54,7 @@ def solved(program: IntegerProgram, seconds: float) -> Solved | None:
 def _elsewhere(program: IntegerProgram, end: float) -> list[Solved]:
     """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     found: dict[Child, Solved] = {}
-    late = Deadline(end + _TUNING.grace)
+    late = Deadline(end + GRACE)
     with contextlib.ExitStack() as stack:
         children: list[Child] = []
         for relaxed in (False, True):

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from dslc.egraph.extract.cuts import solve
 from dslc.processes.child import Asker
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a solving process divides its time.
-
-    Attributes:
-        solving: share of its time that it solves for: it ends a little after it should.
-    """
-
-    solving: float = 0.8
-
-
-_TUNING = _Tuning()
+SOLVING = 0.8  #: share of its time that it solves for: it ends a little after it should
 
 
 def main() -> None:
     """Solves each program until its moment, and answers with what was found."""
     asker = Asker()
     for program, end, relaxed in asker:
-        asker.answer(solve(program, _TUNING.solving * (end - time.monotonic()), relaxed))
+        asker.answer(solve(program, SOLVING * (end - time.monotonic()), relaxed))
 
 
 if __name__ == "__main__":

@@ -14,21 +14,8 @@ from typing import NamedTuple, Protocol
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Node, Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is remembered of prices.
-
-    Attributes:
-        kept: nodes whose prices are remembered; with more, all are forgotten.
-        same: share by which two costs differ that a solver cannot tell apart.
-    """
-
-    kept: int = 1 << 17
-    same: float = 2e-9
-
-
-_TUNING = _Tuning()
+KEPT = 1 << 17  #: nodes whose prices are remembered; with more, all are forgotten
+SAME = 2e-9  #: share by which two costs differ that a solver cannot tell apart
 
 #: what a node costs in seconds
 Price = Callable[[Node], float]
@@ -75,7 +62,7 @@ class Extraction:
 
     @property
     def optimal(self) -> bool:
-        return self.cost <= self.bound + _TUNING.same * abs(self.bound)
+        return self.cost <= self.bound + SAME * abs(self.bound)
 
 
 class Walked(NamedTuple):
@@ -134,7 +121,7 @@ class EGraphTable:
     def over(self, egraph: EGraph) -> EGraphTable:
         """The table of a clone; what nodes cost is asked once for both."""
         new = EGraphTable(egraph, self.price, self._weigh)
-        if len(self._known) > _TUNING.kept:
+        if len(self._known) > KEPT:
             self._known.clear()
         new._known = self._known
         return new

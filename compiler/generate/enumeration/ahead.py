@@ -35,20 +35,8 @@ Told: TypeAlias = Callable[[int, int], None]
 _Process: TypeAlias = "tuple[Fork, memoryview]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how processes of families are watched.
-
-    Attributes:
-        tell: seconds between two words to somebody who waits.
-        end: seconds that a process that is to end has to keep what it has finished.
-    """
-
-    tell: float = 0.25
-    end: float = 5.0
-
-
-_TUNING = _Tuning()
+TELL = 0.25  #: seconds between two words to somebody who waits
+END = 5.0  #: seconds that a process that is to end has to keep what it has finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,7 @@ def all_enumerated(
 def _received(rules: Rules, settings: GenerationSettings, family: Family, made_by: _Process, told: Told) -> Enumerated:
     fork, done = made_by
     try:
-        while not ready([fork], Deadline.after(_TUNING.tell)):
+        while not ready([fork], Deadline.after(TELL)):
             told(*done)
         message = fork.receive()
     except ProcessFailed:
@@ -123,7 +111,7 @@ def _received(rules: Rules, settings: GenerationSettings, family: Family, made_b
 def _ended(fork: Fork) -> None:
     """Ends a process as Ctrl-C does: what it has finished is kept."""
     if fork.code is None:
-        fork.interrupt(_TUNING.end)
+        fork.interrupt(END)
     fork.end()
 
 

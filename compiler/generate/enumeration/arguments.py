@@ -8,26 +8,14 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import TUNING as EVALUATE_TUNING
+from dslc.generate.enumeration.evaluate import ELEMENTS as EVALUATE_ELEMENTS
 from dslc.generate.enumeration.evaluate import ItemStep, TupleChunk
 from dslc.generate.enumeration.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.enumeration.plan import MenuPlan, Planner, combined
 from dslc.generate.enumeration.space import INPUT, TermTable
 from dslc.interpret.domain import Array
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how argument tuples are divided; `benchmarks/generate_growth.py` shows them.
-
-    Attributes:
-        chunk: argument tuples in a chunk.
-    """
-
-    chunk: int = 20_000
-
-
-_TUNING = _Tuning()
+CHUNK = 20_000  #: argument tuples in a chunk
 
 
 @dataclass(frozen=True)
@@ -187,7 +175,7 @@ class Arguments:
             return
         shapes = self._planner.types.shapes
         largest = max(prod(int(str(size)) for size in shapes[kind].shape) for kind in rows.shapes)
-        step = min(_TUNING.chunk, max(64, EVALUATE_TUNING.elements // (2 * largest)))
+        step = min(CHUNK, max(64, EVALUATE_ELEMENTS // (2 * largest)))
         for start in range(0, len(rows.args[0]), step):
             args = tuple(arg[start : start + step] for arg in rows.args)
             kinds, combinations = combined(self._table.type, list(args))

@@ -37,19 +37,7 @@ from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import fail
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how operators are evaluated.
-
-    Attributes:
-        depth: how deep operators are spelled out in others.
-    """
-
-    depth: int = 64
-
-
-_TUNING = _Tuning()
+DEPTH = 64  #: how deep operators are spelled out in others
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,7 @@ def program(
         Mismatch, EvalError: as `apply`.
     """
     params = tuple(input_value(f"p{k}", type) for k, type in enumerate(types))
-    return ItemProgram(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _TUNING.depth))
+    return ItemProgram(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, DEPTH))
 
 
 def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:

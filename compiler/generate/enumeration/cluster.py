@@ -11,7 +11,6 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import error
@@ -19,21 +18,8 @@ from dslc.generate.enumeration.evaluate import evaluate_chunk
 from dslc.generate.enumeration.workers import Mapper, Work, forked, serial
 from dslc.generate.settings import GenerationSettings
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how chunks are spread over a cluster.
-
-    Attributes:
-        ahead: chunks on their way, for each worker.
-        retries: how often a chunk may lose its worker.
-    """
-
-    ahead: int = 2
-    retries: int = 5
-
-
-_TUNING = _Tuning()
+AHEAD = 2  #: chunks on their way, for each worker
+RETRIES = 5  #: how often a chunk may lose its worker
 
 
 def needs_cluster(settings: GenerationSettings) -> bool:
@@ -81,14 +67,14 @@ def on_cluster(client: Any) -> Mapper:
     def submitted(*task: Any) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return client.submit(*task, retries=_TUNING.retries, pure=False)
+            return client.submit(*task, retries=RETRIES, pure=False)
 
     def mapped(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
         held = submitted(_itself, state)
         waiting: deque[Any] = deque()
         todo = iter(tasks)
         while True:
-            ahead = _TUNING.ahead * max(1, len(client.nthreads()))
+            ahead = AHEAD * max(1, len(client.nthreads()))
             while len(waiting) < ahead and (task := next(todo, None)) is not None:
                 waiting.append(submitted(work, held, task))
             if not waiting:

@@ -5,8 +5,6 @@ What stood in for an operator over the field, and what a coincidence of the fiel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dslc.generate.enumeration.space import TermTable, TypeNumbers
@@ -16,26 +14,14 @@ from dslc.interpret.domain import Array
 from dslc.interpret.floats import Floats
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how equations are compared on floats.
-
-    Attributes:
-        threshold: TASO's; for results above 1 in size it is relative.
-    """
-
-    threshold: float = 1e-5
-
-
-_TUNING = _Tuning()
+THRESHOLD = 1e-5  #: TASO's; for results above 1 in size it is relative
 
 
 class FloatTest:
     """Keeps the float values of the terms that it has seen, so that levels may come one after the other."""
 
     def __init__(
-        self, rules: Rules, family: Family, types: TypeNumbers, seed: int, threshold: float = _TUNING.threshold
+        self, rules: Rules, family: Family, types: TypeNumbers, seed: int, threshold: float = THRESHOLD
     ) -> None:
         self._values = TermValues(rules, family, types, Floats(), real=True)
         self._seed, self._threshold = seed, threshold

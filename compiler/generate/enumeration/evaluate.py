@@ -23,19 +23,7 @@ from dslc.interpret.field import Field, P
 from dslc.ir.dtype import DType, TensorType
 from dslc.semantics.library import Rules, load_many
 
-
-@dataclass(frozen=True, slots=True)
-class EvaluateTuning:
-    """Numbers that decide how much is evaluated at once.
-
-    Attributes:
-        elements: elements of one intermediate of an evaluation.
-    """
-
-    elements: int = 1 << 22
-
-
-TUNING = EvaluateTuning()
+ELEMENTS = 1 << 22  #: elements of one intermediate of an evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +103,7 @@ def applied_values(
     made, weight = meaning(rules, item, types, parts, real)
     if not args:
         return made.run(args, domain)
-    count, step = len(args[0]), max(1, TUNING.elements // weight)
+    count, step = len(args[0]), max(1, ELEMENTS // weight)
     pieces = [made.run([arg[start : start + step] for arg in args], domain) for start in range(0, count, step)]
     if len(pieces) == 1:
         return pieces[0]

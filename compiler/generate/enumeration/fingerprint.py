@@ -7,7 +7,6 @@ one with probability 1/p^2 (a tensor of one element has no more than its 31 bits
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -17,19 +16,7 @@ from dslc.interpret.domain import Array
 from dslc.interpret.field import P
 from dslc.ir.dtype import TensorType
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how much is hashed at once.
-
-    Attributes:
-        rows: rows that are hashed at once.
-    """
-
-    rows: int = 1 << 16
-
-
-_TUNING = _Tuning()
+ROWS = 1 << 16  #: rows that are hashed at once
 
 
 @lru_cache(maxsize=4096)
@@ -49,8 +36,8 @@ def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
     out = np.empty(len(flat), dtype=np.uint64)
     # 2^31 * 2^8 * elements must stay exact in float64
     step = 1 << 13
-    for start in range(0, len(flat), _TUNING.rows):
-        part = flat[start : start + _TUNING.rows]
+    for start in range(0, len(flat), ROWS):
+        part = flat[start : start + ROWS]
         # what is in range needs no remainder: the sums are taken modulo P
         if part.dtype.kind == "i" and part.size and (part.min() < 0 or part.max() >> 32):
             part = part % P
@@ -59,7 +46,7 @@ def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
             products = (part[:, low : low + step].astype(np.float64) @ pieces[low : low + step]).astype(np.int64) % P
             sums += products[:, 0:2] + (products[:, 2:4] << 8) + (products[:, 4:6] << 16) + (products[:, 6:8] << 24)
             sums %= P
-        out[start : start + _TUNING.rows] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(
+        out[start : start + ROWS] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(
             np.uint64
         )
     return (out + np.uint64(own)) & np.uint64((1 << 62) - 1)

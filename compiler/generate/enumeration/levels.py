@@ -38,7 +38,8 @@ from dslc.generate.enumeration.settle import (
 from dslc.generate.enumeration.space import Reader, TermTable, TypeNumbers, in_first_order, joined_orders, leaves
 from dslc.generate.enumeration.values import TermValues
 from dslc.generate.enumeration.workers import Mapper, serial
-from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import CONSTANTS as INPUTS_CONSTANTS
+from dslc.generate.terms.inputs import VARIED as INPUTS_VARIED
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import Equation, inputs, subterms
 from dslc.interpret.domain import Array
@@ -105,7 +106,7 @@ def _cut_key(hashes: Array, types: Array) -> Array:
 
 def enumerate_family(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0,
-    varied: int = INPUTS_TUNING.varied, constants: int = INPUTS_TUNING.constants, mapper: Mapper = serial,
+    varied: int = INPUTS_VARIED, constants: int = INPUTS_CONSTANTS, mapper: Mapper = serial,
     store: Blocks | None = None, progress: Progress | None = None,
 ) -> Enumeration:  # fmt: skip
     """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.

@@ -12,19 +12,7 @@ import numpy as np
 from dslc.generate.enumeration.fingerprint import mix
 from dslc.interpret.domain import Array
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how much is held at once.
-
-    Attributes:
-        rows: rows that are held at once, about.
-    """
-
-    rows: int = 1 << 18
-
-
-_TUNING = _Tuning()
+ROWS = 1 << 18  #: rows that are held at once, about
 
 
 def overlap(a: Array, b: Array) -> Array:
@@ -58,7 +46,7 @@ def disjoint(own: Array | None, count: int, others: Array, ops: Array) -> Iterat
     """
     if not len(others):
         return
-    step = max(1, _TUNING.rows // len(others))
+    step = max(1, ROWS // len(others))
     for start in range(0, count, step):
         rows = np.arange(start, min(count, start + step))
         left, right = np.repeat(rows, len(others)), np.tile(others, len(rows))
@@ -123,13 +111,13 @@ def sharing(own: Array, index: TermsByOperators, shared: int) -> Iterator[tuple[
     if not len(own) or not len(index.terms):
         return
     listed, terms = index.subsets(shared)
-    step = max(1, _TUNING.rows // max(1, comb(own.shape[1], shared)))
+    step = max(1, ROWS // max(1, comb(own.shape[1], shared)))
     for start in range(0, len(own), step):
         keys = subset_keys(own[start : start + step], shared)
         low = np.searchsorted(listed, keys.reshape(-1), side="left")
         counts = np.searchsorted(listed, keys.reshape(-1), side="right") - low
         rows = np.repeat(np.arange(len(keys)), keys.shape[1]) + start
-        for ranges, places in in_ranges(low, counts, _TUNING.rows):
+        for ranges, places in in_ranges(low, counts, ROWS):
             left, right = rows[ranges], terms[places]
             keep = overlap(own[left], index.ops[right]) == shared
             if keep.any():

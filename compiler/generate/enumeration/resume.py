@@ -6,32 +6,19 @@ import hashlib
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dslc.generate.terms.inputs import TUNING as INPUTS_TUNING
+from dslc.generate.terms.inputs import CONSTANTS as INPUTS_CONSTANTS
+from dslc.generate.terms.inputs import VARIED as INPUTS_VARIED
 from dslc.generate.terms.inputs import Family
 from dslc.interpret.domain import Array
 from dslc.store import Store
 from dslc.version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when what is finished is written.
-
-    Attributes:
-        seconds: seconds since the last block after which one is written.
-        largest: bytes of all blocks of an enumeration.
-    """
-
-    seconds: float = 10.0
-    largest: int = 1 << 34
-
-
-_TUNING = _Tuning()
+SECONDS = 10.0  #: seconds since the last block after which one is written
+LARGEST = 1 << 34  #: bytes of all blocks of an enumeration
 
 #: raised when terms are made in another order: fingerprints that were kept are of no use then
 _ORDER = 2
@@ -41,8 +28,8 @@ def digest(
     rules_digest: str,
     family: Family,
     seed: int,
-    varied: int = INPUTS_TUNING.varied,
-    constants: int = INPUTS_TUNING.constants,
+    varied: int = INPUTS_VARIED,
+    constants: int = INPUTS_CONSTANTS,
 ) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)
@@ -66,8 +53,8 @@ def digest(
 class Blocks:
     """Blocks of a level, in order: `level-4-00002.npz`."""
 
-    def __init__(self, folder: Path, seconds: float = _TUNING.seconds) -> None:
-        self._store = Store(folder, largest=_TUNING.largest)
+    def __init__(self, folder: Path, seconds: float = SECONDS) -> None:
+        self._store = Store(folder, largest=LARGEST)
         self._seconds = seconds
         self._last = time.monotonic()
         #: the number of the next block of each level

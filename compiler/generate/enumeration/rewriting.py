@@ -19,19 +19,7 @@ from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item, Term, inputs
 from dslc.interpret.domain import Array
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is rewritten with.
-
-    Attributes:
-        rules: equations that are used to rewrite, at most, the smallest first.
-    """
-
-    rules: int = 4000
-
-
-_TUNING = _Tuning()
+RULES = 4000  #: equations that are used to rewrite, at most, the smallest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +153,7 @@ class Rewriting:
         become (-1 for none).
         """
         narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
-        for number, equation in enumerate(equations[: _TUNING.rules]):
+        for number, equation in enumerate(equations[: RULES]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
                     continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.generate.enumeration.evaluate import TupleChunk, evaluate_chunk
@@ -15,18 +14,7 @@ Mapper = Callable[..., Iterator[Any]]
 Work = Callable[[Any, Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when processes are forked; `benchmarks/generate_growth.py` shows them.
-
-    Attributes:
-        few: terms; fewer are not worth new processes.
-    """
-
-    few: int = 100_000
-
-
-_TUNING = _Tuning()
+FEW = 100_000  #: terms; fewer are not worth new processes
 
 
 def serial(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
@@ -43,7 +31,7 @@ def forked(workers: int) -> Mapper:
             yield from serial(state, tasks, work)
             return
         listed: list[TupleChunk] = list(tasks)
-        if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < _TUNING.few:
+        if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < FEW:
             yield from serial(state, listed)
             return
         yield from mapped(work, state, listed, workers)

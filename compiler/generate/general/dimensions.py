@@ -35,20 +35,8 @@ from dslc.semantics.library import Rules, rules_cache
 _SCALE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of finding the most general sizes.
-
-    Attributes:
-        rounds: rounds of setting sizes equal.
-        together: sizes that are changed together, at most, to see which are free.
-    """
-
-    rounds: int = 60
-    together: int = 4
-
-
-_TUNING = _Tuning()
+ROUNDS = 60  #: rounds of setting sizes equal
+TOGETHER = 4  #: sizes that are changed together, at most, to see which are free
 
 
 class Ungeneral(Exception):
@@ -145,7 +133,7 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
         unifier.fixed.add(unifier.base[slot])
     for a, b in ties:
         unifier.equal(unifier.tree[a], unifier.tree[b])
-    for _ in range(_TUNING.rounds):
+    for _ in range(ROUNDS):
         try:
             terms = _retyped(rules, roots, unifier)
         except _Refused as refusal:
@@ -342,7 +330,7 @@ def _find_wants(
         base = sizes
     free: set[int] = set()
     tied: list[tuple[int, int]] = []
-    for count in range(1, _TUNING.together + 1):
+    for count in range(1, TOGETHER + 1):
         for group in combinations([k for k in range(len(base)) if k not in free], count):
             if len({sizes[k] for k in group}) > 1:
                 continue

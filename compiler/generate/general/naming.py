@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dslc.generate.general.rules import GeneralRule
 from dslc.generate.terms.term import Term, subterms
@@ -25,18 +24,7 @@ from dslc.generate.terms.term import Term, subterms
 _NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long names are.
-
-    Attributes:
-        longest: characters of a name, at most.
-    """
-
-    longest: int = 72
-
-
-_TUNING = _Tuning()
+LONGEST = 72  #: characters of a name, at most
 
 
 def named(rules: Sequence[GeneralRule]) -> dict[GeneralRule, str]:
@@ -171,4 +159,4 @@ def _sentence(words: str) -> str:
 
 def _short(name: str) -> str:
     """At most 72 letters, cut at a word."""
-    return name if len(name) <= _TUNING.longest else name[: _TUNING.longest].rpartition("_")[0]
+    return name if len(name) <= LONGEST else name[: LONGEST].rpartition("_")[0]

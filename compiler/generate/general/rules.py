@@ -39,29 +39,12 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.values import OTHER_TEXT, texts
 from dslc.syntax.vocabulary import KEYWORDS
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how general forms of a rule are tried, and how it is written.
-
-    Attributes:
-        width: characters of a line of documentation.
-        trials: instances that a form must hold for.
-        strict_trials: the same for a rule that a prover has refuted in a more general form.
-        draws: random sizes; a form that fits none of them is not tried.
-        ranks: ranks that axes must fit to become a list of sizes.
-        sizes: sizes that names of sizes are tried with.
-    """
-
-    width: int = 108
-    trials: int = 2
-    strict_trials: int = 4
-    draws: int = 400
-    ranks: tuple[int, ...] = (1, 2, 3)
-    sizes: tuple[int, ...] = (2, 3, 4, 5)
-
-
-_TUNING = _Tuning()
+WIDTH = 108  #: characters of a line of documentation
+TRIALS = 2  #: instances that a form must hold for
+STRICT_TRIALS = 4  #: the same for a rule that a prover has refuted in a more general form
+DRAWS = 400  #: random sizes; a form that fits none of them is not tried
+RANKS: tuple[int, ...] = (1, 2, 3)  #: ranks that axes must fit to become a list of sizes
+SIZES: tuple[int, ...] = (2, 3, 4, 5)  #: sizes that names of sizes are tried with
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,11 +119,11 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
     fixed = single_axes(candidate)
     typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
     for rule in _directed(rules, candidate, typed):
-        if holds(rules, rule, _TUNING.strict_trials):
+        if holds(rules, rule, STRICT_TRIALS):
             return _packed(
                 rules,
                 _with_holes(
-                    rules, _loosened(rules, candidate, rule, fixed, _TUNING.strict_trials), _TUNING.strict_trials
+                    rules, _loosened(rules, candidate, rule, fixed, STRICT_TRIALS), STRICT_TRIALS
                 ),
             )
     raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
@@ -151,7 +134,7 @@ def _loosened(
     candidate: Conjecture,
     rule: GeneralRule,
     fixed: tuple[tuple[Slot, ...], ...] = (),
-    trials: int = _TUNING.trials,
+    trials: int = TRIALS,
 ) -> GeneralRule:
     """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
     single = {slot for group in fixed for slot in group}
@@ -232,7 +215,7 @@ def rule_text(
     head, left, right = body(rules, rule.candidate, rule.typed, rule.form, operators)
     lines = [f"substitution {name}{head} {{"]
     if doc:
-        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, _TUNING.width)) + '"""')
+        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, WIDTH)) + '"""')
     lines += [left, rule.arrow, right]
     if tags:
         lines.append(f"tags {tags}")
@@ -260,11 +243,11 @@ def names_in(rule: GeneralRule) -> dict[str, str]:
     return short_names({term.item.op for term in subterms(roots) if term.item is not None})
 
 
-def holds(rules: Rules, rule: GeneralRule, trials: int = _TUNING.trials) -> bool:
+def holds(rules: Rules, rule: GeneralRule, trials: int = TRIALS) -> bool:
     """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
         outcome = check_substitution(
-            rules, definition(rules, rule), trials=trials, attempts=_TUNING.draws, adverse=trials, small=False
+            rules, definition(rules, rule), trials=trials, attempts=DRAWS, adverse=trials, small=False
         )
     except (DslcError, Mismatch):
         return False
@@ -390,13 +373,13 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
     axis = axis_of(rules, rule.candidate)
     axes = {c for c in choices(rules, rule.candidate) if c[2] == "axis"}
     if pack == "all":
-        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _TUNING.ranks)
+        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in RANKS)
     if pack == "axis":
         others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
         named = [choices(rules, Conjecture(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
         bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
         whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
-        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _TUNING.ranks)
+        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in RANKS)
     return (
         not axes
         and len(shapes) == len(tensors)
@@ -408,7 +391,7 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
     """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
     sizes = {
-        name: _TUNING.sizes[k % len(_TUNING.sizes)] + k // len(_TUNING.sizes) * 4
+        name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4
         for k, name in enumerate(rule.typed.sizes)
     }
     axis = axis_of(rules, rule.candidate)

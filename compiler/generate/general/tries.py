@@ -8,25 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dslc.generate.general.rules import GeneralRule, less_general
 from dslc.generate.terms.term import applications
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how forms are proved.
-
-    Attributes:
-        together: rules of one kind that are tried at once.
-    """
-
-    together: int = 2
-
-
-_TUNING = _Tuning()
+TOGETHER = 2  #: rules of one kind that are tried at once
 
 Kind = tuple[tuple[str, ...], tuple[str, ...], bool, str]
 
@@ -51,7 +38,7 @@ class Tries:
         """Whether a rule that was kept just now will be among the first that `next` gives, whatever else is kept before that."""
         own = kind(rule)
         self._met[own] += 1
-        return own in self._decided or self._met[own] <= _TUNING.together
+        return own in self._decided or self._met[own] <= TOGETHER
 
     def next(self, todo: Sequence[GeneralRule]) -> tuple[list[GeneralRule], list[GeneralRule]]:
         """Which rules are proved now, and which later."""
@@ -62,7 +49,7 @@ class Tries:
         for rule in todo:
             own = kind(rule)
             seen[own] += 1
-            (now if own in self._decided or seen[own] <= _TUNING.together else later).append(rule)
+            (now if own in self._decided or seen[own] <= TOGETHER else later).append(rule)
         return now, later
 
     def decided(self, rule: GeneralRule) -> None:
@@ -80,4 +67,4 @@ class Tries:
 
     def hopeless(self, rule: GeneralRule) -> bool:
         own = kind(rule)
-        return own not in self._decided and self._undecided[own] >= _TUNING.together
+        return own not in self._decided and self._undecided[own] >= TOGETHER

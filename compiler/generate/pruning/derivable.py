@@ -24,23 +24,9 @@ from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how far terms are rewritten.
-
-    Attributes:
-        steps: terms that are rewritten.
-        larger: operators that a term may have more than the one to begin with.
-        further: terms that are rewritten for what is left after that, and would have to be proved.
-    """
-
-    steps: int = 24
-    larger: int = 2
-    further: int = 160
-
-
-_TUNING = _Tuning()
+STEPS = 24  #: terms that are rewritten
+LARGER = 2  #: operators that a term may have more than the one to begin with
+FURTHER = 160  #: terms that are rewritten for what is left after that, and would have to be proved
 
 #: inputs and attribute variables of a rule, with what they stand for; sizes that attributes are given by, as `Size`
 Binding = dict[Any, Any]
@@ -117,7 +103,7 @@ class KnownRules:
     # ---- one result ----------------------------------------------------------------------------------------------
 
     def derivable(
-        self, term: Term, target: Term, steps: int = _TUNING.steps, more: int = _TUNING.larger
+        self, term: Term, target: Term, steps: int = STEPS, more: int = LARGER
     ) -> frozenset[GeneralRule] | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
@@ -151,7 +137,7 @@ class KnownRules:
         return None
 
     def follows(
-        self, term: Term, target: Term, steps: int = _TUNING.further, more: int = _TUNING.larger
+        self, term: Term, target: Term, steps: int = FURTHER, more: int = LARGER
     ) -> frozenset[GeneralRule] | None:
         """As `derivable`, from both terms at once until the terms that are reached meet; `steps` terms are rewritten in all."""
         classes = self.classes

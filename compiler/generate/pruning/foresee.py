@@ -6,7 +6,6 @@ The processes are forked: they share the rules and classes with this one, and an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from dslc.generate.general.rules import GeneralRule
@@ -14,21 +13,8 @@ from dslc.generate.pruning.derivable import KnownRules
 from dslc.generate.terms.term import Term
 from dslc.processes.forked import mapped
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when pairs are divided among processes.
-
-    Attributes:
-        few: pairs; fewer are not worth new processes.
-        chunk: pairs that a process takes at once.
-    """
-
-    few: int = 400
-    chunk: int = 32
-
-
-_TUNING = _Tuning()
+FEW = 400  #: pairs; fewer are not worth new processes
+CHUNK = 32  #: pairs that a process takes at once
 
 Pair = tuple[Term, Term]
 #: what is known, the pairs, and the rules' numbers
@@ -37,11 +23,11 @@ _Shared: TypeAlias = "tuple[KnownRules, Sequence[Pair], dict[GeneralRule, int]]"
 
 def derivable_pairs(known: KnownRules, pairs: Sequence[Pair], workers: int) -> dict[Pair, frozenset[GeneralRule]]:
     """Those of the pairs (term, target) that follow from the rules kept so far, and from which; nothing where it is not worth it."""
-    if workers <= 1 or len(pairs) < _TUNING.few:
+    if workers <= 1 or len(pairs) < FEW:
         return {}
     rules = known.rules
     shared: _Shared = known, pairs, {rule: k for k, rule in enumerate(rules)}
-    found = mapped(_derivable, shared, range(len(pairs)), workers, _TUNING.chunk)
+    found = mapped(_derivable, shared, range(len(pairs)), workers, CHUNK)
     return {
         pair: frozenset(rules[k] for k in numbers)
         for pair, numbers in zip(pairs, found, strict=True)

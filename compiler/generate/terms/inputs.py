@@ -33,25 +33,13 @@ from dslc.syntax import tree as t
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InputsTuning:
-    """Numbers that decide in how large terms there is a choice.
-
-    Attributes:
-        varied: operators of terms in which attributes off their defaults (a stride of 2, another padding) are tried: what holds for the
-            defaults is tried for all values when it becomes a rule.
-        constants: operators of terms in which constants are leaves: sums and products of them are numbers in many disguises.
-        several_constants: the same for graphs with several constants.
-        sliding_constants: the same for these where something slides.
-    """
-
-    varied: int = 2
-    constants: int = 3
-    several_constants: int = 2
-    sliding_constants: int = 1
-
-
-TUNING = InputsTuning()
+#: operators of terms in which attributes off their defaults (a stride of 2, another padding) are tried: what holds
+#: for the defaults is tried for all values when it becomes a rule
+VARIED = 2
+#: operators of terms in which constants are leaves: sums and products of them are numbers in many disguises
+CONSTANTS = 3
+SEVERAL_CONSTANTS = 2  #: the same for graphs with several constants
+SLIDING_CONSTANTS = 1  #: the same for these where something slides
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,19 +34,7 @@ from dslc.semantics.values import OTHER_TEXT, texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which attributes are tried.
-
-    Attributes:
-        permuted: axes; permutations of more are too many to be tried.
-    """
-
-    permuted: int = 3
-
-
-_TUNING = _Tuning()
+PERMUTED = 3  #: axes; permutations of more are too many to be tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +100,7 @@ def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[t
         # a list of no axes does nothing
         return [(value, False) for value in values(kind, max(play.ranks, default=0)) if value != ()]
     if kind == "permutation":
-        ranks = [rank for rank in play.ranks if 1 < rank <= _TUNING.permuted]
+        ranks = [rank for rank in play.ranks if 1 < rank <= PERMUTED]
         return [(p, False) for rank in ranks for p in values(kind, rank) if p != tuple(range(rank))]
     if kind == "string":
         return [(text, False) for text in texts(op, attr) if text != OTHER_TEXT]

@@ -28,25 +28,10 @@ from dslc.prove.verdict import Status, Verdict
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of the axioms prover.
-
-    Attributes:
-        milliseconds: milliseconds that Z3 may take for one rule.
-        rounds: rounds of putting laws into one another.
-        kept: theories that are remembered; with more, all are forgotten.
-        processes: processes with Z3 that are open at once.
-    """
-
-    milliseconds: int = 3000
-    rounds: int = 8
-    kept: int = 64
-    processes: int = 4
-
-
-_TUNING = _Tuning()
+MILLISECONDS = 3000  #: milliseconds that Z3 may take for one rule
+ROUNDS = 8  #: rounds of putting laws into one another
+KEPT = 64  #: theories that are remembered; with more, all are forgotten
+PROCESSES = 4  #: processes with Z3 that are open at once
 
 # what Z3 says where it has looked at all instances of the laws that it made
 _REASONS = dict.fromkeys(("(incomplete quantifiers)", "a model", ""), "no proof from the laws is found")
@@ -154,7 +139,7 @@ class AxiomProver:
     """
 
     def __init__(
-        self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = _TUNING.milliseconds, traits: bool = True
+        self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS, traits: bool = True
     ) -> None:
         self._laws = None if laws is None else tuple(laws)
         self._traits = traits
@@ -245,7 +230,7 @@ class AxiomProver:
         query = Query(program.symbols, goals, theory.relevant(symbols, without), program_facts, seeds)
         self.counters.queries += 1
         found = self._count(process.ask(query, self.milliseconds))
-        for _ in range(_TUNING.rounds):
+        for _ in range(ROUNDS):
             if found.answer == "proved" or not found.asked:
                 break
             facts = program.learned(found.asked)
@@ -275,7 +260,7 @@ class AxiomProver:
         key = (id(rules.operators), id(rules.laws), id(rules.traits))
         found = self._open.get(key)
         if found is None:
-            if len(self._open) >= _TUNING.processes:
+            if len(self._open) >= PROCESSES:
                 oldest = next(iter(self._open))
                 self._open.pop(oldest)[1].close()
             theory = law_theory(rules, self._laws, self._traits)
@@ -289,7 +274,7 @@ class AxiomProver:
         key = (id(theory), frozenset(conditions), terms)
         found = self._known.get(key)
         if found is None or found[0] is not theory:
-            if len(self._known) >= _TUNING.kept:
+            if len(self._known) >= KEPT:
                 self._known.clear()
             operators = {**theory.rules.operators, **{op.name: op for op in terms}} if terms else theory.rules.operators
             found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=KnownConditions(conditions)))
@@ -326,13 +311,13 @@ def axioms_verdict(
     rules: Rules,
     sub: SubstitutionDef,
     laws: Sequence[PropertyDef] | None = None,
-    milliseconds: int = _TUNING.milliseconds,
+    milliseconds: int = MILLISECONDS,
 ) -> Verdict:
     """As `AxiomProver.verdict`, with a prover that is kept for the next rule."""
     return kept_prover(laws, milliseconds).verdict(rules, sub)
 
 
-def kept_prover(laws: Sequence[PropertyDef] | None = None, milliseconds: int = _TUNING.milliseconds) -> AxiomProver:
+def kept_prover(laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS) -> AxiomProver:
     """A prover that is kept for the next rule."""
     prover = _prover(None if laws is None else tuple(laws))
     prover.milliseconds = milliseconds

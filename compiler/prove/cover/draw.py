@@ -26,23 +26,9 @@ from dslc.semantics.values import Numbers, texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what the names of a rule stand for in a case.
-
-    Attributes:
-        steps: steps (strides, dilations) that stand for names in turn.
-        rows: cases of numbers that are taken with all values of the others.
-        most_listed: the longest list that is looked at where nothing says how many entries an attribute has.
-    """
-
-    steps: tuple[int, ...] = (1, 2, 3)
-    rows: int = 250
-    most_listed: int = 3
-
-
-_TUNING = _Tuning()
+STEPS: tuple[int, ...] = (1, 2, 3)  #: steps (strides, dilations) that stand for names in turn
+ROWS = 250  #: cases of numbers that are taken with all values of the others
+MOST_LISTED = 3  #: the longest list that is looked at where nothing says how many entries an attribute has
 
 #: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
 SHIFTS = (None, 0, 1, 2)
@@ -99,10 +85,10 @@ def shifts(choice: Choice) -> tuple[Shift, ...]:
 
 def step(shift: Shift, place: int, signed: bool = False) -> int:
     """The number at a place among all steps; `signed`: of one that need not be positive."""
-    turning = _TUNING.steps[place % len(_TUNING.steps)]
+    turning = STEPS[place % len(STEPS)]
     if isinstance(shift, str):
         return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
-    return 1 if shift is None else _TUNING.steps[(shift + place) % len(_TUNING.steps)]
+    return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
 @dataclass(kw_only=True)
@@ -181,7 +167,7 @@ class Draft(Names):
                 if len(before) == 1:
                     raise Restart
             rows = math.prod(self.widths.get(kind, ())) * len(options)
-            if len(before) > 1 and (rows > _TUNING.rows or self.choice.level != "attributes"):
+            if len(before) > 1 and (rows > ROWS or self.choice.level != "attributes"):
                 at = (before[0] + (len(before) - 1) * before[1]) % len(options)
             else:
                 at = self.path.pick((kind, full), range(len(options)))
@@ -315,7 +301,7 @@ class Draft(Names):
         """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
         least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
         self.mixing = self.mixing or attr.type.dims is None
-        most = self.choice.lists[name] = max(_TUNING.most_listed, least + 1)
+        most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
         self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
         return self.lengths[name]
 

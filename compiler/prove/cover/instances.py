@@ -55,20 +55,8 @@ from dslc.syntax import tree as t
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of covers by instances.
-
-    Attributes:
-        most_calls: applications of operators in all evaluations of one way through the cases.
-        kept: covers that are kept for the next prover.
-    """
-
-    most_calls: int = 16_000
-    kept: int = 8
-
-
-_TUNING = _Tuning()
+MOST_CALLS = 16_000  #: applications of operators in all evaluations of one way through the cases
+KEPT = 8  #: covers that are kept for the next prover
 
 #: a case that does not occur because the right side has no meaning there
 RIGHT = "right"
@@ -146,7 +134,7 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
         same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
         found = found if same else None
     if found is None:
-        while len(cache) >= _TUNING.kept:
+        while len(cache) >= KEPT:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
         found = cache[*own, level] = (sub.syntax, _found(rules, sub, level, types))
@@ -296,7 +284,7 @@ def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None
     cache = rules_cache(rules, "covers of maps")
     own = (id(sub.syntax), types, types.dtypes)
     if own not in cache:
-        while len(cache) >= _TUNING.kept:
+        while len(cache) >= KEPT:
             del cache[next(iter(cache))]
         cache[own] = (sub.syntax, _found_maps(rules, sub, types))
     found: Cover | None = cache[own][1]
@@ -388,7 +376,7 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
     """What was explored of a rule: levels, and limits of ranks, have cases in common."""
     cache = rules_cache(rules, "explored")
     if id(sub.syntax) not in cache:
-        while len(cache) >= _TUNING.kept:
+        while len(cache) >= KEPT:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
         cache[id(sub.syntax)] = (sub.syntax, {})
@@ -399,7 +387,7 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
 def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
     calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
     while True:
-        path = Path(min(most, _TUNING.most_calls // max(1, calls)))
+        path = Path(min(most, MOST_CALLS // max(1, calls)))
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):

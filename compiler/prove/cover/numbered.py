@@ -7,7 +7,7 @@ it is. Group counts and the sizes of small blocks are such numbers; the verdict'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.ir.graph import ScopeNode, topological
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
@@ -18,33 +18,19 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.values import far_sizes, numbers_of
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what sizes stand for, where they are numbers.
-
-    Attributes:
-        numbers: what a size is in turn.
-        combinations: what each of several sizes is in turn; different ones differ.
-        far: least number of a rule's text for which there are sizes besides.
-        most_far: how many of these there are: each takes as long as the small ones.
-    """
-
-    numbers: tuple[int, ...] = (1, 2, 3)
-    combinations: tuple[tuple[int, ...], ...] = ((1, 1), (2, 1), (1, 2), (2, 3))
-    far: int = 9
-    most_far: int = 4
-
-
-_TUNING = _Tuning()
+NUMBERS: tuple[int, ...] = (1, 2, 3)  #: what a size is in turn
+#: what each of several sizes is in turn; different ones differ
+COMBINATIONS: tuple[tuple[int, ...], ...] = ((1, 1), (2, 1), (1, 2), (2, 3))
+FAR = 9  #: least number of a rule's text for which there are sizes besides
+MOST_FAR = 4  #: how many of these there are: each takes as long as the small ones
 
 
 def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
     """What `count` sizes are in turn: small numbers, and those that tell a number that the rule names from others."""
-    far = far_sizes(replace(numbers_of(sub), reached=()), _TUNING.far)[: _TUNING.most_far]
+    far = far_sizes(replace(numbers_of(sub), reached=()), FAR)[: MOST_FAR]
     if count == 1:
-        return tuple((number,) for number in (*_TUNING.numbers, *far))
-    return (*_TUNING.combinations, *((number, 2) for number in far), *((2, number) for number in far))
+        return tuple((number,) for number in (*NUMBERS, *far))
+    return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))
 
 
 def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Verdict]) -> Verdict | None:

@@ -25,22 +25,9 @@ from dslc.semantics.env import Mismatch
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of one case of a rule.
-
-    Attributes:
-        solvable: names that are solved for in one case.
-        tried: parts of a case that are tried as the one that fails.
-        few_cases: of more alternatives it is not asked whether all are empty: a case too many is only work.
-    """
-
-    solvable: int = 12
-    tried: int = 6
-    few_cases: int = 4
-
-
-_TUNING = _Tuning()
+SOLVABLE = 12  #: names that are solved for in one case
+TRIED = 6  #: parts of a case that are tried as the one that fails
+FEW_CASES = 4  #: of more alternatives it is not asked whether all are empty: a case too many is only work
 
 
 class Again(Exception):
@@ -301,7 +288,7 @@ class AssumedCase:
 
     def _order(self, poly: Poly) -> list[Sym]:
         names = [a for a in poly.atoms if isinstance(a, Sym) and a not in self.reals]
-        return sorted(names, key=lambda name: name.name)[: _TUNING.solvable]
+        return sorted(names, key=lambda name: name.name)[: SOLVABLE]
 
     def has_real(self, scalar: Scalar) -> bool:
         return any(node in self.reals for node in walk(scalar))
@@ -403,14 +390,14 @@ def _at_least_zero(goal: Poly, facts: Case) -> bool:
 @functools.lru_cache(maxsize=1 << 14)
 def _never(facts: tuple[Scalar, ...]) -> bool:
     known = _known(facts)
-    return len(known) <= _TUNING.few_cases and all(_empty(case, case) for case in known)
+    return len(known) <= FEW_CASES and all(_empty(case, case) for case in known)
 
 
 def _empty(facts: Case, case: Case) -> bool:
     """Whether facts contradict a case: one of its parts is shown to fail where all else holds."""
     every = facts & case
-    opposite = [-poly - 1 for poly in case.nonneg[: _TUNING.tried]]
-    opposite += [side - 1 for poly in case.zero[: _TUNING.tried] for side in (poly, -poly)]
+    opposite = [-poly - 1 for poly in case.nonneg[: TRIED]]
+    opposite += [side - 1 for poly in case.zero[: TRIED] for side in (poly, -poly)]
     return any(goal.constant >= 0 if goal.is_constant else nonnegative(_scalar(goal), (), every) for goal in opposite)
 
 

@@ -17,21 +17,8 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet
 from dslc.semantics.values import numbers_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Ranks that stand for all.
-
-    Attributes:
-        ranks: ranks that may be enough where attributes permute or name axes.
-        longest: rank at which a padded list is looked at first.
-    """
-
-    ranks: tuple[int, ...] = (2, 3)
-    longest: int = 6
-
-
-_TUNING = _Tuning()
+RANKS: tuple[int, ...] = (2, 3)  #: ranks that may be enough where attributes permute or name axes
+LONGEST = 6  #: rank at which a padded list is looked at first
 
 #: the instances of a choice, and whether the right side had a meaning in all cases that the left side allows
 Run = Callable[[Choice], "tuple[Sequence[Probe], bool]"]
@@ -42,7 +29,7 @@ Run = Callable[[Choice], "tuple[Sequence[Probe], bool]"]
 def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Probe], Choice] | None:
     """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
     read = natural(sub)
-    for rank in _TUNING.ranks if read is not None else ():
+    for rank in RANKS if read is not None else ():
         if read is None or any(each.padded for each in read.values()) or not enough(read, rank):
             continue
         ranks = dict.fromkeys(packs_of(sub), rank)
@@ -71,7 +58,7 @@ def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[
     if not packs_of(sub) or read is None or not all(reading.alike for reading in read.values()):
         return None
     first = next(iter(read.values()))
-    ranks = {name: _TUNING.longest if name in first.padded else 1 for name in packs_of(sub)}
+    ranks = {name: LONGEST if name in first.padded else 1 for name in packs_of(sub)}
     dtype = next(iter(types.values()), DType.F32)
     probes, whole = run(Choice(LEVELS[0], ranks, dtype, first.padded, types=types, near=numbers_of(sub)))
     probes = [probe for probe in probes if all(probe.ranks[name] == 1 for name in first.packs)]

@@ -17,23 +17,10 @@ from dslc.analysis.poly import Monomial, Poly, as_poly, atom
 from dslc.ir.polynomials import over
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide which numbers are exact.
-
-    Attributes:
-        powers: a power beyond this one is kept as a function.
-        denominator: decimals with more digits are rounded values: of a fraction with a small denominator, or of a function.
-        simple: denominator of a fraction that a rounded value may stand for, at most.
-    """
-
-    powers: int = 12
-    denominator: int = 10**12
-    simple: int = 1000
-
-
-_TUNING = _Tuning()
+POWERS = 12  #: a power beyond this one is kept as a function
+#: decimals with more digits are rounded values: of a fraction with a small denominator, or of a function
+DENOMINATOR = 10**12
+SIMPLE = 1000  #: denominator of a fraction that a rounded value may stand for, at most
 
 
 class NotRational(Exception):
@@ -142,8 +129,8 @@ def from_number(value: bool | int | Fraction | float) -> Ratio:
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         raise NotRational(repr(value))
     number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-    if number.denominator > _TUNING.denominator:
-        simple = number.limit_denominator(_TUNING.simple)
+    if number.denominator > DENOMINATOR:
+        simple = number.limit_denominator(SIMPLE)
         if float(simple) != float(number):
             raise NotRational(repr(value))
         number = simple
@@ -222,6 +209,6 @@ def from_sizes(node: Scalar) -> Ratio:
 def _whole(node: Scalar) -> int | None:
     """A small whole exponent."""
     value = node.value if isinstance(node, Num) else None
-    if value is None or isinstance(value, bool) or not -_TUNING.powers <= value <= _TUNING.powers:
+    if value is None or isinstance(value, bool) or not -POWERS <= value <= POWERS:
         return None
     return int(value) if value == int(value) else None

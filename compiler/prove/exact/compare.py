@@ -31,20 +31,8 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Time of a comparison.
-
-    Attributes:
-        operations: isl takes a second at most for so many operations, mostly.
-        brief: of the time of a comparison, what is for the plain one before windows are looked for.
-    """
-
-    operations: int = 400_000
-    brief: float = 0.1
-
-
-_TUNING = _Tuning()
+OPERATIONS = 400_000  #: isl takes a second at most for so many operations, mostly
+BRIEF = 0.1  #: of the time of a comparison, what is for the plain one before windows are looked for
 
 _Found = TypeVar("_Found")
 
@@ -126,7 +114,7 @@ def difference(
 
 
 def _operations(seconds: float) -> int:
-    return int(seconds * _TUNING.operations) + 1
+    return int(seconds * OPERATIONS) + 1
 
 
 class _Comparison:
@@ -144,7 +132,7 @@ class _Comparison:
         """
         habit = Habit() if habit is None else habit
         if self._has_extremes:
-            if not habit.windows and self._equal(seconds * _TUNING.brief):
+            if not habit.windows and self._equal(seconds * BRIEF):
                 return Equal()
             if self._equal_by_windows(seconds / 4, by_position=True):
                 habit.windows = True
@@ -153,7 +141,7 @@ class _Comparison:
                 habit.windows = False
                 return Equal()
         elif not habit.windows:
-            found = self._within(seconds * _TUNING.brief, self.verdict)
+            found = self._within(seconds * BRIEF, self.verdict)
             if isinstance(found, Equal | Differs):
                 return found
         elif self._has_functions and self._equal_by_windows(seconds / 4, by_position=True):

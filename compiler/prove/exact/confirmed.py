@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,21 +16,8 @@ from dslc.ir.scalar import Num, Reduce, walk
 from dslc.prove.exact.answers import Differs
 from dslc.prove.sizes import at_sizes
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how an answer is confirmed by numbers.
-
-    Attributes:
-        draws: draws of numbers.
-        work: elements that are computed, at most.
-    """
-
-    draws: int = 3
-    work: int = 1 << 21
-
-
-_TUNING = _Tuning()
+DRAWS = 3  #: draws of numbers
+WORK = 1 << 21  #: elements that are computed, at most
 
 
 def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Differs) -> bool:
@@ -39,13 +25,13 @@ def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Dif
     where that is not known: a size is not given, there is too much to compute, or a draw has no values."""
     values = at_sizes((*left, *right), found.sizes)
     inputs = [node.values[0] for node in topological(value.node for value in values) if isinstance(node, Input)]
-    if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > _TUNING.work:
+    if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > WORK:
         return True
     half = len(left)
     domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
     for domain in domains:
         try:
-            for draw in range(_TUNING.draws):
+            for draw in range(DRAWS):
                 drawn = np.random.default_rng(draw)
                 feeds = {value: _drawn(value, drawn) for value in inputs}
                 results = run_scopes(values, feeds, domain)
@@ -80,7 +66,7 @@ def _work(values: Sequence[Value]) -> int:
         for each in walk(node.scope.body) if isinstance(node, ScopeNode) else ():
             for extent in each.extents if isinstance(each, Reduce) else ():
                 count *= (
-                    int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else _TUNING.work
+                    int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else WORK
                 )
         total += count
     return total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -16,27 +15,14 @@ from dslc.prove.exact.answers import Differs
 from dslc.prove.exact.question import Question, comparison
 from dslc.prove.exact.terms import Term
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide where a counterexample is looked for.
-
-    Attributes:
-        small: bounds of sizes, one after the other.
-        assignments: assignments of sizes that are tried.
-    """
-
-    small: tuple[int, ...] = (2, 3, 5, 9)
-    assignments: int = 2_000
-
-
-_TUNING = _Tuning()
+SMALL: tuple[int, ...] = (2, 3, 5, 9)  #: bounds of sizes, one after the other
+ASSIGNMENTS = 2_000  #: assignments of sizes that are tried
 
 
 def counterexample(question: Question, number: int, term: Term) -> Differs | None:
     """Small sizes at which a term of output number `number` is there; None where none are found."""
     products = [k for k, monomial in enumerate(question.monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)]
-    for bound in _TUNING.small:
+    for bound in SMALL:
         small = term.map.intersect_params(_small(question, bound))
         if small.is_empty():
             continue
@@ -62,7 +48,7 @@ def _candidates(question: Question, map: Any, bound: int) -> Iterator[Any]:
     """The map at fixed sizes, where some parameter stands for a product of them."""
     symbols = [m[0] for m in question.monomials if len(m) == 1 and isinstance(m[0], Sym)]
     for count, numbers in enumerate(product(range(1, bound + 1), repeat=len(symbols))):
-        if count >= _TUNING.assignments:
+        if count >= ASSIGNMENTS:
             return
         at: dict[Scalar, int] = dict(zip(symbols, numbers, strict=True))
         where = question.frame.universe(0)

@@ -38,20 +38,8 @@ COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 _BRANCHING = COMPARISONS | {"and", "or", "not", "select"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what is written out.
-
-    Attributes:
-        factors: a product over so many factors is written out.
-        powers: powers up to which a power is a product.
-    """
-
-    factors: int = 16
-    powers: int = 8
-
-
-_TUNING = _Tuning()
+FACTORS = 16  #: a product over so many factors is written out
+POWERS = 8  #: powers up to which a power is a product
 
 _ROUNDING = frozenset({"trunc", "floor", "ceil", "round"})
 #: what a name of a function begins with that has an element type in it
@@ -260,7 +248,7 @@ class Evaluator:
         if name == "/" or name.startswith("quotient:"):
             return whole.quotient(dtype, values[0], values[1], domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
-        if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _TUNING.powers:
+        if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= POWERS:
             return self._powered(values[0], power, place)
         if name in {"max", "min"}:
             return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
@@ -477,7 +465,7 @@ class Evaluator:
 
     def _product(self, node: Reduce, place: Place) -> Sum:
         sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
-        if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= _TUNING.factors:
+        if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= FACTORS:
             total = self._one(place)
             for k in range(sizes[0]):
                 at: dict[Scalar, Scalar] = {node.iters[0]: num(k)}
@@ -510,6 +498,6 @@ def _power(node: Scalar) -> int | None:
     if isinstance(node, Num) and not isinstance(node.value, bool):
         value = node.value
         if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-            return int(value) if 0 < abs(value) <= _TUNING.powers else None
+            return int(value) if 0 < abs(value) <= POWERS else None
     return None
 

@@ -33,20 +33,8 @@ from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 Label = tuple[int, tuple[Atom, ...], Ratio]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of functions of canonical arguments.
-
-    Attributes:
-        regions: regions of the arguments of one function.
-        powers: exp(n * x) is a power of exp(x) up to so large a number.
-    """
-
-    regions: int = 48
-    powers: int = 4
-
-
-_TUNING = _Tuning()
+REGIONS = 48  #: regions of the arguments of one function
+POWERS = 4  #: exp(n * x) is a power of exp(x) up to so large a number
 
 #: functions with values 0 and 1
 _TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
@@ -170,7 +158,7 @@ class Functions:
         for (_, atoms, coefficient), map in parts:
             number = coefficient.number
             power, unit = 1, coefficient
-            if number is not None and number.denominator == 1 and abs(number) <= _TUNING.powers:
+            if number is not None and number.denominator == 1 and abs(number) <= POWERS:
                 power, unit = int(number), ONE
             elif str(coefficient).lstrip("(").startswith("-"):
                 power, unit = -1, -coefficient
@@ -266,7 +254,7 @@ class Functions:
                 if not rest.is_empty():
                     new.append((rest, inside))
             regions = new
-            if len(regions) > _TUNING.regions:
+            if len(regions) > REGIONS:
                 raise Unsolved("the argument of a function is a different sum in too many regions")
         return [
             (region, [(parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1]) for k in inside])

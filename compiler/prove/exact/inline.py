@@ -38,23 +38,9 @@ from dslc.ir.scalar import (
 from dslc.ir.scopes import inside, positions
 from dslc.prove.exact.element_types import is_whole
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of programs as single expressions.
-
-    Attributes:
-        table: elements of a constant that is written out.
-        nodes: expressions of one program; with more it is no rule any more.
-        parts: factors of one product, or parts of one sum, at most.
-    """
-
-    table: int = 64
-    nodes: int = 60_000
-    parts: int = 4_096
-
-
-_TUNING = _Tuning()
+TABLE = 64  #: elements of a constant that is written out
+NODES = 60_000  #: expressions of one program; with more it is no rule any more
+PARTS = 4_096  #: factors of one product, or parts of one sum, at most
 
 # an int64 below this number is the same as an integer without a type
 _SMALL = 1 << 31
@@ -124,7 +110,7 @@ class Inliner:
         key = (value, index, depth)
         found = self._memo.get(key)
         if found is None:
-            if len(self._memo) > _TUNING.nodes:
+            if len(self._memo) > NODES:
                 raise CannotInline("the programs are too large")
             self._check()
             found = self._memo[key] = self._fresh(value, index, depth)
@@ -140,7 +126,7 @@ class Inliner:
             data = node.data
             if isinstance(data, FillRef):
                 return self._of_type(num(clamped(data.value, dtype)), None, dtype)
-            if isinstance(data, ArrayData) and 0 < data.array.size <= _TUNING.table and dtype is not DType.BF16:
+            if isinstance(data, ArrayData) and 0 < data.array.size <= TABLE and dtype is not DType.BF16:
                 found = table(_nested(data.array.tolist()), index) if index else num(data.array.item())
                 return self._of_type(found, None, dtype)
         elif not isinstance(node, Input):
@@ -177,7 +163,7 @@ class Inliner:
         if isinstance(node, Apply):
             args = [self._put(arg, body) for arg in node.args]
             # a product of products is one product: squares of squares double it each time
-            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > _TUNING.parts:
+            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > PARTS:
                 raise CannotInline("the programs are too large")
             new = self._quotient(node, args, body) or apply(node.name, *args)
             return self._known.get(new, new)

@@ -7,7 +7,6 @@ of Z3's decision procedure for real arithmetic, with few resources. What is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,23 +18,9 @@ from dslc.prove.exact.element_types import ends
 from dslc.prove.exact.functions import Functions, Label
 from dslc.prove.exact.terms import Atom, Sum, Term
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is asked of Z3.
-
-    Attributes:
-        resources: what Z3 may take, counted by itself (some tenths of a second, mostly).
-        milliseconds: milliseconds that end it where its steps take far longer than they should.
-        unknowns: unknown numbers of one question.
-    """
-
-    resources: int = 300_000
-    milliseconds: int = 3000
-    unknowns: int = 40
-
-
-_TUNING = _Tuning()
+RESOURCES = 300_000  #: what Z3 may take, counted by itself (some tenths of a second, mostly)
+MILLISECONDS = 3000  #: milliseconds that end it where its steps take far longer than they should
+UNKNOWNS = 40  #: unknown numbers of one question
 
 _TWO = from_poly(as_poly(2))
 
@@ -70,8 +55,8 @@ class _Formula:
     def is_zero(self, parts: list[tuple[Label, Any]]) -> bool:
         difference = self._sum(parts)
         self._solver.add(difference != 0)
-        self._solver.set("rlimit", _TUNING.resources)
-        self._solver.set("timeout", _TUNING.milliseconds)
+        self._solver.set("rlimit", RESOURCES)
+        self._solver.set("timeout", MILLISECONDS)
         return bool(self._solver.check() == self._z3.unsat)
 
     def _sum(self, parts: list[tuple[Label, Any]]) -> Any:
@@ -120,7 +105,7 @@ class _Formula:
 
     def _fresh(self, name: str) -> Any:
         self._count += 1
-        if self._count > _TUNING.unknowns:
+        if self._count > UNKNOWNS:
             raise _NotPointwise
         return self._z3.Real(f"{name}{self._count}")
 

@@ -6,7 +6,6 @@ Products of sizes are unknowns of their own; which ones are needed shows while t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dslc.analysis.isl import Frame, coalesced
@@ -26,19 +25,7 @@ from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import ComparisonProblem, symbols
 from dslc.prove.exact.terms import Algebra, Effort, Sum, Unsolved, negated
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of a question to isl.
-
-    Attributes:
-        parameters: products of sizes that are parameters of their own, at most.
-    """
-
-    parameters: int = 24
-
-
-_TUNING = _Tuning()
+PARAMETERS = 24  #: products of sizes that are parameters of their own, at most
 
 _Answer = TypeVar("_Answer")
 
@@ -77,7 +64,7 @@ class Question:
                 return answer()
             except MissingUnknown as missing:
                 for monomial in missing.monomials:
-                    if len(self.monomials) >= _TUNING.parameters + len(self.problem.parts):
+                    if len(self.monomials) >= PARAMETERS + len(self.problem.parts):
                         raise Unsolved("too many products of sizes") from None
                     self.monomials.append(monomial)
 

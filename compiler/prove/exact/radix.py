@@ -8,7 +8,6 @@ in memory, `unravel(p, S)` at `p`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dslc.analysis.conditions import Case
@@ -33,19 +32,7 @@ from dslc.ir.scalar import (
     walk,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of cutting iterators in digits.
-
-    Attributes:
-        rounds: rounds of cutting, as long as one cuts something.
-    """
-
-    rounds: int = 6
-
-
-_TUNING = _Tuning()
+ROUNDS = 6  #: rounds of cutting, as long as one cuts something
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
@@ -221,7 +208,7 @@ class Radix:
         """The expressions over split iterators, and what each split iterator is in terms of its parts."""
         current = [self.simplify(root) for root in roots]
         parts: dict[Iter, Scalar] = {}
-        for _ in range(_TUNING.rounds):
+        for _ in range(ROUNDS):
             new = self._splits(current)
             if not new:
                 break
@@ -367,7 +354,7 @@ def _joined(position: Scalar) -> Scalar:
         poly = polynomial(position)
     except NotIntegral:
         return position
-    for _ in range(_TUNING.rounds):
+    for _ in range(ROUNDS):
         joined = next((new for part in sorted(poly.atoms, key=str) if (new := _join(poly, part)) is not None), None)
         if joined is None:
             break

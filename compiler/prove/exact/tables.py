@@ -37,18 +37,7 @@ from dslc.prove.exact.coefficient import NotRational, from_number
 _TOTAL = frozenset({"+", "*", "select"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of contracted tables.
-
-    Attributes:
-        elements: elements of a table; a larger one is not written out.
-    """
-
-    elements: int = 20_000
-
-
-_TUNING = _Tuning()
+ELEMENTS = 20_000  #: elements of a table; a larger one is not written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +185,7 @@ def _sum_over(tables: Sequence[_Dense | None], it: Iter, extent: int) -> _Dense 
     total = 1
     for size in index.values():
         total *= size
-    if len(known) < len(tables) or total > _TUNING.elements:
+    if len(known) < len(tables) or total > ELEMENTS:
         return None
     found: dict[tuple[int, ...], Fraction] = {}
     order = tuple(index)

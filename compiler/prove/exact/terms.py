@@ -16,25 +16,10 @@ from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
 from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of a normal form.
-
-    Attributes:
-        terms: terms of one sum, beyond which the comparison is given up.
-        steps: steps in a second, about.
-        round: steps between two looks at the clock.
-        patience: how many times as long as planned a comparison may take.
-    """
-
-    terms: int = 600
-    steps: int = 2000
-    round: int = 64
-    patience: float = 4.0
-
-
-_TUNING = _Tuning()
+TERMS = 600  #: terms of one sum, beyond which the comparison is given up
+STEPS = 2000  #: steps in a second, about
+ROUND = 64  #: steps between two looks at the clock
+PATIENCE = 4.0  #: how many times as long as planned a comparison may take
 
 
 class Unsolved(Exception):
@@ -48,9 +33,9 @@ class Effort:
     """
 
     def __init__(self, seconds: float, outer: Effort | None = None) -> None:
-        self._left = int(seconds * _TUNING.steps)
+        self._left = int(seconds * STEPS)
         self._outer = outer
-        self._until = time.process_time() + _TUNING.patience * seconds
+        self._until = time.process_time() + PATIENCE * seconds
         if outer is not None:
             self._until = min(self._until, outer._until)
 
@@ -63,7 +48,7 @@ class Effort:
     def spend(self, seconds: float) -> None:
         """Counts what took no steps, and as much as mostly takes so long, in the outer one."""
         if self._outer is not None:
-            self._outer._left -= int(seconds * _TUNING.steps)
+            self._outer._left -= int(seconds * STEPS)
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +58,7 @@ class Effort:
     def check(self) -> None:
         self._left -= 1
         # the clock is asked rarely: that takes longer than most steps
-        if self._left < 0 or (self._left % _TUNING.round == 0 and time.process_time() > self._until):
+        if self._left < 0 or (self._left % ROUND == 0 and time.process_time() > self._until):
             raise Unsolved("the time is up")
         if self._outer is not None:
             self._outer.check()
@@ -131,7 +116,7 @@ class Algebra:
                 if not joined.is_empty():
                     out.append(Term(a.coefficient * b.coefficient, a.atoms + b.atoms, joined))
         self.check()
-        if len(out) > _TUNING.terms:
+        if len(out) > TERMS:
             raise Unsolved("a product of sums has too many terms")
         return tuple(out)
 
@@ -330,7 +315,7 @@ class Algebra:
             if not rest.is_empty():
                 new.append((coefficient, rest))
             atoms = new
-            if len(atoms) > _TUNING.terms:
+            if len(atoms) > TERMS:
                 raise Unsolved("the sums overlap in too many ways")
         return atoms
 

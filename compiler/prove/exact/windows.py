@@ -22,18 +22,7 @@ _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 Kind = Literal["read", "least", "same"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proofs by windows.
-
-    Attributes:
-        most_asked: questions about sizes, of which each makes twice as many cases.
-    """
-
-    most_asked: int = 3
-
-
-_TUNING = _Tuning()
+MOST_ASKED = 3  #: questions about sizes, of which each makes twice as many cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +95,7 @@ def cases_of_sizes(
     asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
     free = {it for root in roots for it in root.free}
     found = [(list(roots), list(conditions))]
-    for condition in asked if len(asked) <= _TUNING.most_asked else ():
+    for condition in asked if len(asked) <= MOST_ASKED else ():
         # where a range is 1, its iterator is 0
         alone: dict[Scalar, Scalar] = {it: num(0) for it in free if it in extents and apply("==", extents[it], num(1)) is condition}
         cases: list[tuple[dict[Scalar, Scalar], Scalar]] = [

@@ -35,33 +35,15 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class FieldTuning:
-    """Numbers that decide how many instances and draws the field prover takes.
-
-    Attributes:
-        draws: independent random inputs for each instance.
-        attempts: a rule whose guards are this hard to meet is not decided.
-        attempts_with_terms: the same for a rule with terms.
-        further: after the first instance: where few draws fit, few instances are enough for a cheap refutation.
-        large: one instance is enough where the guards ask for so many elements.
-        redraws: draws of an instance whose values are not defined.
-        few: elements of a result; a smaller one may agree by chance, and is drawn twice as often.
-        corrected: instances at which corrections of an author's own are computed, also at sizes above the numbers that they have.
-    """
-
-    draws: int = 2
-    attempts: int = 4000
-    attempts_with_terms: int = 600
-    further: int = 100
-    large: int = 1 << 20
-    redraws: int = 8
-    few: int = 24
-    corrected: int = 24
-
-
-TUNING = FieldTuning()
+DRAWS = 2  #: independent random inputs for each instance
+ATTEMPTS = 4000  #: a rule whose guards are this hard to meet is not decided
+ATTEMPTS_WITH_TERMS = 600  #: the same for a rule with terms
+FURTHER = 100  #: after the first instance: where few draws fit, few instances are enough for a cheap refutation
+LARGE = 1 << 20  #: one instance is enough where the guards ask for so many elements
+REDRAWS = 8  #: draws of an instance whose values are not defined
+FEW = 24  #: elements of a result; a smaller one may agree by chance, and is drawn twice as often
+#: instances at which corrections of an author's own are computed, also at sizes above the numbers that they have
+CORRECTED = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +92,7 @@ def field_verdict(
             shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
             return Verdict("field", "differs", _since(began), counterexample=shown)
         kinds.append(outcome)
-        if sum(value.type.elements for value in instance.inputs) > TUNING.large:
+        if sum(value.type.elements for value in instance.inputs) > LARGE:
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
@@ -133,7 +115,7 @@ def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators:
     if not own_corrections(sub):
         return None
     rng = np.random.default_rng(seed)
-    for instance, _ in _drawn(rules, sub, rng, TUNING.corrected, operators, types, roomy(sub)):
+    for instance, _ in _drawn(rules, sub, rng, CORRECTED, operators, types, roomy(sub)):
         # types were compared before
         wrong = instance is not None and wrong_correction(rules, instance, rng)
         if instance is not None and isinstance(wrong, WrongCorrection):
@@ -154,8 +136,8 @@ def _drawn(
         if terms and not admits(rules, sub, types.at, terms):
             continue
         found = first = 0
-        for attempt in range(TUNING.attempts_with_terms if terms else TUNING.attempts):
-            if found == wanted or (found and attempt > first + TUNING.further):
+        for attempt in range(ATTEMPTS_WITH_TERMS if terms else ATTEMPTS):
+            if found == wanted or (found and attempt > first + FURTHER):
                 break
             try:
                 instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
@@ -199,7 +181,7 @@ def compare_values(
         return ComparedInstance("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
-    draws = 2 * TUNING.draws if sum(value.type.elements for value in left) < TUNING.few else TUNING.draws
+    draws = 2 * DRAWS if sum(value.type.elements for value in left) < FEW else DRAWS
     agrees, seen = True, 0
     for _ in range(draws):
         found = _differs(sides, inputs, Field(int(rng.integers(1 << 20))), rng)
@@ -242,7 +224,7 @@ def _differs(
 ) -> bool | None:
     """Whether the sides differ on one draw; None where no inputs were found for which both are defined."""
     left, right = sides
-    for attempt in range(TUNING.redraws):
+    for attempt in range(REDRAWS):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
         try:
             results = run_scopes((*left, *right), feeds, domain)

@@ -30,43 +30,20 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how guards are found by examples; `benchmarks/guards.py` shows them.
-
-    Attributes:
-        draws: draws of instances at first.
-        more_draws: draws where these were too few.
-        asked: guards that a prover is asked for.
-        few: instances of either kind, equal and different, that are enough.
-        most_tried: guards that are tried, the weakest first.
-        enough: instances that meet a guard, without which it says nothing.
-        checked: instances on which a guard is checked.
-        attempts: draws for these.
-        operators: in the place of a term: enough that some have a property and some have not.
-        telling: so many instances that differ tell that hardly any agrees.
-        comparison: steps of a draw that fits and is compared; one that fits nothing is a step.
-        steps: steps for the guards of one rule among many: some seconds.
-        useful: share of instances that meet a guard; one that hardly any instance meets makes a rule right and useless.
-    """
-
-    draws: int = 400
-    more_draws: int = 4000
-    asked: int = 10
-    few: int = 8
-    most_tried: int = 24
-    enough: int = 4
-    checked: int = 16
-    attempts: int = 800
-    operators: int = 24
-    telling: int = 100
-    comparison: int = 4
-    steps: float = 4000.0
-    useful: float = 0.05
-
-
-_TUNING = _Tuning()
+DRAWS = 400  #: draws of instances at first
+MORE_DRAWS = 4000  #: draws where these were too few
+ASKED = 10  #: guards that a prover is asked for
+FEW = 8  #: instances of either kind, equal and different, that are enough
+MOST_TRIED = 24  #: guards that are tried, the weakest first
+ENOUGH = 4  #: instances that meet a guard, without which it says nothing
+CHECKED = 16  #: instances on which a guard is checked
+ATTEMPTS = 800  #: draws for these
+OPERATORS = 24  #: in the place of a term: enough that some have a property and some have not
+TELLING = 100  #: so many instances that differ tell that hardly any agrees
+COMPARISON = 4  #: steps of a draw that fits and is compared; one that fits nothing is a step
+STEPS = 4000.0  #: steps for the guards of one rule among many: some seconds
+#: share of instances that meet a guard; one that hardly any instance meets makes a rule right and useless
+USEFUL = 0.05
 
 _MOST = {True: 120, False: 40}
 
@@ -145,7 +122,7 @@ def find_guards(
             known = any(met <= before for before in covered if met or not before)
             if known or guard.kept < least or not _stands(rules, sub, conditions, rng, work):
                 continue
-            if prover is not None and asked < _TUNING.asked:
+            if prover is not None and asked < ASKED:
                 guard, asked = _asked(rules, sub, guard, prover, work), asked + 1
             answer = "" if guard.verdict is None else guard.verdict.answer
             if answer == "equal":
@@ -161,7 +138,7 @@ def find_guards(
 def guards_verdict(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> Verdict:
     """The guards that are worth a proof, as far as a fixed number of steps finds them; every process finds the same."""
     began = time.perf_counter()
-    found = tuple(guard.text for guard in find_guards(rules, sub, seed, steps=_TUNING.steps, least=_TUNING.useful))
+    found = tuple(guard.text for guard in find_guards(rules, sub, seed, steps=STEPS, least=USEFUL))
     return Verdict("field", "unknown", round((time.perf_counter() - began) * 1e3, 3), SEARCHED, guards=found)
 
 
@@ -221,16 +198,16 @@ def _samples(
     # drawing takes at most half of what there is
     part = _Work(work.steps / 2, time.process_time() + (work.ends - time.process_time()) / 2)
     before = part.steps
-    for draws in (_TUNING.draws, _TUNING.more_draws):
+    for draws in (DRAWS, MORE_DRAWS):
         for instance, holds in _compared(rules, sub, rng, draws, part):
             if counts[holds] < _MOST[holds]:
                 out.append((instance.drawn, holds))
             counts[holds] += 1
-            hopeless = counts[False] >= _TUNING.telling and counts[True] < least / 2 * sum(counts.values())
+            hopeless = counts[False] >= TELLING and counts[True] < least / 2 * sum(counts.values())
             if all(counts[each] >= _MOST[each] for each in counts) or hopeless or part.is_over:
                 break
         else:
-            if min(counts.values()) >= _TUNING.few or (counts[False] and len(out) >= _MOST[True] // 2):
+            if min(counts.values()) >= FEW or (counts[False] and len(out) >= _MOST[True] // 2):
                 break
             if counts[False] < _MOST[False] or _conceivable(rules, sub, out):
                 continue
@@ -258,7 +235,7 @@ def _compared(
     rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, attempts: int, work: _Work
 ) -> Iterator[tuple[Instance, bool]]:
     """Random instances that compute something, and whether the sides agree on them."""
-    choices = list(term_choices(rules, sub, rng, _TUNING.operators))
+    choices = list(term_choices(rules, sub, rng, OPERATORS))
     for attempt in range(attempts):
         if work.is_over:
             return
@@ -267,7 +244,7 @@ def _compared(
             instance = instantiate(rules, sub, rng, choices[attempt % len(choices)], draws=SIGNED)
             if not any(value.type.elements for value in (*instance.left.values(), *instance.right.values())):
                 continue
-            work.steps -= _TUNING.comparison
+            work.steps -= COMPARISON
             verdict = compare(rules, sub, instance, rng)
         except (Rejected, DslcError):
             # an operator in the place of a term may have no value at these attributes
@@ -281,13 +258,13 @@ def _stands(
 ) -> bool:
     """Whether some instances meet a guard, and all of them agree."""
     met = 0
-    for _, holds in _compared(rules, guarded(sub, conditions), rng, _TUNING.attempts, work):
+    for _, holds in _compared(rules, guarded(sub, conditions), rng, ATTEMPTS, work):
         if not holds:
             return False
         met += 1
-        if met == _TUNING.checked:
+        if met == CHECKED:
             break
-    return met >= _TUNING.enough
+    return met >= ENOUGH
 
 
 def _candidates(
@@ -310,7 +287,7 @@ def _candidates(
         length = sum(map(len, conditions))
         return -met, any(text[:1].isupper() or text.startswith("all(") for text in conditions), length if met else -length
 
-    return sorted(good, key=weight)[: _TUNING.most_tried]
+    return sorted(good, key=weight)[: MOST_TRIED]
 
 
 def _lists(drawn: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:

@@ -35,18 +35,7 @@ LOCK = "dslc.lock"
 _FORMAT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is read.
-
-    Attributes:
-        largest: bytes of a lock that is read.
-    """
-
-    largest: int = 64 << 20
-
-
-_TUNING = _Tuning()
+LARGEST = 64 << 20  #: bytes of a lock that is read
 
 _STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
 
@@ -89,7 +78,7 @@ def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
 def read_lock(path: Path) -> Lock:
     """The lock of a folder: empty where there is none, and with its `problem` where it cannot be used."""
     try:
-        if path.stat().st_size > _TUNING.largest:
+        if path.stat().st_size > LARGEST:
             return Lock({}, f"{path} is too large to be a lock")
         text = path.read_text("utf-8")
     except FileNotFoundError:

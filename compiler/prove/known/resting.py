@@ -19,18 +19,7 @@ from dslc.semantics.library import Rules, rules_cache
 CARRYING: tuple[Status, ...] = ("proved", "bounded", "trusted")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Time for laws.
-
-    Attributes:
-        seconds: seconds for one law that is looked at on the way.
-    """
-
-    seconds: float = 10.0
-
-
-_TUNING = _Tuning()
+SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,7 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
 def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
     """The verdict of the provers that need no other law."""
     def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
-        return prover_verdict(rules, law, prover, seconds=_TUNING.seconds, without=without)
+        return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
 
     verdict = conclude(rules, law, list(in_turn(("field", "exact"), ask)))
     if verdict.status in {"proved", "refuted"}:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,19 +18,7 @@ from dslc.prove.field.degree import degrees
 from dslc.prove.partial.draws import inputs_of
 from dslc.prove.strided import Box, mask_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of comparing at a basis.
-
-    Attributes:
-        elements: elements of all inputs together: so many times both programs are computed.
-    """
-
-    elements: int = 2048
-
-
-_TUNING = _Tuning()
+ELEMENTS = 2048  #: elements of all inputs together: so many times both programs are computed
 
 
 def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: float) -> bool:
@@ -40,7 +27,7 @@ def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: f
         return False
     inputs = inputs_of((left, right))
     sizes = [int(np.prod(value.type.sizes)) for value in inputs]
-    if sum(sizes) > _TUNING.elements:
+    if sum(sizes) > ELEMENTS:
         return False
     outside = ~mask_of(boxes, left.type.sizes)
     until = time.monotonic() + seconds

@@ -33,19 +33,8 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is compared.
-
-    Attributes:
-        most_elements: elements of all intermediate tensors together: beyond, the sizes are too large to be computed.
-    """
-
-    most_elements: int = 1 << 28
-
-
-_TUNING = _Tuning()
+#: elements of all intermediate tensors together: beyond, the sizes are too large to be computed
+MOST_ELEMENTS = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +238,8 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     nodes = list(topological(value.node for value in (*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
         raise NotCompared(WhyUncompared.SIZES)
-    if sum(int(value.type.elements) for node in nodes for value in node.values) > _TUNING.most_elements:
-        raise NotCompared(WhyUncompared.LARGE, f"more than {_TUNING.most_elements} elements")
+    if sum(int(value.type.elements) for node in nodes for value in node.values) > MOST_ELEMENTS:
+        raise NotCompared(WhyUncompared.LARGE, f"more than {MOST_ELEMENTS} elements")
     return left, right
 
 

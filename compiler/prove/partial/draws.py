@@ -22,35 +22,15 @@ from dslc.ir.scalar import Apply, Reduce, walk
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.strided import Mask
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many random inputs are drawn.
-
-    Attributes:
-        draws: independent random inputs for polynomials; a position is missed with probability (degree / p)^2.
-        many: outputs of more elements are drawn once where nothing is proved.
-        draws_of_functions: where functions are no polynomials a draw may hide a difference: so many are tried.
-        redraws: draws of inputs whose values are not defined.
-        real: draws of real numbers at least.
-        real_per_choice: draws of real numbers for each element that a largest one is taken of.
-        real_seconds: seconds that these may take.
-        choices: a largest of more elements may hide each of them too long.
-        close: numbers that differ by less are rounded.
-    """
-
-    draws: int = 2
-    many: int = 1 << 20
-    draws_of_functions: int = 24
-    redraws: int = 8
-    real: int = 24
-    real_per_choice: int = 8
-    real_seconds: float = 2.0
-    choices: int = 64
-    close: float = 1e-9
-
-
-_TUNING = _Tuning()
+DRAWS = 2  #: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
+MANY = 1 << 20  #: outputs of more elements are drawn once where nothing is proved
+DRAWS_OF_FUNCTIONS = 24  #: where functions are no polynomials a draw may hide a difference: so many are tried
+REDRAWS = 8  #: draws of inputs whose values are not defined
+REAL = 24  #: draws of real numbers at least
+REAL_PER_CHOICE = 8  #: draws of real numbers for each element that a largest one is taken of
+REAL_SECONDS = 2.0  #: seconds that these may take
+CHOICES = 64  #: a largest of more elements may hide each of them too long
+CLOSE = 1e-9  #: numbers that differ by less are rounded
 
 _CHOOSING = frozenset({
     "max", "min", "abs", "sign", "select", "and", "or", "==", "!=", "<", "<=", ">", ">=", "floor", "ceil", "round", "trunc",
@@ -100,7 +80,7 @@ class DrawnOutput:
 
 def few(values: Sequence[Value]) -> int:
     """How many draws are made where nothing is proved of what they show."""
-    return _TUNING.draws if sum(int(value.type.elements) for value in values) < _TUNING.many else 1
+    return DRAWS if sum(int(value.type.elements) for value in values) < MANY else 1
 
 
 class Draws:
@@ -131,16 +111,16 @@ class Draws:
     def more(self) -> list[DrawnOutput]:
         """As `found`, with as many draws as are worth it where nothing is proved."""
         if self._degree is not None:
-            return self.found(_TUNING.draws)
-        masks = _differing(*self._sides, self._rng, Field, _TUNING.draws_of_functions)
+            return self.found(DRAWS)
+        masks = _differing(*self._sides, self._rng, Field, DRAWS_OF_FUNCTIONS)
         self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
         return self._found
 
     def _of_functions(self) -> list[DrawnOutput]:
         left, right = self._sides
-        found = _differing(left, right, self._rng, Field, _TUNING.draws)
-        unknown = _differing(left, right, self._rng, UnknownFunctions, _TUNING.draws)
-        for _ in range(_TUNING.draws_of_functions):
+        found = _differing(left, right, self._rng, Field, DRAWS)
+        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
+        for _ in range(DRAWS_OF_FUNCTIONS):
             if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
                 break
             # in the order of a draw an element may be hidden by a larger one
@@ -173,12 +153,12 @@ def _of_numbers(
     """
     nothing: list[Mask | None] = [None] * len(found)
     choices = _choices((*left, *right))
-    if choices > _TUNING.choices:
+    if choices > CHOICES:
         return nothing
     masks = [np.zeros_like(mask) for mask in found]
-    domain, enough = Floats(rounded=False), max(_TUNING.real, _TUNING.real_per_choice * choices)
+    domain, enough = Floats(rounded=False), max(REAL, REAL_PER_CHOICE * choices)
     inputs = inputs_of((*left, *right))
-    until, made, last = time.monotonic() + _TUNING.real_seconds, 0, 0
+    until, made, last = time.monotonic() + REAL_SECONDS, 0, 0
     for attempt in range(4 * enough):
         feeds = {value: _numbers(value, rng, attempt) for value in inputs}
         try:
@@ -187,7 +167,7 @@ def _of_numbers(
             continue
         made += 1
         for mask, all_, value, a, b in zip(masks, found, left, results[: len(left)], results[len(left) :], strict=True):
-            equal = domain.close(a, b, _TUNING.close) if value.type.dtype.is_float else np.asarray(a == b)
+            equal = domain.close(a, b, CLOSE) if value.type.dtype.is_float else np.asarray(a == b)
             new = all_ & ~equal & ~mask
             if new.any():
                 mask |= new
@@ -232,7 +212,7 @@ def _choices(outputs: Sequence[Value]) -> int:
                 if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
                     most = max(
                         most,
-                        prod(int(str(size)) if str(size).isdecimal() else _TUNING.choices + 1 for size in part.extents),
+                        prod(int(str(size)) if str(size).isdecimal() else CHOICES + 1 for size in part.extents),
                     )
                 elif isinstance(part, Apply) and part.name in _CHOOSING:
                     most = max(most, 2)
@@ -254,7 +234,7 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
     """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
     inputs = inputs_of(outputs)
     reason = ""
-    for attempt in range(_TUNING.redraws):
+    for attempt in range(REDRAWS):
         field = domain(int(rng.integers(1 << 20)))
         feeds: Mapping[Value, Any] = {
             value: draw(value.type, field, rng, attempt) if value.type.dtype.is_float else _integers(value, field, rng, attempt)

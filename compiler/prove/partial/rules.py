@@ -24,27 +24,11 @@ from dslc.semantics.env import Env, Mismatch, MismatchKind
 from dslc.semantics.library import Rules
 from dslc.semantics.types import solve
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how many instances of a partial rule are looked at.
-
-    Attributes:
-        attempts: draws of instances.
-        seconds: seconds that a warning may take.
-        enough: instances from which on a verdict is given.
-        most: instances that are looked at, at most.
-        proof: seconds that the exact prover may take for one instance of a verdict.
-    """
-
-    attempts: int = 4000
-    seconds: float = 1.0
-    enough: int = 8
-    most: int = 24
-    proof: float = 4.0
-
-
-_TUNING = _Tuning()
+ATTEMPTS = 4000  #: draws of instances
+SECONDS = 1.0  #: seconds that a warning may take
+ENOUGH = 8  #: instances from which on a verdict is given
+MOST = 24  #: instances that are looked at, at most
+PROOF = 4.0  #: seconds that the exact prover may take for one instance of a verdict
 
 #: sizes at which a rule that differs in part is mostly seen to do so
 ROOMY = InstanceDraws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
@@ -73,7 +57,7 @@ def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[i
 
 def instances(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, fixed: Mapping[str, Any] | None = None, draws: InstanceDraws = ORDINARY,
-    attempts: int = _TUNING.attempts,
+    attempts: int = ATTEMPTS,
 ) -> Iterator[Instance | Rejected]:  # fmt: skip
     """Random instances with some names given, and why other draws were none."""
     rng = np.random.default_rng(seed)
@@ -103,7 +87,7 @@ def sides(instance: Instance) -> Sides:
 
 def wrongly_corrected(
     rules: Rules, sub: SubstitutionDef, instance: Instance, found: Sequence[Difference], seed: int = 0,
-    seconds: float = _TUNING.proof,
+    seconds: float = PROOF,
 ) -> Counterexample | bool:  # fmt: skip
     """A position at which the sides differ and the author's own correction is not the left side; else whether it is proved right.
 
@@ -153,7 +137,7 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         both = sides(instance)
         at = ", ".join(f"{name} = {value}" for name, value in names.items())
         try:
-            found = difference(rules, both.left, both.right, seconds=_TUNING.proof)
+            found = difference(rules, both.left, both.right, seconds=PROOF)
             right = wrongly_corrected(rules, sub, instance, found)
         except NotCompared as problem:
             lines[f"not compared at {at} ({problem})"] = 0.0
@@ -186,12 +170,12 @@ def percent(share: float) -> str:
 
 def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnostic]:
     """W0012 for a partial substitution whose sides are equal wherever they were compared, W0013 for nowhere."""
-    until = Deadline.after(_TUNING.seconds)
+    until = Deadline.after(SECONDS)
     seen: list[float] = []
     for draws in (ORDINARY, ROOMY):
         compared = 0
         for instance in instances(rules, sub, seed, draws=draws):
-            if until.over or compared >= _TUNING.most // 2:
+            if until.over or compared >= MOST // 2:
                 break
             if isinstance(instance, Rejected):
                 continue
@@ -208,7 +192,7 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
             seen += [each.share for each in found if each.shape == () or 0 not in each.shape]
             if any(0 < share < 1 for share in seen) or (0.0 in seen and 1.0 in seen):
                 return []
-    if len(seen) < _TUNING.enough:
+    if len(seen) < ENOUGH:
         return []
     name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
     code, where, hint = (

@@ -26,19 +26,7 @@ from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.prove.strided import Mask
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for boxes.
-
-    Attributes:
-        most_points: positions and summands that one index or condition is looked at for.
-    """
-
-    most_points: int = 1 << 22
-
-
-_TUNING = _Tuning()
+MOST_POINTS = 1 << 22  #: positions and summands that one index or condition is looked at for
 
 # functions of few values, or of truth values: that two of them are equal says little of their arguments
 _COARSE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "sign", "isnan", "isinf", "//", "%"})
@@ -207,7 +195,7 @@ class _Scope:
                 self._position_only(child, at, depth)
 
     def _values(self, node: Scalar, at: _At) -> Array:
-        if prod(np.size(at[it]) for it in node.free if it in at) > _TUNING.most_points:
+        if prod(np.size(at[it]) for it in node.free if it in at) > MOST_POINTS:
             raise NoBoxes("too many positions")
         found = np.asarray(vector(node, at))
         return found if found.ndim else found.reshape((1,) * self._rank)
@@ -255,7 +243,7 @@ class _Scope:
             inside = (first >= 0) & (first < bound) & (first + step >= 0) & (first + step < bound)
             here = np.where((step == 0)[..., None], 0.0, step[..., None] * own[np.clip(first, 0, bound - 1)])
             total = total + np.where(inside[..., None], here, np.nan)
-            if total.size > _TUNING.most_points:
+            if total.size > MOST_POINTS:
                 raise NoBoxes("too many positions")
         before = self._moves.setdefault(leaf, [np.full((each, rank), np.nan) for each in self._shape])
         if size == 1:

@@ -20,23 +20,9 @@ from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, Substit
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Ranks up to which packs are looked at where nothing tells how many suffice.
-
-    Attributes:
-        alone: of the only pack of a rule.
-        most: of one of several.
-        guarded: of one that a guard fits to others.
-    """
-
-    alone: int = 3
-    most: int = 2
-    guarded: int = 6
-
-
-_TUNING = _Tuning()
+ALONE = 3  #: of the only pack of a rule
+MOST = 2  #: of one of several
+GUARDED = 6  #: of one that a guard fits to others
 
 
 Labels = Mapping[int, frozenset[str]]
@@ -90,14 +76,14 @@ def at_most(sub: SubstitutionDef, batches: Iterable[str]) -> Ranks:
     """The ranks to look at where some packs are batches."""
     packs = [name for name in packs_of(sub) if name not in set(batches)]
     most = dict.fromkeys(batches, 0)
-    most.update((name, _TUNING.alone if len(packs) == 1 else _TUNING.most) for name in packs)
-    most.update((name, _TUNING.guarded) for name in fitted(sub) if name in packs)
+    most.update((name, ALONE if len(packs) == 1 else MOST) for name in packs)
+    most.update((name, GUARDED) for name in fitted(sub) if name in packs)
     return Ranks(most, tuple(packs))
 
 
 def to_probe(sub: SubstitutionDef, telling: int) -> dict[str, int]:
     """The ranks at which packs show what they are; those that a guard fits to other packs may be longer."""
-    return {name: _TUNING.guarded if name in fitted(sub) else telling for name in packs_of(sub)}
+    return {name: GUARDED if name in fitted(sub) else telling for name in packs_of(sub)}
 
 
 def fitted(sub: SubstitutionDef) -> set[str]:

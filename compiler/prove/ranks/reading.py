@@ -40,19 +40,7 @@ from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of reading a rule's text.
-
-    Attributes:
-        most_flags: booleans whose values are tried in every combination.
-    """
-
-    most_flags: int = 4
-
-
-_TUNING = _Tuning()
+MOST_FLAGS = 4  #: booleans whose values are tried in every combination
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +107,7 @@ def _readings(sub: SubstitutionDef) -> Readings | None:
                 return found
             except UnknownFlag as unknown:
                 flags = (*flags, unknown.name)
-                if len(flags) > _TUNING.most_flags:
+                if len(flags) > MOST_FLAGS:
                     return None
     except (Unnatural, RecursionError):
         return None

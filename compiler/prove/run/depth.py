@@ -5,27 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Room for deep recursion.
-
-    Attributes:
-        depth: calls that may be open at once.
-        stack: bytes of stack for them: some call through C, which takes up to two kilobytes of it each; memory that is not touched is
-            not taken.
-    """
-
-    depth: int = 100_000
-    stack: int = 512 << 20
-
-
-_TUNING = _Tuning()
+DEPTH = 100_000  #: calls that may be open at once
+#: bytes of stack for them: some call through C, which takes up to two kilobytes of it each; memory that is not
+#: touched is not taken
+STACK = 512 << 20
 
 _here = threading.local()
 
@@ -39,13 +27,13 @@ def deeply(function: Callable[[], _Result]) -> _Result:
 
     def run() -> None:
         _here.deep = True
-        sys.setrecursionlimit(max(depth, _TUNING.depth))
+        sys.setrecursionlimit(max(depth, DEPTH))
         try:
             results.append(function())
         except BaseException as error:
             errors.append(error)
 
-    depth, size = sys.getrecursionlimit(), threading.stack_size(_TUNING.stack)
+    depth, size = sys.getrecursionlimit(), threading.stack_size(STACK)
     # of a caller that is interrupted it keeps no process alive
     thread = threading.Thread(target=run, daemon=True)
     try:

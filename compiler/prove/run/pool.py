@@ -16,21 +16,9 @@ from dslc.prove.known.lock import stopped
 from dslc.prove.run.worker import Task
 from dslc.prove.verdict import ProverName, Verdict
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of worker processes.
-
-    Attributes:
-        start: seconds; a worker that has not loaded the rules by then never will.
-        patience: on a busy machine a prover may take so many times its limit, as long as its process was not given that much.
-    """
-
-    start: float = 300.0
-    patience: int = 10
-
-
-_TUNING = _Tuning()
+START = 300.0  #: seconds; a worker that has not loaded the rules by then never will
+#: on a busy machine a prover may take so many times its limit, as long as its process was not given that much
+PATIENCE = 10
 
 
 class CannotStart(Exception):
@@ -139,15 +127,15 @@ class ProverPool:
         except ProcessFailed as problem:
             raise CannotStart(str(problem)) from None
         began = time.monotonic()
-        self._workers.append(_Worker(child, began=began, ends=began + _TUNING.start))
+        self._workers.append(_Worker(child, began=began, ends=began + START))
         with contextlib.suppress(ProcessFailed):
-            child.send(self._places, Deadline(began + _TUNING.start))
+            child.send(self._places, Deadline(began + START))
 
     def _give(self, worker: _Worker, task: Task) -> None:
         worker.task, worker.verdicts = task, []
         self._wind(worker)
         with contextlib.suppress(ProcessFailed):
-            worker.child.send(task, Deadline(worker.began + _TUNING.start))
+            worker.child.send(task, Deadline(worker.began + START))
 
     def _readable(self, wait: bool) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
@@ -169,7 +157,7 @@ class ProverPool:
     def _late(self, worker: _Worker, now: float) -> bool:
         """Whether the limit is reached; else when to look again."""
         left = self._limit - (worker.child.spent - worker.spent)
-        if not worker.ready or left <= 0.05 * self._limit or now > worker.began + _TUNING.patience * self._limit:
+        if not worker.ready or left <= 0.05 * self._limit or now > worker.began + PATIENCE * self._limit:
             return True
         worker.ends = now + left
         return False

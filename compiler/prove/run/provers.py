@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -35,32 +35,17 @@ PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 Definition = SubstitutionDef | PropertyDef
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Time of comparisons of one rule.
-
-    Attributes:
-        seconds: seconds that a comparison may take.
-        brief: share of that where another comparison is open already.
-        open: open comparisons that end a rule.
-        unknown_steps: seconds of a comparison in which steps (strides, dilations) are unknown: mostly it is a matter of tenths of
-            seconds or of hours.
-        together: times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less
-            than planned.
-        further: seconds that the classes of element types after the first may take.
-        classes: where there are more classes, each gets a smaller share of time and of instances.
-    """
-
-    seconds: float = 10.0
-    brief: float = 0.1
-    open: int = 3
-    unknown_steps: float = 4.0
-    together: float = 8.0
-    further: float = 4.0
-    classes: int = 13
-
-
-_TUNING = _Tuning()
+SECONDS = 10.0  #: seconds that a comparison may take
+BRIEF = 0.1  #: share of that where another comparison is open already
+OPEN = 3  #: open comparisons that end a rule
+#: seconds of a comparison in which steps (strides, dilations) are unknown: mostly it is a matter of tenths of
+#: seconds or of hours
+UNKNOWN_STEPS = 4.0
+#: times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take
+#: less than planned
+TOGETHER = 8.0
+FURTHER = 4.0  #: seconds that the classes of element types after the first may take
+CLASSES = 13  #: where there are more classes, each gets a smaller share of time and of instances
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
@@ -138,7 +123,7 @@ def _by_type(
         about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
         assert axioms is not None
         return [(types, axioms.verdict(rules, sub)) for types in about[:1]]
-    share, scope = min(1.0, _TUNING.classes / max(1, len(asked))), scope_of_types(rules, sub)
+    share, scope = min(1.0, CLASSES / max(1, len(asked))), scope_of_types(rules, sub)
     out: list[tuple[Types, Verdict]] = []
     also: frozenset[TypeClass] = frozenset()
     for types in asked:
@@ -153,7 +138,7 @@ def _by_type(
         else:
             reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
-            limit = min(seconds, share * _TUNING.further) if out else seconds
+            limit = min(seconds, share * FURTHER) if out else seconds
             with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
                 found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
             if scope and found.answer == "equal":
@@ -262,23 +247,23 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     from dslc.prove.exact import Effort
 
     began = time.perf_counter()
-    seconds = min(seconds / 2, _TUNING.seconds)
-    together = Effort(_TUNING.together * seconds)
+    seconds = min(seconds / 2, SECONDS)
+    together = Effort(TOGETHER * seconds)
     on_cover = partial(_on_cover, rules, both_ways=sub.syntax.arrow == "<=>")
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
         try:
-            brief = min(seconds, _TUNING.unknown_steps)
+            brief = min(seconds, UNKNOWN_STEPS)
             maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
-                found = on_cover(maps, brief, Effort(_TUNING.together * brief), most_open=1, bounds=False)
+                found = on_cover(maps, brief, Effort(TOGETHER * brief), most_open=1, bounds=False)
                 if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
-                within = Effort(_TUNING.together * brief)
+                within = Effort(TOGETHER * brief)
                 found = on_cover(covered, brief, within, most_open=1)
                 if found.places:
                     found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
@@ -289,7 +274,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
                 numbers = on_cover(
-                    cover(rules, sub, "attributes", types), seconds, Effort(_TUNING.together * brief), most_open=1
+                    cover(rules, sub, "attributes", types), seconds, Effort(TOGETHER * brief), most_open=1
                 )
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
@@ -310,7 +295,7 @@ def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types)
 
 def _on_cover(
     rules: Rules, covered: Cover, seconds: float, together: Effort,
-    most_open: int = _TUNING.open, both_ways: bool = False, bounds: bool = True,
+    most_open: int = OPEN, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
@@ -331,7 +316,7 @@ def _on_cover(
         if together.is_over:
             undecided.append(verdict("unknown", "the time is up"))
             break
-        limit = _TUNING.brief * seconds if undecided else seconds
+        limit = BRIEF * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:

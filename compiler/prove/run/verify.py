@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,21 +22,8 @@ from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class VerifyTuning:
-    """Time for one rule.
-
-    Attributes:
-        seconds: seconds that one prover may take for one rule.
-        keep: seconds after which what was proved is written, so that a run that is killed loses little.
-    """
-
-    seconds: float = 30.0
-    keep: float = 10.0
-
-
-TUNING = VerifyTuning()
+SECONDS = 30.0  #: seconds that one prover may take for one rule
+KEEP = 10.0  #: seconds after which what was proved is written, so that a run that is killed loses little
 
 #: told of every verdict: how many are done, how many there are, and the verdict
 Progress = Callable[[int, int, RuleVerdict], None]
@@ -81,7 +68,7 @@ def verify(
     progress: Progress | None = None,
     *,
     provers: Sequence[ProverName] = PROVERS,
-    limit: float = TUNING.seconds,
+    limit: float = SECONDS,
     seed: int = 0,
     thorough: bool = False,
     notes: list[str] | None = None,
@@ -137,7 +124,7 @@ def verify(
                     found[task.rule] = verdict
                     locks.keep(verdict)
                     done += 1
-                    if time.monotonic() > written + TUNING.keep:
+                    if time.monotonic() > written + KEEP:
                         locks.write(found)
                         written = time.monotonic()
                     if progress is not None:
@@ -226,13 +213,4 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
     return [one.name for one in found if one.module in inside]
 
 
-__all__ = [
-    "LOCK",
-    "PROVERS",
-    "TUNING",
-    "VerifyTuning",
-    "chosen",
-    "verify",
-    "verify_rule",
-    "with_rule",
-]
+__all__ = ["LOCK", "PROVERS", "chosen", "verify", "verify_rule", "with_rule"]

@@ -19,19 +19,7 @@ from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
 from dslc.search.finders.looking import LeftOut
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers of a process that searches beside this one.
-
-    Attributes:
-        nice: how much others come before it: whoever compiles kernels is waited for.
-    """
-
-    nice: int = 5
-
-
-_TUNING = _Tuning()
+NICE = 5  #: how much others come before it: whoever compiles kernels is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +118,7 @@ class Beside:
 def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, answer: Callable[[object], None]) -> None:
     """The life of the fork."""
     with suppress(OSError):
-        os.nice(_TUNING.nice)
+        os.nice(NICE)
     for place, work in enumerate(works):
         if begun[place]:
             continue

@@ -18,23 +18,9 @@ from dslc.search.finders.together import Several, Together
 from dslc.search.rewrites.candidate import Candidate
 from dslc.semantics.env import EvalError, Mismatch
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of combining calls; `benchmarks/einnet_kernels.py` shows them.
-
-    Attributes:
-        most: calls that are combined at most.
-        sets: sets of calls that are looked at.
-        ways: ways to combine one set that are priced.
-    """
-
-    most: int = 4
-    sets: int = 6
-    ways: int = 24
-
-
-_TUNING = _Tuning()
+MOST = 4  #: calls that are combined at most
+SETS = 6  #: sets of calls that are looked at
+WAYS = 24  #: ways to combine one set that are priced
 
 
 @dataclass(slots=True)
@@ -80,10 +66,10 @@ class Branches(Together):
                 below = set(topological([call]))
                 if call not in own and not any(one in below for one in apart):
                     apart.append(call)
-            if len(apart) > 1 and sets < _TUNING.sets:
+            if len(apart) > 1 and sets < SETS:
                 sets += 1
-                own.update(apart[:_TUNING.most])
-                yield tuple(apart[:_TUNING.most])
+                own.update(apart[:MOST])
+                yield tuple(apart[:MOST])
 
     def _made(self, region: Graph) -> list[tuple[tuple[Value, ...], float]]:
         """Programs of one call in the place of several, the cheapest first, with their prices. Raises TimeUp."""
@@ -96,7 +82,7 @@ class Branches(Together):
                 made = one.made(self.rules, region)
             except (Mismatch, EvalError, ValueError):
                 continue
-            if made is not None and made not in found and len(found) < _TUNING.ways:
+            if made is not None and made not in found and len(found) < WAYS:
                 nodes = [node for node in topological(value.node for value in made) if not node.constant]
                 found[made] = self.builder.calls(nodes) + self.builder.generated(made)
         return sorted(found.items(), key=lambda each: each[1])

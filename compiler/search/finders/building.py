@@ -26,25 +26,13 @@ from dslc.search.finders.looking import Rival, at_work
 from dslc.search.rewrites.written import readable
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers by which operators in other forms are estimated; `benchmarks/pet_models.py` shows them.
-
-    Attributes:
-        formed: part that another form takes of what is estimated for it: its products are those of matrices, of which
-            caches hold both.
-        saved: seconds that it is to save: building it takes some.
-        doubtful: times what its operations take at the runtime's best that an operator takes which is measured again, where it alone
-            decides against a program: others had the machine for a while.
-    """
-
-    formed: float = 0.4
-    saved: float = 5e-5
-    doubtful: float = 1.2
-
-
-TUNING = _Tuning()
+#: part that another form takes of what is estimated for it: its products are those of matrices, of which caches
+#: hold both
+FORMED = 0.4
+SAVED = 5e-5  #: seconds that it is to save: building it takes some
+#: times what its operations take at the runtime's best that an operator takes which is measured again, where it
+#: alone decides against a program: others had the machine for a while
+DOUBTFUL = 1.2
 
 #: further measurements of what decides
 TURNS = ("again", "once more")
@@ -102,14 +90,14 @@ class Builder:
         if least > most:
             return least
         found = [min(self.form(node), self.costs.cost(node)) for node in own]
-        if most <= sum(found) < inf and TUNING.doubtful * least < most:
+        if most <= sum(found) < inf and DOUBTFUL * least < most:
             found = [min(known, self._again(node)) for node, known in zip(own, found, strict=True)]
         return sum(found)
 
     def _again(self, node: Call) -> float:
         """Seconds of an operator as it is measured once more, where it takes longer than its operations say; else infinite. Raises
         TimeUp."""
-        doubtful = self.costs.cost(node) > TUNING.doubtful * self._operating(node) > 0
+        doubtful = self.costs.cost(node) > DOUBTFUL * self._operating(node) > 0
         return self.costs.measure(Together((node,), (node.args,)), TURNS[0]).alone if doubtful else inf
 
     def in_other_forms(self, nodes: Sequence[Node]) -> float:
@@ -152,7 +140,7 @@ class Builder:
         kernel = fold_of(NodeGroup((node,), node.values)).kernel
         if kernel.group not in self._forms:
             least = min(self.forms_of(NodeGroup((node,), node.values)), default=inf)
-            self._forms[kernel.group] = least if least + TUNING.saved < self.costs.cost(node) else inf
+            self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf
         return self._forms[kernel.group]
 
     def forms_of(self, group: NodeGroup) -> list[float]:
@@ -160,7 +148,7 @@ class Builder:
         kernel = fold_of(group).kernel
         if not self.costs.target.measured or not has_form(self.rules, kernel.group, self.strict):
             return []
-        return [TUNING.formed * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]
+        return [FORMED * each.seconds(self.machine) for each in form_estimates(kernel, self.profiles, self.strict)]
 
     def form_of(self, fact: Fact) -> TriedForm:
         """A program as the form of one kernel, in the first form that its operators have: `std.winograd(tile=4) of ...`."""
@@ -255,4 +243,4 @@ class Builder:
         return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
 
 
-__all__ = ["TUNING", "Builder"]
+__all__ = ["Builder"]

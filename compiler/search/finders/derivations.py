@@ -24,7 +24,7 @@ from dslc.derivation.programs import PricedProgram, estimated, unlike
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import unfold
-from dslc.fuse.trials import TUNING as TRIALS_TUNING
+from dslc.fuse.trials import MARGIN as TRIALS_MARGIN
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
@@ -132,7 +132,7 @@ class Derivations:
     #: the share of a model that equal nodes must take together
     share: float = TUNING.share
     #: how many times as fast as the nodes a program must be
-    margin: float = TRIALS_TUNING.margin
+    margin: float = TRIALS_MARGIN
     #: programs of one expression that are built
     built: int = TUNING.built
     #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dslc.codegen.host.ahead import Ahead
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
-from dslc.fuse.fused import TUNING as FUSED_TUNING
+from dslc.fuse.fused import KERNELS as FUSED_KERNELS
 from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
@@ -19,19 +19,7 @@ from dslc.match.forms import stated_error
 from dslc.search.rewrites.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is predicted of kernels.
-
-    Attributes:
-        least: share of what it was made of that a graph takes at least, by prediction.
-    """
-
-    least: float = 0.02
-
-
-_TUNING = _Tuning()
+LEAST = 0.02  #: share of what it was made of that a graph takes at least, by prediction
 
 
 #: what became of kernels that a compiler made
@@ -60,7 +48,7 @@ class Fusions:
         if begun is None:
             begun = self.begun[base] = Fusing(
                 base.graph, self.rules, self.costs, self.opset, until, dict(self.sizes), None,
-                FUSED_TUNING.kernels, self.templates, self.strict, hurried,
+                FUSED_KERNELS, self.templates, self.strict, hurried,
             )  # fmt: skip
             found = begun.run()
         else:
@@ -75,7 +63,7 @@ class Fusions:
             facts = tuple(fact_of_kernel(program) for program in programs)
             # what their nodes take by themselves may be more than the whole graph takes
             least = sum(taken.get(name(program), 0.0) for program in programs)
-            cost = max(base.cost - gain, min(least, base.cost), _TUNING.least * base.cost)
+            cost = max(base.cost - gain, min(least, base.cost), LEAST * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))
         return made, found
 

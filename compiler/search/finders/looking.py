@@ -13,21 +13,8 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Input, Kernel, Node, Value
 from dslc.ir.holes import abstracted
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of what is told, and taken.
-
-    Attributes:
-        told: programs that are not taken of which a report tells.
-        leaning: so many times as slow as what was there a program without its library is slower.
-    """
-
-    told: int = 3
-    leaning: float = 1.1
-
-
-TUNING = _Tuning()
+TOLD = 3  #: programs that are not taken of which a report tells
+LEANING = 1.1  #: so many times as slow as what was there a program without its library is slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class Rival:
     @property
     def leans(self) -> bool:
         """Whether it is slower than what was there where nobody has its library."""
-        return self.bare > TUNING.leaning * self.before
+        return self.bare > LEANING * self.before
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +98,14 @@ class Tale:
             if one.fact.old not in own and (one.fact.old not in best or one.after < best[one.fact.old].after):
                 best[one.fact.old] = one
         lines = []
-        for one in list(best.values())[:TUNING.told]:
+        for one in list(best.values())[:TOLD]:
             was, now = one.before * 1e3, one.after * 1e3
             lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
-        for each in self.dearer[: TUNING.told - len(lines)]:
+        for each in self.dearer[: TOLD - len(lines)]:
             was, now = each.price * 1e3, each.seconds * 1e3
             before = "as a kernel of another form" if each.formed else "before"
             lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, {before} {was:.4g} ms")
-        for why in dict.fromkeys(self.left_out[: TUNING.told - len(lines)]):
+        for why in dict.fromkeys(self.left_out[: TOLD - len(lines)]):
             lines.append(f"{how}{why.rule}, and left out: {why.why.value} ({', '.join(why.names)})")
         return lines
 
@@ -231,7 +218,6 @@ def distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
 
 
 __all__ = [
-    "TUNING",
     "Dearer",
     "HotSite",
     "LeftOut",

@@ -22,7 +22,7 @@ from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topologi
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.match.forms import has_form
-from dslc.mutate.correct import TUNING as CORRECT_TUNING
+from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import PartialMutant, PartialRule, applied, sites
@@ -44,37 +44,17 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of mutants of a model; `benchmarks/pet_models.py` shows them.
-
-    Attributes:
-        seconds: seconds that mutants of one operator are looked for.
-        searching: the same as a share of the time that is left, at most.
-        priced: mutants of one operator that are priced.
-        corrected: mutants of one operator that are corrected.
-        guarded: times as long that a guard computes: it has no vectors (16 was measured).
-        operators: operators of a region.
-        tilings: ways to cut one operator's result into tiles that overlap, and to lay its images on sheets, that are priced.
-        regions: regions of several operators that are looked at.
-        behind: part of an operator's price by which it is searched beside others: derivations are mostly worth more.
-        told: mutants of which a report says that too much of them would have to be computed again.
-    """
-
-    seconds: float = 8.0
-    searching: float = 0.2
-    priced: int = 32
-    corrected: int = 6
-    guarded: float = 8.0
-    operators: int = 4
-    tilings: int = 6
-    regions: int = 6
-    behind: float = 0.4
-    told: int = 3
-
-
-TUNING = _Tuning()
+SECONDS = 8.0  #: seconds that mutants of one operator are looked for
+SEARCHING = 0.2  #: the same as a share of the time that is left, at most
+PRICED = 32  #: mutants of one operator that are priced
+CORRECTED = 6  #: mutants of one operator that are corrected
+GUARDED = 8.0  #: times as long that a guard computes: it has no vectors (16 was measured)
+OPERATORS = 4  #: operators of a region
+#: ways to cut one operator's result into tiles that overlap, and to lay its images on sheets, that are priced
+TILINGS = 6
+REGIONS = 6  #: regions of several operators that are looked at
+BEHIND = 0.4  #: part of an operator's price by which it is searched beside others: derivations are mostly worth more
+TOLD = 3  #: mutants of which a report says that too much of them would have to be computed again
 
 
 @dataclass(slots=True)
@@ -82,13 +62,13 @@ class Mutants(Derivations):
     """Where mutants are looked for; see `Derivations`, of which it is one with another way to find programs."""
 
     #: the part of a result that may be computed again, where no rule says how much
-    limit: float = CORRECT_TUNING.share
+    limit: float = CORRECT_SHARE
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
-    options: MutantOptions = field(default_factory=lambda: MutantOptions(seconds=TUNING.seconds))
-    operators: int = TUNING.operators
+    options: MutantOptions = field(default_factory=lambda: MutantOptions(seconds=SECONDS))
+    operators: int = OPERATORS
     #: tilings that overlap
-    tilings: int = TUNING.tilings
+    tilings: int = TILINGS
     #: why what would pay by its price is not offered, for a report
     notes: dict[str, None] = field(init=False, default_factory=dict)
     _rules: dict[Value, PartialMutant] = field(init=False, default_factory=dict)
@@ -145,7 +125,7 @@ class Mutants(Derivations):
                 continue
             if isfinite(price) and len(own) * price >= self.share * base.cost and program not in seen:
                 worth[program] = len(own) * price, price
-        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.regions]:
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
             self._seen.setdefault(base, set()).add(program)
             yield HotSite(program, tuple(every[program]), worth[program][1], every[program])
 
@@ -235,7 +215,7 @@ class Mutants(Derivations):
             if self._is_wanted(program):
                 there = None if self.beside is None else self.beside.derived("mutants", program, self.until)
                 if there is None:
-                    seconds = min(self.options.seconds, TUNING.searching * left)
+                    seconds = min(self.options.seconds, SEARCHING * left)
                     there = self._searched_for(program, changed(self.options, seconds=seconds))
                 self._regions.update((one.value, region) for one in there.programs)
                 programs += there.programs
@@ -246,7 +226,7 @@ class Mutants(Derivations):
         """Searches for hot operators of a candidate; see `Derivations`. Raises TimeUp."""
         options = changed(self.options, processor=True)
         for site in self.hot(base, Neighbours(base.graph)):
-            yield TUNING.behind * self._turn(site), ("mutants", site.program), partial(self._searched_for, site.program, options)
+            yield BEHIND * self._turn(site), ("mutants", site.program), partial(self._searched_for, site.program, options)
 
     def _searched_for(self, program: Graph, options: MutantOptions) -> DerivedOperator:
         """Mutants of a linear operator or region at its own sizes, and its results in tiles and on sheets: the cheapest of each."""
@@ -261,7 +241,7 @@ class Mutants(Derivations):
         # what touches at seams is wrong there, what overlaps or has room between is not
         tiled = [self._cut(value) for value in overlapping(self.rules, region)] if self.tilings else []
         laid = [self._cut(value) for value in sheets(self.rules, region)] if self.tilings else []
-        kept = (_cheapest(programs, TUNING.priced), _cheapest(tiled, self.tilings), _cheapest(laid, self.tilings))
+        kept = (_cheapest(programs, PRICED), _cheapest(tiled, self.tilings), _cheapest(laid, self.tilings))
         return DerivedOperator(tuple(one for own in kept for one in own), None)
 
     def _cut(self, value: Value) -> PricedProgram:
@@ -307,7 +287,7 @@ class Mutants(Derivations):
                 kept[value] = PricedProgram(value, (), each.targets, worth[value])
                 self._corrected[value] = one
             corrected += bool(ways)
-            if corrected >= TUNING.corrected:
+            if corrected >= CORRECTED:
                 break
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price]
@@ -325,7 +305,7 @@ class Mutants(Derivations):
 
     def _guard(self, instead: Value, one: Corrected) -> float:
         """Estimated seconds of what is computed under the guard of a correction; only looking things up takes no longer there."""
-        slower = TUNING.guarded if one.boxes and one.own is None else 1.0
+        slower = GUARDED if one.boxes and one.own is None else 1.0
         return self._calls(instead) + slower * one.share * self.builder.generated([instead])
 
     def _tell(
@@ -351,7 +331,7 @@ class Mutants(Derivations):
             now, was = (f"{1e3 * seconds:.3g} ms" for seconds in prices)
             key = f"a mutant by {target} differs in {percent(found.share)}, and {percent(limit)} may be computed again"
             told = [note for note in self.notes if note.startswith(f"a mutant by {target} differs in ")]
-            if len(told) < TUNING.told and not any(note.startswith(key) for note in told):
+            if len(told) < TOLD and not any(note.startswith(key) for note in told):
                 self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
         elif own is not None:
             at = wrong_at(self.rules, old, own, found.boxes)

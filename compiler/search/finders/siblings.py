@@ -18,21 +18,8 @@ from dslc.search.finders.derivations import rule_of
 from dslc.search.finders.together import Several, Together
 from dslc.search.rewrites.candidate import Candidate
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of combining nodes; `benchmarks/einnet_kernels.py` shows them.
-
-    Attributes:
-        each: programs of each of two nodes that are combined.
-        pairs: pairs of nodes that are looked at.
-    """
-
-    each: int = 24
-    pairs: int = 4
-
-
-_TUNING = _Tuning()
+EACH = 24  #: programs of each of two nodes that are combined
+PAIRS = 4  #: pairs of nodes that are looked at
 
 
 @dataclass(slots=True)
@@ -61,7 +48,7 @@ class Siblings(Together):
             common = {arg for arg in a.args if not arg.constant} & {*b.args}
             if common and a not in topological([b]) and b not in topological([a]):
                 pairs[a, b] = sites[a] + sites[b]
-        for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:_TUNING.pairs]:
+        for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:PAIRS]:
             if pairs[pair] >= self.share * base.cost:
                 self._prices[pair] = pairs[pair]
                 yield pair
@@ -103,7 +90,7 @@ class Siblings(Together):
         alone, args = abstracted(node.values, leaves_of((node,)))
         holes = dict(zip(node.args, there.node.args, strict=True))
         over = dict(zip(alone.inputs, [holes[arg] for arg in args], strict=True))
-        return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:_TUNING.each]]
+        return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:EACH]]
 
 
 __all__ = ["Siblings"]

@@ -28,31 +28,13 @@ from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of choosing mutants together; `benchmarks/pet.py` shows them.
-
-    Attributes:
-        heap: programs that are kept (PET's K).
-        each: mutants of one operator that are put into each of them.
-        dearer: times that what an operator takes its mutant may take by itself.
-        most: operators one behind the other.
-        rows: rows of operators that are looked at, the dearest.
-        between: nodes between two layouts that cancel.
-        proving: seconds of proving that two layouts cancel.
-    """
-
-    heap: int = 8
-    each: int = 6
-    dearer: float = 1.5
-    most: int = 6
-    rows: int = 4
-    between: int = 4
-    proving: float = 1.0
-
-
-_TUNING = _Tuning()
+HEAP = 8  #: programs that are kept (PET's K)
+EACH = 6  #: mutants of one operator that are put into each of them
+DEARER = 1.5  #: times that what an operator takes its mutant may take by itself
+MOST = 6  #: operators one behind the other
+ROWS = 4  #: rows of operators that are looked at, the dearest
+BETWEEN = 4  #: nodes between two layouts that cancel
+PROVING = 1.0  #: seconds of proving that two layouts cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +80,7 @@ class Subprograms(Together):
             nodes = [node for place in places for node in (place.node, *place.behind)]
             rows.setdefault(abstracted((places[-1].end,), leaves_of(nodes))[0], calls)
         worth = {region: sum(self._sites_of[call].price for call in calls) for region, calls in rows.items()}
-        for region in sorted(worth, key=lambda region: -worth[region])[: _TUNING.rows]:
+        for region in sorted(worth, key=lambda region: -worth[region])[: ROWS]:
             if region not in self._done:
                 yield rows[region]
 
@@ -113,7 +95,7 @@ class Subprograms(Together):
         row: list[Call] = []
         for place in places:
             before = behind.get(place.node)
-            if before is None or not row or row[-1] is not before.node or len(row) == _TUNING.most:
+            if before is None or not row or row[-1] is not before.node or len(row) == MOST:
                 if len(row) > 1:
                     yield tuple(row)
                 row = []
@@ -141,10 +123,10 @@ class Subprograms(Together):
         """What may stand for an operator, the cheapest by estimate first, dearer ones among them. Raises TimeUp."""
         site = self._sites_of[place.node]
         _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))
-        found = self.mutants.corrected(self.mutants.programs(site), site.price * _TUNING.dearer)
+        found = self.mutants.corrected(self.mutants.programs(site), site.price * DEARER)
         facts = (self.mutants.fact(each, site.program, place) for each in found)
         price = min(site.price, self.mutants.seconds_of(place.node))
-        return _Subprogram(price, place, leaves, tuple(fact for fact in facts if fact is not None)[: _TUNING.each])
+        return _Subprogram(price, place, leaves, tuple(fact for fact in facts if fact is not None)[: EACH])
 
     # ---- the heap ----------------------------------------------------------------------------------------------
 
@@ -160,7 +142,7 @@ class Subprograms(Together):
                 for fact in (None, *one.facts):
                     next_one = self._after(partial, one, fact, row, left)
                     made.setdefault(next_one.now[one.place.end], next_one)
-            heap = sorted(made.values(), key=lambda each: each.seconds)[: _TUNING.heap]
+            heap = sorted(made.values(), key=lambda each: each.seconds)[: HEAP]
         return heap
 
     def _after(self, partial: _Partial, one: _Subprogram, fact: Fact | None, row: Sequence[_Subprogram], left: float) -> _Partial:
@@ -221,7 +203,7 @@ class Subprograms(Together):
         for arg in node.args:
             between: list[tuple[Call, int]] = []
             below = arg
-            while isinstance(below.node, Call) and self.builder.is_pointwise(below.node) and len(between) < _TUNING.between:
+            while isinstance(below.node, Call) and self.builder.is_pointwise(below.node) and len(between) < BETWEEN:
                 # what varies: weights may come first
                 at = next((k for k, each in enumerate(below.node.args) if not each.constant), 0)
                 between.append((below.node, at))
@@ -262,7 +244,7 @@ class Subprograms(Together):
             old, new = expand(self.rules, fact.old.outputs), expand(self.rules, fact.new.outputs)
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self.rules, old, new, seconds=_TUNING.proving), Equal)
+        return isinstance(compare(self.rules, old, new, seconds=PROVING), Equal)
 
     # ---- as one fact -------------------------------------------------------------------------------------------
 

@@ -45,40 +45,18 @@ How = Literal["exact", "field", "floats", "rule"]
 _WORST: tuple[How, ...] = ("exact", "field", "floats", "rule")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proving rewrites again; `benchmarks/differential.py` shows them.
-
-    Attributes:
-        few: nodes of the replaced program that a rewrite may concern at first.
-        near: the same where that does not suffice.
-        far: the same at the end.
-        small: elements up to which constants keep their contents.
-        held: the same for those of the last way, which only numbers are put into.
-        levels: times that what is arbitrary moves down one node where it is related.
-        deeper: nodes by which it then moves down each time everywhere.
-        whole: values that a way reaches at most.
-        seconds: seconds of the exact prover for one way to look at a rewrite.
-        most: the same for all of them.
-        operations: operations of a comparison modulo p at most.
-        size: what symbolic dimensions are where sides are computed.
-    """
-
-    few: int = 4
-    near: int = 16
-    far: int = 64
-    small: int = 4096
-    held: int = 1 << 20
-    levels: int = 6
-    deeper: tuple[int, ...] = (1, 2, 4)
-    whole: int = 400
-    seconds: float = 1.0
-    most: float = 6.0
-    operations: float = 3e8
-    size: int = 5
-
-
-_TUNING = _Tuning()
+FEW = 4  #: nodes of the replaced program that a rewrite may concern at first
+NEAR = 16  #: the same where that does not suffice
+FAR = 64  #: the same at the end
+SMALL = 4096  #: elements up to which constants keep their contents
+HELD = 1 << 20  #: the same for those of the last way, which only numbers are put into
+LEVELS = 6  #: times that what is arbitrary moves down one node where it is related
+DEEPER: tuple[int, ...] = (1, 2, 4)  #: nodes by which it then moves down each time everywhere
+WHOLE = 400  #: values that a way reaches at most
+SECONDS = 1.0  #: seconds of the exact prover for one way to look at a rewrite
+MOST = 6.0  #: the same for all of them
+OPERATIONS = 3e8  #: operations of a comparison modulo p at most
+SIZE = 5  #: what symbolic dimensions are where sides are computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +156,7 @@ class _Prover:
         if isinstance(claim, Fact) and isinstance(claim.proof, Chain) and not self._until.over:
             return self._chained(claim, claim.proof)
         attempts: list[ClaimSides] = []
-        most = Deadline.after(_TUNING.most)
+        most = Deadline.after(MOST)
         for sides in self._ways(claim):
             if self._until.over:
                 return "rule"
@@ -247,7 +225,7 @@ class _Prover:
             old, new = expand(self._rules, sides.old), expand(self._rules, sides.new)
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_TUNING.seconds), Equal)
+        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=SECONDS), Equal)
 
     def _computed(self, sides: ClaimSides) -> Agreed | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
@@ -293,7 +271,7 @@ def _shortest(number: Number) -> Number:
 
 def _affordable(*values: Value) -> bool:
     operations = known_flops(values)
-    return operations is not None and operations <= _TUNING.operations
+    return operations is not None and operations <= OPERATIONS
 
 
 def _symbols(values: Iterable[Value]) -> dict[str, int]:
@@ -303,7 +281,7 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 
     nodes = topological(value.node for value in values)
     return {
-        name: _TUNING.size for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
+        name: SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
     }
 
 
@@ -336,10 +314,10 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[ClaimSides]:
     common = _common(rewrite)
     seen: set[tuple[Values, Values]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
-    few, near = _TUNING.few, _TUNING.near
+    few, near = FEW, NEAR
     ways = (_unknown(taken, 1), few), (taken, few), (taken, near), (common, near), (_unknown(taken), near)
     cut: set[Value] = set()
-    for stop, limit in (*ways, (_unknown(lowest), _TUNING.far)):
+    for stop, limit in (*ways, (_unknown(lowest), FAR)):
         cut = stop | _boundary(rewrite.old, stop, limit)
         cut |= _boundary(rewrite.new, cut, limit)
         found = _between(rewrite, cut)
@@ -367,26 +345,26 @@ def _free(value: Value) -> bool:
 
 def _lowered(rewrite: Rewrite, cut: set[Value]) -> Iterator[set[Value]]:
     """Cuts below a cut, each of which is nearer to the inputs of the graph."""
-    for _ in range(_TUNING.levels):
+    for _ in range(LEVELS):
         related = _related(cut)
         if not related:
             break
         cut = _met(rewrite, _opened(cut, related))
         yield cut
-    for levels in _TUNING.deeper:
+    for levels in DEEPER:
         for _ in range(levels):
             cut = _met(rewrite, _opened(cut, cut))
-        if len(_inside(rewrite, cut)) > _TUNING.whole:
+        if len(_inside(rewrite, cut)) > WHOLE:
             return
         yield cut
     inside = _inside(rewrite, set())
-    if len(inside) <= _TUNING.whole:
+    if len(inside) <= WHOLE:
         yield {value for value in inside if not _can_open(value)}
 
 
 def _related(cut: set[Value]) -> set[Value]:
     """The values of a cut that depend on what another one of them depends on too, or is."""
-    below = {value: {one for one in _near(value, set(), _TUNING.near)[0] if not one.constant} for value in cut}
+    below = {value: {one for one in _near(value, set(), NEAR)[0] if not one.constant} for value in cut}
     return {
         value
         for value, own in below.items()
@@ -404,7 +382,7 @@ def _can_open(value: Value) -> bool:
     node = value.node
     if isinstance(node, Input | Opaque):
         return False
-    return _small(value, _TUNING.held) if isinstance(node, Constant) else all(arg.known for arg in node.args)
+    return _small(value, HELD) if isinstance(node, Constant) else all(arg.known for arg in node.args)
 
 
 def _met(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
@@ -417,7 +395,7 @@ def _inside(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
     """What a walk down from either side comes upon, the cut included; no more than is looked at."""
     found: set[Value] = set()
     stack = [rewrite.old, rewrite.new]
-    while stack and len(found) <= 2 * _TUNING.whole:
+    while stack and len(found) <= 2 * WHOLE:
         value = stack.pop()
         if value not in found:
             found.add(value)
@@ -445,23 +423,23 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
 
 def _common(rewrite: Rewrite) -> set[Value]:
     """The values near below the old one where walks from the new one come upon them."""
-    inside = _near(rewrite.old, set(), _TUNING.near)[0]
-    return _near(rewrite.new, inside, _TUNING.far)[0] & inside
+    inside = _near(rewrite.old, set(), NEAR)[0]
+    return _near(rewrite.new, inside, FAR)[0] & inside
 
 
-def _unknown(values: set[Value], most: int = _TUNING.small) -> set[Value]:
+def _unknown(values: set[Value], most: int = SMALL) -> set[Value]:
     """Without the constants of up to so many elements, whose contents are at hand."""
     return {value for value in values if not _small(value, most)}
 
 
-def _small(value: Value, most: int = _TUNING.small) -> bool:
+def _small(value: Value, most: int = SMALL) -> bool:
     type = value.node.types[value.index]
     return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= most
 
 
 def _holds(value: Value, others: set[Value]) -> bool:
     """Whether another of the values lies near below a value."""
-    below = _near(value, set(), _TUNING.far)[0]
+    below = _near(value, set(), FAR)[0]
     return any(other in below for other in others if other != value)
 
 

@@ -14,7 +14,7 @@ from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.derivations import Derivations, derivations_of
 from dslc.search.finders.findings import derived
-from dslc.search.finders.mutants import TUNING as MUTANTS_TUNING
+from dslc.search.finders.mutants import SECONDS as MUTANTS_SECONDS
 from dslc.search.finders.mutants import Mutants
 from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.subprograms import Subprograms
@@ -184,7 +184,7 @@ def _begin_beside(context: SearchContext, base: Candidate) -> None:
 
 
 def _options(settings: Settings) -> MutantOptions:
-    return MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_TUNING.seconds, seed=settings.seed)
+    return MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANTS_SECONDS, seed=settings.seed)
 
 
 def _told(context: SearchContext, name: str, looked: Derivations, base: Candidate) -> Iterator[Sequence[Candidate]]:

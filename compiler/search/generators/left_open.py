@@ -9,7 +9,7 @@ from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
 from dslc.search.finders.derivations import TUNING as DERIVATIONS_TUNING
-from dslc.search.finders.looking import TUNING as LOOKING_TUNING
+from dslc.search.finders.looking import TOLD as LOOKING_TOLD
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.runs.context import SearchContext
 from dslc.semantics.elaborate import expand
@@ -23,7 +23,7 @@ def tell_left_open(context: SearchContext) -> None:
     share, names = _open_share(task.rules, context.start, context.costs)
     if share < DERIVATIONS_TUNING.share or not names:
         return
-    said = ", ".join(names[: LOOKING_TUNING.told]) + (" and others" if len(names) > LOOKING_TUNING.told else "")
+    said = ", ".join(names[: LOOKING_TOLD]) + (" and others" if len(names) > LOOKING_TOLD else "")
     binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
     context.run.note(
         f"mutants and partial rules were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "

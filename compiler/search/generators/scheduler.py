@@ -23,7 +23,7 @@ from dslc.search.generators.kernels import has_kernels
 from dslc.search.generators.protocol import Generator, Proposer
 from dslc.search.generators.table import GENERATORS, HEAVY
 from dslc.search.rewrites.candidate import Candidate
-from dslc.search.runs.alone import TUNING as ALONE_TUNING
+from dslc.search.runs.alone import PART as ALONE_PART
 from dslc.search.runs.alone import leans
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.context import SearchContext
@@ -139,7 +139,7 @@ class Scheduler:
         faster = context.start.cost / self._best_cost()
         if self.spare or faster > tuning.clear or not self._anything():
             return least
-        told = context.task.writing + deciding(context.referenced, 1, faster) / (1 - ALONE_TUNING.part)
+        told = context.task.writing + deciding(context.referenced, 1, faster) / (1 - ALONE_PART)
         return max(least, min(tuning.most * budget, max(tuning.kept * budget, tuning.loads * load, told)))
 
     def _anything(self) -> bool:

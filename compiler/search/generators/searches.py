@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
 from dslc.deadline import Deadline
@@ -18,21 +17,8 @@ from dslc.search.strategies.sources import Source, Substitutions
 from dslc.search.strategies.strategy import Grown, Space
 from dslc.search.strategies.treesearch import Mcts
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when a search gives up; `benchmarks/anytime.py` shows them.
-
-    Attributes:
-        patience: share of the budget without a gain after which a search gives up.
-        clear: part of what a model takes that is a clear gain.
-    """
-
-    patience: float = 0.25
-    clear: float = 0.02
-
-
-_TUNING = _Tuning()
+PATIENCE = 0.25  #: share of the budget without a gain after which a search gives up
+CLEAR = 0.02  #: part of what a model takes that is a clear gain
 
 
 def limits_of(context: SearchContext, who: str, most: int | None, front: Front | None = None, brief: float = inf) -> Limits:
@@ -50,7 +36,7 @@ def limits_of(context: SearchContext, who: str, most: int | None, front: Front |
     if front is not None:
         limits.on_built = front.add
     if not journal.repeats and settings.steps is None:
-        limits.patience = _TUNING.patience * settings.budget if settings.patience is None else settings.patience
+        limits.patience = PATIENCE * settings.budget if settings.patience is None else settings.patience
         limits.brief = brief * settings.budget
     journal.begun.append((who, limits))
     return limits
@@ -81,7 +67,7 @@ def searched(
 
     def told(found: Candidate) -> None:
         nonlocal best, clear
-        if found.cost < (1 - _TUNING.clear) * clear:
+        if found.cost < (1 - CLEAR) * clear:
             clear = found.cost
             limits.gained_clearly()
         if found.cost < best.cost:

@@ -14,7 +14,7 @@ from dslc.search.runs.originals import Unusable
 from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import passed
 from dslc.search.runs.stages import Proven, Referenced
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import CULPRITS
 
 #: why nothing is rewritten
 UNCHANGED = "no rule of --apply matches, and its nodes are as few as can be"
@@ -54,7 +54,7 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
     """As `apply`, and whether some rule was blamed."""
     task, chosen = referenced.task, referenced.proven.applied
     start = run.start = Candidate(task.imported.graph, 0.0)
-    for turn in range(TUNING.culprits):
+    for turn in range(CULPRITS):
         run.phase("applying rules")
         fixed = applied(start, chosen, task.rules, task.imported.context)
         if fixed.candidate is start:

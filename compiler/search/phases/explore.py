@@ -27,7 +27,7 @@ from dslc.search.runs.context import SearchContext
 from dslc.search.runs.planning import planned_seconds
 from dslc.search.runs.progress import Run
 from dslc.search.runs.stages import Explored, Finished, Predicted, Referenced
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import AGAIN
 
 
 class Exploration:
@@ -110,7 +110,7 @@ class Exploration:
         run, explored = self.run, self.run.explored
         if explored is None or self._scheduler is None or finished.predicted is None:
             return finished
-        seconds = TUNING.again * finished.task.settings.budget
+        seconds = AGAIN * finished.task.settings.budget
         if run.clock.left() <= seconds:
             return finished
         contender = finished.contender or explored.contenders[0]

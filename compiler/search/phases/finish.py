@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
-from dslc.search.runs.alone import TUNING as ALONE_TUNING
+from dslc.search.runs.alone import PART as ALONE_PART
 from dslc.search.runs.alone import asked, standing, tell_leaning
 from dslc.search.runs.contenders import Contender, distinct
 from dslc.search.runs.judge import Decision, judge_of
@@ -20,25 +20,10 @@ from dslc.search.runs.proving import proved_again
 from dslc.search.runs.stages import Explored, Finished, Predicted, Task
 from dslc.search.runs.worth import deciding, expected
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long results are timed; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        starts: an interval is made narrower where there is time for so many starts of a model.
-        sharpening: share of the budget that may make the interval of the result narrower, when all is decided.
-        hope: part of the best one's gain that makes what is there without mutants and derivations the better bet.
-        hopeless: times as slow as the winner from which on nothing is hoped of a contender, by its prediction.
-    """
-
-    starts: int = 12
-    sharpening: float = 0.1
-    hope: float = 0.5
-    hopeless: float = 1.1
-
-
-_TUNING = _Tuning()
+STARTS = 12  #: an interval is made narrower where there is time for so many starts of a model
+SHARPENING = 0.1  #: share of the budget that may make the interval of the result narrower, when all is decided
+HOPE = 0.5  #: part of the best one's gain that makes what is there without mutants and derivations the better bet
+HOPELESS = 1.1  #: times as slow as the winner from which on nothing is hoped of a contender, by its prediction
 
 
 def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
@@ -121,7 +106,7 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
         most -= 1
     if most == 1:
         # not where that is expected to gain next to nothing beside another one
-        taken = ordered[:1] if _faster(simple, run) < faster**_TUNING.hope else simple
+        taken = ordered[:1] if _faster(simple, run) < faster**HOPE else simple
     else:
         wanted = list(dict.fromkeys([ordered[0], *simple, *[one for one in ordered if not one.model.functions][:1]]))[:most]
         taken = [*wanted, *(one for one in ordered if one not in wanted)][:most]
@@ -133,8 +118,8 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
 def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     """What was decided, with intervals that some of the time that is left makes narrower."""
     judge = run.judges.get(False)
-    seconds = min(_TUNING.sharpening * finished.task.settings.budget, run.clock.left() - finished.task.writing)
-    if judge is None or finished.contender is None or not finished.verdicts or seconds < _TUNING.starts * explored.referenced.load:
+    seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
+    if judge is None or finished.contender is None or not finished.verdicts or seconds < STARTS * explored.referenced.load:
         return finished
     run.phase("timing")
     try:
@@ -146,7 +131,7 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
 
 def _part(explored: Explored, contenders: Sequence[Contender]) -> float:
     """The part of the time for timing that decides with the library; the rest is for the result without it."""
-    return 1 - ALONE_TUNING.part if asked(explored.referenced.task.settings, contenders) else 1.0
+    return 1 - ALONE_PART if asked(explored.referenced.task.settings, contenders) else 1.0
 
 
 def _faster(contenders: Sequence[Contender], run: Run) -> float:
@@ -156,7 +141,7 @@ def _faster(contenders: Sequence[Contender], run: Run) -> float:
 
 def _promising(one: Contender, taken: Sequence[Contender], found: Decision) -> bool:
     """Whether a contender may be faster than the winner."""
-    return found.winner is None or one.candidate.cost < _TUNING.hopeless * taken[found.winner].candidate.cost
+    return found.winner is None or one.candidate.cost < HOPELESS * taken[found.winner].candidate.cost
 
 
 def _timed(explored: Explored, contenders: Sequence[Contender], part: float, cache: CostCache, run: Run) -> Decision:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -29,23 +28,9 @@ from dslc.search.runs.stages import Proven, Task
 from dslc.semantics.library import load_many, modules_of, standard
 from dslc.semantics.trust import belongs
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """What the time before and after a search is estimated by; `benchmarks/budget.py` shows it.
-
-    Attributes:
-        proofs: share of the budget that proofs of a user's rules may take.
-        writing: seconds that writing the result takes.
-        read: part of the time of reading the model that writing takes beside that.
-    """
-
-    proofs: float = 0.25
-    writing: float = 0.5
-    read: float = 0.3
-
-
-_TUNING = _Tuning()
+PROOFS = 0.25  #: share of the budget that proofs of a user's rules may take
+WRITING = 0.5  #: seconds that writing the result takes
+READ = 0.3  #: part of the time of reading the model that writing takes beside that
 
 
 def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
@@ -86,13 +71,13 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     imported = import_model(source, rules, sizes if settings.specialize else {})
     if not settings.specialize:
         complete_bind(model, sizes, where)
-    writing = _TUNING.writing + _TUNING.read * (taken + run.clock.seconds - began)
+    writing = WRITING + READ * (taken + run.clock.seconds - began)
     return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
 
 
 def _proving(run: Run, settings: Settings) -> Deadline:
     """When the proofs of rules and laws end that nobody has proved here."""
-    return run.clock.until().part(most=_TUNING.proofs * settings.budget or inf)
+    return run.clock.until().part(most=PROOFS * settings.budget or inf)
 
 
 def prove_rules(task: Task, run: Run) -> Proven:

@@ -35,7 +35,7 @@ from dslc.search.runs.originals import Original, Unloadable, Unusable, original_
 from dslc.search.runs.progress import Journal, Run
 from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Proven, Referenced, Task
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import MEANT
 from dslc.search.strategies.table import name_of
 from dslc.version import __version__
 
@@ -130,7 +130,7 @@ def _file_of(task: Task) -> ModelFile:
 def _meant(task: Task, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:
     """What the original gives by its operators' equations, where that takes no long time."""
     operations = known_flops(task.imported.graph.outputs)
-    if operations is None or operations > TUNING.meant:
+    if operations is None or operations > MEANT:
         return lambda _: None
     return meaning(task.rules, task.imported.graph, names)
 

@@ -21,7 +21,7 @@ from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import proved_again
 from dslc.search.runs.stages import Finished, Optimized, Task
 from dslc.search.runs.steps import nonfinite, steps_of, story_of
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import EARLY
 from dslc.semantics.numerics import NONFINITE
 from dslc.syntax.vocabulary import NUMERICS
 
@@ -165,7 +165,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     for line in (line for lines in run.untaken.values() for line in lines):
         run.note(line)
     left = run.clock.left()
-    early = TUNING.early * task.settings.budget < left < inf and not report.interrupted
+    early = EARLY * task.settings.budget < left < inf and not report.interrupted
     if run.clock.cuts:
         more = f"none of it fits into the {left:.0f} s that are left" if early else "more time may find more"
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; {more}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from dslc.cost.model import CostModel
@@ -15,27 +14,11 @@ from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten
 from dslc.search.rewrites.sweep import SweepState, everywhere, greedy, least_gain
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how chains of rules are followed.
-
-    Attributes:
-        turns: how often a rule is applied to its own results.
-        most_turns: the same as long as it then matches at fewer places.
-        matches: places of one rule that are counted and tried.
-        room: how many times what the start costs a graph on the way may cost.
-        followed: rules that are followed by sweeps in a round.
-    """
-
-    turns: int = 4
-    most_turns: int = 64
-    matches: int = 2000
-    room: float = 1.5
-    followed: int = 4
-
-
-_TUNING = _Tuning()
+TURNS = 4  #: how often a rule is applied to its own results
+MOST_TURNS = 64  #: the same as long as it then matches at fewer places
+MATCHES = 2000  #: places of one rule that are counted and tried
+ROOM = 1.5  #: how many times what the start costs a graph on the way may cost
+FOLLOWED = 4  #: rules that are followed by sweeps in a round
 
 
 def chained(
@@ -59,7 +42,7 @@ def chained(
             if found:
                 ways.append((min(one.cost for one in found), number, found))
         before = best
-        for _, number, found in sorted(ways, key=lambda way: way[:2])[: _TUNING.followed]:
+        for _, number, found in sorted(ways, key=lambda way: way[:2])[: FOLLOWED]:
             for end in _ends(before, growing[number], found, rules, costs, limits):
                 if end.cost < best.cost - least_gain(best.cost):
                     best = end
@@ -74,7 +57,7 @@ def chained(
 def _ways(start: Candidate, rule: CompiledRule, costs: CostModel, limits: Limits) -> list[Candidate]:
     """What comes of applying a rule to its own results and nothing else: a graph for each turn."""
     joined = _joined(start, rule, costs, limits)
-    found = [] if joined is None or joined.cost > _TUNING.room * start.cost else [joined]
+    found = [] if joined is None or joined.cost > ROOM * start.cost else [joined]
     return [*found, *_turns(start, rule, costs, limits, lambda found: found)]
 
 
@@ -107,17 +90,17 @@ def _turns(
 ) -> Iterator[Candidate]:
     """The graphs after each turn, until the rule has no place left or a graph comes again."""
     current, been = start, {hash(start.graph.outputs)}
-    places = _TUNING.matches + 1
-    for turn in range(_TUNING.most_turns):
+    places = MATCHES + 1
+    for turn in range(MOST_TURNS):
         if limits.over:
             return
         state = SweepState(current, costs)
-        if turn >= _TUNING.turns:
+        if turn >= TURNS:
             # thirty-two branches below one node can only be joined one after the other
-            before, places = places, sum(1 for _ in find_matches(rule, state.index, limit=_TUNING.matches))
+            before, places = places, sum(1 for _ in find_matches(rule, state.index, limit=MATCHES))
             if places >= before:
                 break
-        found = everywhere(state, rule, costs, limits, -inf, _TUNING.room * start.cost)
+        found = everywhere(state, rule, costs, limits, -inf, ROOM * start.cost)
         if found is None:
             break
         current = finished(found)
@@ -142,10 +125,10 @@ def _joined(start: Candidate, rule: CompiledRule, costs: CostModel, limits: Limi
         return None
     graph, count = start.graph, 0
     size = len(graph.nodes())
-    for _ in range(_TUNING.most_turns):
+    for _ in range(MOST_TURNS):
         taken: set[Node] = set()
         chosen: list[dict[Value, Value]] = []
-        for match in find_matches(rule, GraphIndex(graph), limit=_TUNING.matches):
+        for match in find_matches(rule, GraphIndex(graph), limit=MATCHES):
             nodes = set(match.state.nodes.values()) | {value.node for _, value in match.roots}
             if nodes & taken:
                 continue

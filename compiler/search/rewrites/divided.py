@@ -21,33 +21,17 @@ from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.rewrites.candidate import Candidate, Front, Limits, Progress
-from dslc.search.rewrites.regions import TUNING as REGIONS_TUNING
+from dslc.search.rewrites.regions import MOST as REGIONS_MOST
+from dslc.search.rewrites.regions import WHOLE as REGIONS_WHOLE
 from dslc.search.rewrites.regions import Region, RegionMap, RegionPlace
 from dslc.search.rewrites.stitching import RegionCandidate, put, stitched
 
-
-@dataclass(frozen=True, slots=True)
-class DividedTuning:
-    """Numbers that decide how regions take turns.
-
-    Attributes:
-        kinds: kinds of regions that take turns.
-        steps: steps that regions are gone on with in a turn, at least; twice as many in each next cycle.
-        longer: how many times as many steps as it took to begin them; twice as many in each next cycle.
-        turn: steps that a sweep of a region takes, at most.
-        tried: findings that are tried in their places, in a turn, at most.
-        seconds: seconds that a graph has to get faster by.
-    """
-
-    kinds: int = 3
-    steps: int = 500
-    longer: int = 2
-    turn: int = 400
-    tried: int = 8
-    seconds: float = 2e-7
-
-
-TUNING = DividedTuning()
+KINDS = 3  #: kinds of regions that take turns
+STEPS = 500  #: steps that regions are gone on with in a turn, at least; twice as many in each next cycle
+LONGER = 2  #: how many times as many steps as it took to begin them; twice as many in each next cycle
+TURN = 400  #: steps that a sweep of a region takes, at most
+TRIED = 8  #: findings that are tried in their places, in a turn, at most
+SECONDS = 2e-7  #: seconds that a graph has to get faster by
 
 
 class Explorer(Protocol):
@@ -87,7 +71,7 @@ class _Work:
 
 def is_large(graph: Graph) -> bool:
     """Whether a graph is searched in regions."""
-    return len(working_nodes(graph.outputs)) > REGIONS_TUNING.whole
+    return len(working_nodes(graph.outputs)) > REGIONS_WHOLE
 
 
 def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
@@ -98,7 +82,7 @@ def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
     Raises:
         TimeUp: what a node costs is not measured.
     """
-    if len(working_nodes(graph.outputs)) <= REGIONS_TUNING.most:
+    if len(working_nodes(graph.outputs)) <= REGIONS_MOST:
         return False
     found = RegionMap(graph, costs, small=True)
     places = found.places(1)
@@ -163,12 +147,12 @@ class _Divided:
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
-                alive = self._explored(places, turn // TUNING.kinds) or (alive and turn % TUNING.kinds > 0)
+                alive = self._explored(places, turn // KINDS) or (alive and turn % KINDS > 0)
             before = self._best
             with ended(self._limits):
                 self._take(places)
             quiet = 0 if self._best is not before else quiet + 1
-            if self._limits.over or (quiet >= TUNING.kinds and turn % TUNING.kinds == TUNING.kinds - 1 and not alive):
+            if self._limits.over or (quiet >= KINDS and turn % KINDS == KINDS - 1 and not alive):
                 self._small(before, places)
                 return self._best
         raise AssertionError
@@ -187,7 +171,7 @@ class _Divided:
                 work = self._works[key] = self._new(found[0].region, len(places))
                 self._every.append(work)
             work.places = max(work.places, len(found))
-            works.append((max(work.start.cost, TUNING.seconds) * len(found), number, work))
+            works.append((max(work.start.cost, SECONDS) * len(found), number, work))
         before = limits.done
         for _, _, work in sorted(works, key=lambda one: (-one[0], one[1])):
             if limits.over:
@@ -196,7 +180,7 @@ class _Divided:
                 with self._telling(work):
                     work.explorer.begin()
                 work.begun = True
-        end = limits.done + 2**cycle * max(TUNING.steps, TUNING.longer * (limits.done - before))
+        end = limits.done + 2**cycle * max(STEPS, LONGER * (limits.done - before))
         queue = [(work.expanded / weight, number, weight, work) for weight, number, work in works if work.alive]
         heapq.heapify(queue)
         while queue and limits.done < end and not limits.over:
@@ -210,7 +194,7 @@ class _Divided:
 
     def _forget(self, turn: int, places: Collection[tuple[Value, ...]]) -> None:
         """Regions that were in no turn of a cycle stand nowhere any more."""
-        if turn % TUNING.kinds == 0:
+        if turn % KINDS == 0:
             self._works = {key: work for key, work in self._works.items() if key in self._seen}
             self._seen = set()
         self._seen.update(places)
@@ -257,12 +241,12 @@ class _Divided:
         gains.sort(key=lambda one: one[:2])
         waiting = [gains] if gains else []
         # where all together gain nothing, some of it may
-        for _ in range(TUNING.tried):
+        for _ in range(TRIED):
             if not waiting:
                 return
             some = waiting.pop()
             made, evaluation = self._together([one[3] for one in some])
-            if made is not None and made.cost < self._best.cost - TUNING.seconds:
+            if made is not None and made.cost < self._best.cost - SECONDS:
                 self._best = made
                 self._map = None if evaluation is None else RegionMap(made.end, self._costs, evaluation, self._small_regions)
                 self._on_built(made)

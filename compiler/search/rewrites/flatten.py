@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
@@ -21,24 +20,12 @@ from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import nested_in, parts_attribute, takes_many
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of flattening a graph.
-
-    Attributes:
-        turns: times that a graph is gone through: each takes what does not overlap.
-    """
-
-    turns: int = 64
-
-
-_TUNING = _Tuning()
+TURNS = 64  #: times that a graph is gone through: each takes what does not overlap
 
 
 def flattened(rules: Rules, graph: Graph) -> Graph:
     """The graph without nested associative calls and inverses; the same graph where there are none."""
-    for _ in range(_TUNING.turns):
+    for _ in range(TURNS):
         new: dict[Value, Value] = {}
         touched: set[Node] = set()
         nodes = graph.nodes()

@@ -18,23 +18,9 @@ from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of settling layouts; `benchmarks/layout.py` shows them.
-
-    Attributes:
-        places: places that are tried in every combination.
-        rounds: rounds of settling: each moves every transpose one operator on.
-        matches: matches of one rule that are tried.
-    """
-
-    places: int = 3
-    rounds: int = 64
-    matches: int = 500
-
-
-_TUNING = _Tuning()
+PLACES = 3  #: places that are tried in every combination
+ROUNDS = 64  #: rounds of settling: each moves every transpose one operator on
+MATCHES = 500  #: matches of one rule that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +75,7 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
     places: list[tuple[str, dict[Value, Value]]] = []
     whole: dict[str, list[dict[Value, Value]]] = {}
     for rule in layouts.choices:
-        for match in find_matches(rule, index, limit=_TUNING.matches):
+        for match in find_matches(rule, index, limit=MATCHES):
             if near is not None and not any(value.node in near for _, value in match.roots):
                 continue
             try:
@@ -100,7 +86,7 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
             whole.setdefault(rule.name, []).append(new)
     chosen: Iterable[tuple[tuple[str, dict[Value, Value]], ...]]
     if near is not None:
-        few = places[: _TUNING.places]
+        few = places[: PLACES]
         chosen = chain.from_iterable(combinations(few, count) for count in range(len(few), 0, -1))
     else:
         together = [tuple((name, new) for new in every) for name, every in whole.items() if len(every) > 1]
@@ -119,13 +105,13 @@ def settled(graph: Graph, layouts: Layouts) -> Graph:
 
     The rules move transposes one way, towards the outputs, so this ends; the number of rounds is limited all the same.
     """
-    for _ in range(_TUNING.rounds):
+    for _ in range(ROUNDS):
         before = graph
         for rule in layouts.settling:
             index = GraphIndex(graph)
             mapping: dict[Value, Value] = {}
             # weights too, so that a graph has one form however often its layout was changed
-            for match in find_matches(rule, index, limit=_TUNING.matches, constants=True):
+            for match in find_matches(rule, index, limit=MATCHES, constants=True):
                 try:
                     new = replacements(match)
                 except Refused:

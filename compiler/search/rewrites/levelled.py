@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from dslc.egraph.graph import EGraph
@@ -20,26 +19,12 @@ from dslc.prove.known.resting import held_traits
 from dslc.search.rewrites.flatten import flatter
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of making nested calls one; `benchmarks/egraph.py` shows them.
-
-    Attributes:
-        turns: times that what is made one is looked at again.
-        ways: ways to nest a call in another one that are looked at, for each node.
-        most: calls that are made one at a time.
-    """
-
-    turns: int = 4
-    ways: int = 8
-    most: int = 200
+TURNS = 4  #: times that what is made one is looked at again
+WAYS = 8  #: ways to nest a call in another one that are looked at, for each node
+MOST = 200  #: calls that are made one at a time
 
 
-_TUNING = _Tuning()
-
-
-def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int, most: int = _TUNING.most) -> int:
+def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int, most: int = MOST) -> int:
     """Adds one call beside calls inside each other where one of both is among some e-nodes; how many classes became another's.
 
     Args:
@@ -48,7 +33,7 @@ def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int,
         most: so many are made one.
     """
     merged = 0
-    for _ in range(_TUNING.turns):
+    for _ in range(TURNS):
         seen = dict.fromkeys(egraph.memo)
         found = (one for node in fresh for one in _facts(egraph, rule.rules, node, rule.name))
         told = list(islice(found, most))
@@ -80,7 +65,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
             continue
         outs = {egraph.find(out): k for k, out in enumerate(egraph.memo[below].outs)}
         for place, kid in enumerate(egraph.memo[above].kids):
-            if kid not in outs or tried >= _TUNING.ways:
+            if kid not in outs or tried >= WAYS:
                 continue
             tried += 1
             args = (*above.args[:place], below.values[outs[kid]], *above.args[place + 1 :])

@@ -31,33 +31,16 @@ from dslc.ir.graph import (
     with_args,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class RegionsTuning:
-    """Sizes of regions, in running nodes.
-
-    Attributes:
-        whole: nodes of a graph that is one region.
-        fewest: nodes of a region at least, where its graph has places to cut it at.
-        most: nodes of a region at most, where its graph has places to cut it at.
-        narrow: values that may cross a cut.
-        widest: nodes of a region that ends where half as many values cross, if more than those would cross before.
-        block: nodes of a block that is repeated at once.
-        near: nodes of a region around what lies far apart.
-        kept: elements of a constant of integers that keeps its contents, as where costs are measured: they decide what is touched.
-    """
-
-    whole: int = 300
-    fewest: int = 32
-    most: int = 96
-    narrow: int = 4
-    widest: int = 256
-    block: int = 5
-    near: int = 48
-    kept: int = 4096
-
-
-TUNING = RegionsTuning()
+WHOLE = 300  #: nodes of a graph that is one region
+FEWEST = 32  #: nodes of a region at least, where its graph has places to cut it at
+MOST = 96  #: nodes of a region at most, where its graph has places to cut it at
+NARROW = 4  #: values that may cross a cut
+WIDEST = 256  #: nodes of a region that ends where half as many values cross, if more than those would cross before
+BLOCK = 5  #: nodes of a block that is repeated at once
+NEAR = 48  #: nodes of a region around what lies far apart
+#: elements of a constant of integers that keeps its contents, as where costs are measured: they decide what is
+#: touched
+KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +159,20 @@ class RegionMap:
     def _next(self, at: int) -> int:
         """Where the interval ends that begins at a group."""
         count, nodes = len(self.groups), 0
-        rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * TUNING.most])
+        rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * MOST])
         best: int | None = None
         for k in range(at + 1, count + 1):
             nodes += len(self.groups[k - 1].nodes)
-            if nodes <= TUNING.most:
+            if nodes <= MOST:
                 if k == count:
                     return count if best is None or not self._small else best
-                if nodes < TUNING.fewest or (self._small and rest - nodes < TUNING.fewest):
+                if nodes < FEWEST or (self._small and rest - nodes < FEWEST):
                     continue
                 if best is None or self._rank[k] < self._rank[best] or (self._rank[k] == self._rank[best] and not self._small):
                     best = k
             elif best is None:
                 return k
-            elif self._rank[best][0] <= TUNING.narrow or nodes > TUNING.widest:
+            elif self._rank[best][0] <= NARROW or nodes > WIDEST:
                 return best
             elif k == count or 2 * self._rank[k][0] <= self._rank[best][0]:
                 # branches side by side are not cut where they soon come together
@@ -208,8 +191,8 @@ class RegionMap:
             return after + length in places and keys[first:after] == keys[after : after + length]
 
         while at < count:
-            near = [k for k in narrow if at < k and self._nodes(at, k) <= TUNING.most]
-            end = next((k for k in near if self._nodes(at, k) >= TUNING.block and repeats(at, k - at)), None)
+            near = [k for k in narrow if at < k and self._nodes(at, k) <= MOST]
+            end = next((k for k in near if self._nodes(at, k) >= BLOCK and repeats(at, k - at)), None)
             if end is None:
                 at = next((k for k in narrow if k > at), count)
                 continue
@@ -288,7 +271,7 @@ class RegionMap:
             if k in found or not all(arg in known for arg in outer):
                 continue
             nodes += len(group.nodes)
-            if nodes > TUNING.near:
+            if nodes > NEAR:
                 break
             found[k] = None
             for result in group.nodes[-1].values:
@@ -307,7 +290,7 @@ class RegionMap:
                 continue
             group = self.groups[k]
             nodes += len(group.nodes)
-            if nodes > TUNING.near:
+            if nodes > NEAR:
                 break
             found[k] = None
             for args in group.args:
@@ -375,4 +358,4 @@ def _said(value: Value) -> bool:
     type = value.node.types[value.index]
     if type is None or number_of(value) is not None:
         return True
-    return not type.dtype.is_float and type.is_static and type.elements <= TUNING.kept
+    return not type.dtype.is_float and type.is_static and type.elements <= KEPT

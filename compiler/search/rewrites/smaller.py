@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -21,19 +20,7 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """How sizes are counted.
-
-    Attributes:
-        unknown: what stands for an unknown size where operations and bytes are counted.
-    """
-
-    unknown: int = 12
-
-
-_TUNING = _Tuning()
+UNKNOWN = 12  #: what stands for an unknown size where operations and bytes are counted
 
 
 class GraphSizes:
@@ -52,7 +39,7 @@ class GraphSizes:
 
     def _counted(self, node: Node) -> tuple[float, int, int]:
         known = [value for value in (*node.args, *node.values) if value.known]
-        names = dict.fromkeys(_unknown(known), _TUNING.unknown)
+        names = dict.fromkeys(_unknown(known), UNKNOWN)
         bytes = sum(_bytes(value.type, names) for value in known)
         axes = sum(value.type.rank for value in known)
         return self._operations(node, names) if isinstance(node, Call) else 0.0, bytes, axes
@@ -75,7 +62,7 @@ def _unknown(values: list[Value]) -> Iterator[str]:
 
 
 def _bytes(type: TensorType, names: Mapping[str, int]) -> int:
-    return prod(size if isinstance(size, int) else _TUNING.unknown for size in type.shape) * type.dtype.bytes
+    return prod(size if isinstance(size, int) else UNKNOWN for size in type.shape) * type.dtype.bytes
 
 
 class Users:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dslc.deadline import FOREVER, Deadline
@@ -17,23 +17,9 @@ from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of proofs before a search: `dslc verify` takes more, and writes a lock.
-
-    Attributes:
-        limit: seconds for one prover and one rule.
-        shares: times that long must fit into the time that is left.
-        shortest: seconds that it is no shorter than, where little is left.
-    """
-
-    limit: float = 10.0
-    shares: int = 8
-    shortest: float = 0.5
-
-
-_TUNING = _Tuning()
+LIMIT = 10.0  #: seconds for one prover and one rule
+SHARES = 8  #: times that long must fit into the time that is left
+SHORTEST = 0.5  #: seconds that it is no shorter than, where little is left
 
 
 #: what more time would not change
@@ -76,10 +62,10 @@ def statuses(
         found.update((name, RuleVerdict(name, "undecided", (), "", "not asked")) for name in unknown)
     elif unknown:
         # a rule has several provers: none may take so long that a few rules take all of the time
-        limit = min(_TUNING.limit, max(_TUNING.shortest, until.left() / _TUNING.shares))
+        limit = min(LIMIT, max(SHORTEST, until.left() / SHARES))
         for verdict in _proved(rules, unknown, limit, told, until):
             found[verdict.rule] = verdict
-            if limit == _TUNING.limit or verdict.status in DECIDED:
+            if limit == LIMIT or verdict.status in DECIDED:
                 kept.put([verdict])
         found.update((name, RuleVerdict(name, "undecided", (), "", LATE)) for name in unknown if name not in found)
     return found

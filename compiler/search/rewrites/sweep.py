@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -19,45 +18,26 @@ from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
-from dslc.search.rewrites.divided import TUNING as DIVIDED_TUNING
+from dslc.search.rewrites.divided import TURN as DIVIDED_TURN
 from dslc.search.rewrites.divided import divided, is_large
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten
 
-
-@dataclass(frozen=True, slots=True)
-class SweepTuning:
-    """Numbers that decide which gains are taken, and when.
-
-    Attributes:
-        share: share of a cost below which a gain is noise: of the whole graph's, and at one place of what the rewrite concerns.
-        seconds: seconds below which a gain at one place is noise.
-        clear: share of what a rewrite concerns that is a clear gain: these are all taken first.
-        small: share of it that is a small gain, which may be noise and could take a clear gain's place away.
-        large: share of the whole; gains as large are compared with each other, and the largest is taken.
-        hoped: share of a gain that operations and bytes may promise of it.
-        matters: share of the whole; places where no more can be gained wait.
-        matches: matches of one rule that are tried.
-        rounds: rounds over all rules.
-    """
-
-    share: float = 1e-3
-    seconds: float = 2e-7
-    clear: float = 0.15
-    small: float = 0.03
-    large: float = 0.1
-    hoped: float = 0.25
-    matters: float = 0.005
-    matches: int = 2000
-    rounds: int = 20
-
-
-TUNING = SweepTuning()
+#: share of a cost below which a gain is noise: of the whole graph's, and at one place of what the rewrite concerns
+SHARE = 1e-3
+SECONDS = 2e-7  #: seconds below which a gain at one place is noise
+CLEAR = 0.15  #: share of what a rewrite concerns that is a clear gain: these are all taken first
+SMALL = 0.03  #: share of it that is a small gain, which may be noise and could take a clear gain's place away
+LARGE = 0.1  #: share of the whole; gains as large are compared with each other, and the largest is taken
+HOPED = 0.25  #: share of a gain that operations and bytes may promise of it
+MATTERS = 0.005  #: share of the whole; places where no more can be gained wait
+MATCHES = 2000  #: matches of one rule that are tried
+ROUNDS = 20  #: rounds over all rules
 
 
 def least_gain(cost: float) -> float:
     """What a rewrite must save to count, in seconds."""
-    return max(TUNING.seconds, TUNING.share * cost)
+    return max(SECONDS, SHARE * cost)
 
 
 def sweep(
@@ -90,7 +70,7 @@ class Swept:
         self.best = found
 
     def begin(self) -> None:
-        with self._limits.turn(DIVIDED_TUNING.turn):
+        with self._limits.turn(DIVIDED_TURN):
             greedy(self.best, self._rules, self._costs, self._limits, self._found)
 
     def expand(self) -> bool:
@@ -103,8 +83,8 @@ def greedy(
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
     state = _largest(SweepState(start, costs), rules, costs, limits, on_best)
     # what is large enough to matter is measured first: time may not suffice for all
-    for least, share in ((TUNING.clear, TUNING.matters), (TUNING.clear, 0.0), (TUNING.small, 0.0)):
-        for _ in range(TUNING.rounds):
+    for least, share in ((CLEAR, MATTERS), (CLEAR, 0.0), (SMALL, 0.0)):
+        for _ in range(ROUNDS):
             before = state
             for rule in _promising(state, rules, limits) if share else rules:
                 while not limits.over:
@@ -123,7 +103,7 @@ def _promising(state: SweepState, rules: Sequence[CompiledRule], limits: Limits)
     """The rules that may save enough to matter by operations and bytes, those first that may save most; all of them where nothing
     is known of the original as a whole."""
     hopes = [(-state.hoped(rule, limits)[0], number) for number, rule in enumerate(rules)]
-    return [rules[number] for hope, number in sorted(hopes) if -hope > TUNING.matters * state.candidate.cost]
+    return [rules[number] for hope, number in sorted(hopes) if -hope > MATTERS * state.candidate.cost]
 
 
 def _largest(state: SweepState, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> SweepState:
@@ -131,19 +111,19 @@ def _largest(state: SweepState, rules: Sequence[CompiledRule], costs: CostModel,
 
     In a small graph a rule with a lesser gain could take the place of the one that matters.
     """
-    for _ in range(TUNING.rounds):
+    for _ in range(ROUNDS):
         whole = state.candidate.cost
         best: Candidate | None = None
         for rule in rules:
             if limits.over:
                 break
             if (
-                most_saved(state, rule) <= TUNING.large * whole
-                or state.hoped(rule, limits)[1] <= TUNING.hoped * TUNING.large * whole
+                most_saved(state, rule) <= LARGE * whole
+                or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole
             ):
                 continue
             found = everywhere(
-                state, rule, costs, limits, TUNING.clear, whole - least_gain(whole), TUNING.large * whole
+                state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole
             )
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
@@ -176,7 +156,7 @@ def everywhere(
     """
     gains: dict[Any, float | None] = {}
     found: list[tuple[float, tuple[int, ...], Match, dict[Value, Value]]] = []
-    for match in start.matches(rule, TUNING.matches):
+    for match in start.matches(rule, MATCHES):
         try:
             new = replacements(match)
         except Refused:
@@ -185,7 +165,7 @@ def everywhere(
         if key not in gains:
             if not limits.step():
                 break
-            wanted = max(TUNING.seconds, seconds) if least > 0 else -inf
+            wanted = max(SECONDS, seconds) if least > 0 else -inf
             cost, concerned = start.evaluation.after(new, wanted)
             limits.on_tried(rule.name, cost < inf)
             gain = start.evaluation.cost - cost
@@ -236,7 +216,7 @@ class SweepState:
         if rule.name not in self._hoped:
             gains = [0.0]
             known: dict[Any, float] = {}
-            for match in self.matches(rule, TUNING.matches):
+            for match in self.matches(rule, MATCHES):
                 key = self.likeness(match)
                 if key not in known:
                     known[key] = 0.0

@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
-from dslc.codegen.limited import TUNING as LIMITED_TUNING
+from dslc.codegen.limited import SECONDS as LIMITED_SECONDS
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
@@ -95,7 +95,7 @@ def texts_of(
                 function = function_of(rules, node.group, opset)
                 if function.name not in found:
                     found[function.name] = within(
-                        LIMITED_TUNING.seconds, partial(_first, rules, function.group, processor)
+                        LIMITED_SECONDS, partial(_first, rules, function.group, processor)
                     )
             except (DslcError, NotGenerated, TooLong):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.cost.cache import CostCache
 from dslc.cost.process import WorkerFailed
@@ -11,32 +11,18 @@ from dslc.cost.timing import MemoryShort
 from dslc.deadline import TimeUp
 from dslc.search.rewrites.written import derived
 from dslc.search.runs.contenders import Contender
-from dslc.search.runs.judge import TUNING as JUDGE_TUNING
+from dslc.search.runs.judge import UNCLEAR as JUDGE_UNCLEAR
 from dslc.search.runs.judge import Verdict, judge_of, winner
 from dslc.search.runs.progress import Run
 from dslc.search.runs.proving import proved_again
 from dslc.search.runs.settings import Settings
 from dslc.search.runs.stages import Explored, Finished, Referenced
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide when a result is compared with others once more; `benchmarks/real_models.py` shows them.
-
-    Attributes:
-        part: share of the time for timing that is kept for this.
-        clearly: ratio below which something counts as slower though a busy machine leaves it open.
-        hardly: part of the winner's ratio that is hardly less: timing cannot tell them apart in what is left of a budget.
-        others: other results that are looked at.
-    """
-
-    part: float = 0.25
-    clearly: float = 0.9
-    hardly: float = 0.93
-    others: int = 3
-
-
-TUNING = _Tuning()
+PART = 0.25  #: share of the time for timing that is kept for this
+CLEARLY = 0.9  #: ratio below which something counts as slower though a busy machine leaves it open
+#: part of the winner's ratio that is hardly less: timing cannot tell them apart in what is left of a budget
+HARDLY = 0.93
+OTHERS = 3  #: other results that are looked at
 
 
 #: of others what is known: verdicts with their library at every choice of sizes, none where they were not timed to the end
@@ -80,7 +66,7 @@ def _stronger(explored: Explored, found: Finished, others: Known, cache: CostCac
     for other, verdicts in others:
         if own >= 1:
             break
-        if verdicts and other is not found.contender and _least(verdicts) >= TUNING.hardly * _least(found.verdicts):
+        if verdicts and other is not found.contender and _least(verdicts) >= HARDLY * _least(found.verdicts):
             better = _both(explored, other, verdicts, cache, run)
             if better is not None and _least(better.alone) > own:
                 found, own = better, _least(better.alone)
@@ -120,8 +106,8 @@ def tell_leaning(finished: Finished, run: Run) -> None:
 def slower(verdict: Verdict, rests: bool) -> bool:
     """Whether a runtime without the library was measured to lose by the file; `rests`: on functions that spell an equation out. Those
     that have nodes of the model lose nothing by what a busy machine leaves open."""
-    unsure = TUNING.clearly if rests else 0.0
-    return verdict.ratio.ratio < (JUDGE_TUNING.unclear if verdict.ratio.high < 1 else unsure)
+    unsure = CLEARLY if rests else 0.0
+    return verdict.ratio.ratio < (JUDGE_UNCLEAR if verdict.ratio.high < 1 else unsure)
 
 
 def _said(verdicts: Sequence[Verdict]) -> str:
@@ -143,11 +129,11 @@ def _others(
         others = [(one, ()) for one in sorted(explored.contenders, key=lambda one: one.candidate.cost)]
     # a stable sort: otherwise as they are given
     for one, verdicts in sorted(others, key=lambda each: not own(each[0])):
-        if one is not contender and (count < TUNING.others or verdicts) and (own(one) or verdicts):
+        if one is not contender and (count < OTHERS or verdicts) and (own(one) or verdicts):
             count += not verdicts
             yield one, verdicts
     for candidate in reversed(contender.candidate.path()[1:-1]):
-        if count < TUNING.others and not derived(task.rules, candidate.end, task.imported.context):
+        if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context):
             found = explored.referenced.checker.check(candidate)
             if isinstance(found, Contender) and proved_again(explored.referenced, run, candidate).usable:
                 yield found, ()
@@ -201,4 +187,4 @@ def _timed(
     return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
 
 
-__all__ = ["TUNING", "asked", "leans", "slower", "standing", "tell_leaning"]
+__all__ = ["asked", "leans", "slower", "standing", "tell_leaning"]

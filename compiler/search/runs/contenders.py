@@ -24,7 +24,7 @@ from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.naming import NamesStory
 from dslc.search.rewrites.written import graph_as_kernels, ready, texts_of
 from dslc.search.runs.originals import Unusable
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import EXPORTED
 from dslc.semantics.library import Rules
 
 
@@ -144,7 +144,7 @@ class Checker:
             MemoryShort, TimeUp: memory or time does not suffice.
             Unusable: no input says anything.
         """
-        if self.until.left() <= self.size / TUNING.exported:
+        if self.until.left() <= self.size / EXPORTED:
             raise TimeUp
         try:
             model = self._exported(candidate)

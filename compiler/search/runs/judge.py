@@ -25,20 +25,8 @@ if TYPE_CHECKING:
     from dslc.search.runs.stages import Referenced
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide what timing can tell apart; `benchmarks/same.py` shows them.
-
-    Attributes:
-        unclear: ratio to which a model that gains at one size may fall at another before it counts as slower there.
-        high: seconds, and ratio, that stand for infinity in a file.
-    """
-
-    unclear: float = 0.99
-    high: float = 1e9
-
-
-TUNING = _Tuning()
+UNCLEAR = 0.99  #: ratio to which a model that gains at one size may fall at another before it counts as slower there
+HIGH = 1e9  #: seconds, and ratio, that stand for infinity in a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class Verdict:
 
     @property
     def slower(self) -> bool:
-        return self.ratio.high < 1 or self.ratio.ratio < TUNING.unclear
+        return self.ratio.high < 1 or self.ratio.ratio < UNCLEAR
 
     def __str__(self) -> str:
         pairs = f" in {self.pairs} pair{'s' * (self.pairs != 1)}" if self.pairs else ""
@@ -218,7 +206,7 @@ class Judge:
 
     def _keep(self, key: str, one: Verdict, decided: bool) -> None:
         # JSON has no infinity
-        before, after, high = (min(each, TUNING.high) for each in (one.before, one.after, one.ratio.high))
+        before, after, high = (min(each, HIGH) for each in (one.before, one.after, one.ratio.high))
         found = {"before": before, "after": after, "ratio": one.ratio.ratio, "low": one.ratio.low, "high": high, "pairs": one.pairs,
                  "decided": decided,
                  "rounds": [[pair.before, pair.after, pair.generation, pair.base_first] for pair in one.rounds]}  # fmt: skip
@@ -257,4 +245,4 @@ def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
     return best
 
 
-__all__ = ["TUNING", "Decision", "Judge", "Verdict", "judge_of", "winner"]
+__all__ = ["Decision", "Judge", "Verdict", "judge_of", "winner"]

@@ -15,7 +15,7 @@ from dslc.cost.inputs import Inputs, tried_inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.runs.settings import Settings
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import ALONE, ELSEWHERE
 
 
 class Unusable(Exception):
@@ -97,11 +97,11 @@ def _runs(worker: Worker, names: list[str], inputs: Inputs, settings: Settings, 
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
-    seconds = float(worker.ask({"do": "alone", "seconds": TUNING.alone})["seconds"])
+    seconds = float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"])
     # last, as a process may die of them; where they give no numbers they tell nothing
     for special in inputs.special:
         # it is run for each result, too; one of fixed sizes has no others
-        if special.sizes and (settings.specialize or seconds > TUNING.elsewhere * settings.budget):
+        if special.sizes and (settings.specialize or seconds > ELSEWHERE * settings.budget):
             continue
         try:
             found = ran(worker, names, [special.feeds])

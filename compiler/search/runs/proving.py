@@ -13,7 +13,7 @@ from dslc.search.runs.originals import Unusable
 from dslc.search.runs.progress import Run
 from dslc.search.runs.stages import Referenced
 from dslc.search.runs.steps import status_of
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import VALIDATION
 
 
 def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: Deadline = FOREVER) -> Validated:
@@ -27,7 +27,7 @@ def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: 
         if referenced.task.settings.budget == 0:
             claims = (one.rule if isinstance(one, Rewrite) and status_of(one.rule, verdicts) == "proved" else one for one in claims)
         found = validate(
-            referenced.task.rules, claims, until.part(most=TUNING.validation), run.decided,
+            referenced.task.rules, claims, until.part(most=VALIDATION), run.decided,
             needed=lambda name: status_of(name, verdicts) == "bounded",
         )  # fmt: skip
         if until.over:

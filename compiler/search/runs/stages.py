@@ -22,7 +22,7 @@ from dslc.search.runs.contenders import Checker, Contender
 from dslc.search.runs.judge import Verdict
 from dslc.search.runs.originals import Original
 from dslc.search.runs.settings import Settings
-from dslc.search.runs.tuning import TUNING
+from dslc.search.runs.tuning import HEAVY
 from dslc.semantics.library import Rules
 
 
@@ -54,7 +54,7 @@ class Task:
     @property
     def heavy(self) -> bool:
         """Whether there are so many weights that each contender's copy counts."""
-        return self.size.bytes > TUNING.heavy
+        return self.size.bytes > HEAVY
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,37 +3,25 @@ know it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
 
 from dslc.search.runs.contenders import Contender
 from dslc.search.runs.progress import Run
 from dslc.search.runs.stages import Referenced
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how long timing takes; `benchmarks/budget.py` shows them.
-
-    Attributes:
-        starting: seconds of starting a process, without loading a model.
-        starts, most_starts: times as long as starting the models that it is about a decision takes: generations of processes, and as
-            long again for their rounds.
-        clear: how many times as fast needs the fewest starts.
-        pairs, fewest: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster.
-        near: how many times as fast needs all of these.
-    """
-
-    starting: float = 0.25
-    starts: int = 6
-    most_starts: int = 20
-    clear: float = 1.25
-    pairs: int = 40
-    fewest: int = 16
-    near: float = 1.1
-
-
-_TUNING = _Tuning()
+STARTING = 0.25  #: seconds of starting a process, without loading a model
+#: times as long as starting the models that it is about a decision takes: generations of processes, and as long
+#: again for their rounds
+STARTS = 6
+#: times as long as starting the models that it is about a decision takes: generations of processes, and as long
+#: again for their rounds
+MOST_STARTS = 20
+CLEAR = 1.25  #: how many times as fast needs the fewest starts
+#: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster
+PAIRS = 40
+#: runs of each model beside the original's: few of them decide nothing, unless it is expected to be much faster
+FEWEST = 16
+NEAR = 1.1  #: how many times as fast needs all of these
 
 
 def expected(run: Run, one: Contender) -> float:
@@ -56,9 +44,9 @@ def deciding(referenced: Referenced, count: int, faster: float) -> float:
     What is a tenth faster shows in any generation of processes; less takes many (`dslc.cost.sequential`).
     """
     hope = log(max(faster, 1.001))
-    starts = min(_TUNING.most_starts, max(_TUNING.starts, _TUNING.starts * log(_TUNING.clear) / hope))
-    pairs = min(_TUNING.pairs, max(_TUNING.fewest, _TUNING.pairs * log(_TUNING.near) / hope))
-    return (count + 1) * (starts * (referenced.load + _TUNING.starting) + pairs * referenced.seconds)
+    starts = min(MOST_STARTS, max(STARTS, STARTS * log(CLEAR) / hope))
+    pairs = min(PAIRS, max(FEWEST, PAIRS * log(NEAR) / hope))
+    return (count + 1) * (starts * (referenced.load + STARTING) + pairs * referenced.seconds)
 
 
 __all__ = ["deciding", "expected"]

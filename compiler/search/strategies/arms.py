@@ -19,20 +19,8 @@ if TYPE_CHECKING:
 WAYS: Mapping[str, str] = {"default": "greedy", "shared": "shared", "joint": "joint", "ilp": "ilp"}
 
 
-@dataclass(frozen=True, slots=True)
-class ArmsTuning:
-    """Sizes of e-graphs where nobody says how large.
-
-    Attributes:
-        enodes: e-nodes of an e-graph.
-        least: e-nodes of a region's, however many regions there are.
-    """
-
-    enodes: int = 2_000
-    least: int = 500
-
-
-ARMS = ArmsTuning()
+ARMS_ENODES = 2_000  #: e-nodes of an e-graph
+LEAST = 500  #: e-nodes of a region's, however many regions there are
 
 #: options that several strategies have
 TIDY = option(
@@ -49,7 +37,7 @@ WHOLE = option(
     more="By default such a graph is searched in regions.",
 )  # fmt: skip
 ENODES = option(
-    f"How large an e-graph grows (default: {ARMS.enodes} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
+    f"How large an e-graph grows (default: {ARMS_ENODES} e-nodes).", type=int, least=1, metavar="N", also=("--nodes",),
     more="Of a large graph each region has one. No rule is applied to one that has as many.",
 )  # fmt: skip
 
@@ -95,4 +83,4 @@ def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Counted],
         space.note(f"beside {where}: {steps} steps of {how}, which took {share:.1%} off the predicted time")
 
 
-__all__ = ["ARMS", "WAYS", "ArmsTuning", "Aside", "Counted", "told"]
+__all__ = ["WAYS", "Aside", "Counted", "told"]

@@ -17,23 +17,11 @@ if TYPE_CHECKING:
     from dslc.search.strategies.strategy import Space
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers by which a strategy is chosen; `benchmarks/real_models.py --strategies` shows them.
-
-    Attributes:
-        small: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good
-            within seconds.
-        steps: steps from which on a tree is planted a few times.
-        seconds: the same in seconds of the whole command.
-    """
-
-    small: int = 32
-    steps: int = 1_000
-    seconds: float = 45.0
-
-
-_TUNING = _Tuning()
+#: nodes up to which a graph is saturated: an e-graph has room for what rules make of them, and was as good within
+#: seconds
+SMALL = 32
+STEPS = 1_000  #: steps from which on a tree is planted a few times
+SECONDS = 45.0  #: the same in seconds of the whole command
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +46,17 @@ def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
 
     nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
     steps, seconds = space.steps, space.budget
-    if nodes <= _TUNING.small:
+    if nodes <= SMALL:
         return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
     with suppress(TimeUp):
         if is_repeated(space.graph, space.costs, apart=True):
             return Saturate(), f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph"
     if is_large(space.graph):
         return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
-    if steps is not None and steps < _TUNING.steps:
-        return Backtrack(), f"{steps} steps are too few for a tree, which takes {_TUNING.steps:,}"
-    if steps is None and seconds is not None and seconds < _TUNING.seconds:
-        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {_TUNING.seconds:g}"
+    if steps is not None and steps < STEPS:
+        return Backtrack(), f"{steps} steps are too few for a tree, which takes {STEPS:,}"
+    if steps is None and seconds is not None and seconds < SECONDS:
+        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {SECONDS:g}"
     return Mcts(), f"{nodes} nodes are one graph, and there is enough time for a tree of e-graphs"
 
 

@@ -6,7 +6,6 @@ import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from math import inf
 from random import Random
 
@@ -17,34 +16,19 @@ from dslc.match.apply import Refused, replacements
 from dslc.search.finders.findings import Findings, gathered, taken
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.chains import chained
-from dslc.search.rewrites.divided import TUNING as DIVIDED_TUNING
+from dslc.search.rewrites.divided import TURN as DIVIDED_TURN
 from dslc.search.rewrites.divided import divided, ended, is_large
 from dslc.search.rewrites.layouts import Layouts, layout_variants
 from dslc.search.rewrites.rewriting import rewritten
 from dslc.search.rewrites.sweep import SweepState, greedy, least_gain
 from dslc.search.strategies.arms import Aside
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of a search with backtracking.
-
-    Attributes:
-        queue: graphs that wait, the cheapest ones.
-        nodes: nodes of all graphs that wait.
-        matches: matches of one rule in one graph that are tried.
-        room: how many times what it may cost a graph costs at most that is tried in other layouts: the right one may pay.
-        layouts: layouts of the original that are searched from, the cheapest ones.
-    """
-
-    queue: int = 2000
-    nodes: int = 300_000
-    matches: int = 500
-    room: float = 1.5
-    layouts: int = 2
-
-
-_TUNING = _Tuning()
+QUEUE = 2000  #: graphs that wait, the cheapest ones
+NODES = 300_000  #: nodes of all graphs that wait
+MATCHES = 500  #: matches of one rule in one graph that are tried
+#: how many times what it may cost a graph costs at most that is tried in other layouts: the right one may pay
+ROOM = 1.5
+LAYOUTS = 2  #: layouts of the original that are searched from, the cheapest ones
 
 
 def backtrack(
@@ -84,8 +68,8 @@ def backtrack(
                 seed,
                 layouts,
                 lambda _: None,
-                _TUNING.nodes // count,
-                DIVIDED_TUNING.turn,
+                NODES // count,
+                DIVIDED_TURN,
                 findings,
                 tidy,
                 aside,
@@ -113,7 +97,7 @@ class BacktrackSearch:
         seed: int,
         layouts: Layouts | None,
         on_best: Progress,
-        nodes: int = _TUNING.nodes,
+        nodes: int = NODES,
         turn: int | None = None,
         findings: Findings | None = None,
         tidy: bool = True,
@@ -129,7 +113,7 @@ class BacktrackSearch:
         self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
         self._findings, self._tidy, self._aside = findings, tidy, aside
         self._order = itertools.count()
-        self._longest = min(_TUNING.queue, max(20, nodes // max(1, len(start.graph.nodes()))))
+        self._longest = min(QUEUE, max(20, nodes // max(1, len(start.graph.nodes()))))
         self._queue: list[tuple[float, int, Candidate]] = []
         self._seen = {hash(start.graph.outputs)}
         self._shuffled = list(rules)
@@ -229,7 +213,7 @@ def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layou
     They are looked at when the graph itself is done with: each has costs that must be measured.
     """
     gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-    return sorted(gaining, key=lambda found: found.cost)[: _TUNING.layouts]
+    return sorted(gaining, key=lambda found: found.cost)[: LAYOUTS]
 
 
 def _successors(
@@ -256,7 +240,7 @@ def _successors(
     for rule, new, cost in _moves(state, rules, limits):
         built = _built(new, state.index.position)
         turnable = layouts is not None and layouts.concern(built)
-        if cost > most() * (_TUNING.room if turnable else 1):
+        if cost > most() * (ROOM if turnable else 1):
             continue
         found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
         yield found
@@ -292,7 +276,7 @@ def _moves(
     for rule in rules:
         if limits.over:
             return
-        for match in state.matches(rule, _TUNING.matches):
+        for match in state.matches(rule, MATCHES):
             if not limits.step():
                 return
             try:

@@ -22,19 +22,7 @@ from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.strategies.sources import Source
 from dslc.semantics.library import Rules
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers in the place of prices.
-
-    Attributes:
-        never: seconds of what stands alone and cannot be run: a sum stays a number.
-    """
-
-    never: float = 1e3
-
-
-_TUNING = _Tuning()
+NEVER = 1e3  #: seconds of what stands alone and cannot be run: a sum stays a number
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +50,7 @@ class KernelMoves:
     def price(self, node: Node) -> float | None:
         """Estimated seconds of a kernel; None for what has a price of its own."""
         if isinstance(node, ScopeNode):
-            return _TUNING.never
+            return NEVER
         return seconds_of(node, self._profiles, self.speeds) if isinstance(node, Kernel) else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from dslc.cost.groups import Group
@@ -22,31 +21,14 @@ from dslc.search.rewrites.layouts import without_layouts
 from dslc.search.rewrites.sweep import least_gain
 from dslc.search.strategies.strategy import Space
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Prices and steps of extracted programs.
-
-    Attributes:
-        never: how many times what the whole graph costs something costs that cannot be run: a sum stays a number.
-        hope: share of a guess that something is hoped to cost that was not measured: what might be best is then measured.
-        part: share of the start's cost that a graph with kernels costs at least.
-        tidy: steps that the best graph so far is gone on from by itself, at most.
-        parts: parts of all steps of which it has one, at most.
-        room: how many times its cost a graph may cost that is gone on from there.
-        measuring: share of the time that measuring single e-nodes may take.
-    """
-
-    never: float = 1e3
-    hope: float = 0.5
-    part: float = 0.05
-    tidy: int = 200
-    parts: int = 4
-    room: float = 1.05
-    measuring: float = 0.5
-
-
-_TUNING = _Tuning()
+NEVER = 1e3  #: how many times what the whole graph costs something costs that cannot be run: a sum stays a number
+#: share of a guess that something is hoped to cost that was not measured: what might be best is then measured
+HOPE = 0.5
+PART = 0.05  #: share of the start's cost that a graph with kernels costs at least
+TIDY = 200  #: steps that the best graph so far is gone on from by itself, at most
+PARTS = 4  #: parts of all steps of which it has one, at most
+ROOM = 1.05  #: how many times its cost a graph may cost that is gone on from there
+MEASURING = 0.5  #: share of the time that measuring single e-nodes may take
 
 #: what a node costs in seconds, None for what others know
 Own = Callable[[Node], float | None]
@@ -65,8 +47,8 @@ class NodePrices:
         self._lazy = lazy and costs.start is not None
         self._known: dict[Key, float] = {}
         self._guessed: set[Key] = set()
-        self._most = _TUNING.never * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
-        self._until = limits.until.part(_TUNING.measuring)
+        self._most = NEVER * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
+        self._until = limits.until.part(MEASURING)
 
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
@@ -116,7 +98,7 @@ class NodePrices:
 
     def _guess(self, group: Group, key: Key) -> float:
         self._guessed.add(key)
-        return _TUNING.hope * self._costs.guess(group)
+        return HOPE * self._costs.guess(group)
 
 
 class Programs:
@@ -212,7 +194,7 @@ class Programs:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
         if self._first is None or self._costs.can_price(graph):
             return self._costs.graph_cost(graph)
-        return max(self._start.cost - (self._first - extraction.cost), _TUNING.part * self._start.cost)
+        return max(self._start.cost - (self._first - extraction.cost), PART * self._start.cost)
 
     def _candidate(self, cost: float, egraph: EGraph, extraction: Extraction) -> Candidate | None:
         """A program with the way to it: a step for each rule, and what each step rests on. None where it rests on nothing."""
@@ -258,9 +240,9 @@ class Tidying:
         if best is self._done or not self._costs.can_price(best.graph):
             return
         limits = self._limits
-        steps = _TUNING.tidy if limits.steps is None else min(_TUNING.tidy, limits.steps // _TUNING.parts)
+        steps = TIDY if limits.steps is None else min(TIDY, limits.steps // PARTS)
         near = BacktrackSearch(
-            best, self._rules, self._costs, limits, _TUNING.room, self._seed, None, programs.take, turn=steps, findings=self._findings
+            best, self._rules, self._costs, limits, ROOM, self._seed, None, programs.take, turn=steps, findings=self._findings
         )
         began, before = limits.done, best.cost
         end = began + steps

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from dslc.deadline import FOREVER, OVER, Deadline
-from dslc.search.strategies.arms import ARMS, ENODES, FINAL, TIDY, WAYS, WHOLE
+from dslc.search.strategies.arms import ARMS_ENODES, ENODES, FINAL, TIDY, WAYS, WHOLE
 from dslc.search.strategies.arms import told as noted
 from dslc.search.strategies.option import option
 
@@ -22,28 +22,12 @@ if TYPE_CHECKING:
     from dslc.search.strategies.strategy import Grown, Space
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how a saturation divides its time.
-
-    Attributes:
-        settled: how often prices are asked for what the best program is made of, and the best program for these prices.
-        growing: share of the time that growing may take.
-        solving: share of what is left that the solver may take.
-        solver: seconds that the solver may take, at most.
-        swept: share of the time that what can be had at once may take.
-        least: e-nodes of a region, however many regions there are.
-    """
-
-    settled: int = 12
-    growing: float = 0.5
-    solving: float = 0.25
-    solver: float = 30.0
-    swept: float = 0.3
-    least: int = 800
-
-
-_TUNING = _Tuning()
+SETTLED = 12  #: how often prices are asked for what the best program is made of, and the best program for these prices
+GROWING = 0.5  #: share of the time that growing may take
+SOLVING = 0.25  #: share of what is left that the solver may take
+SOLVER = 30.0  #: seconds that the solver may take, at most
+SWEPT = 0.3  #: share of the time that what can be had at once may take
+LEAST = 800  #: e-nodes of a region, however many regions there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +36,7 @@ class Saturate:
 
     egraphs: ClassVar[bool] = True
 
-    enodes: int = field(default=ARMS.enodes, metadata=ENODES)
+    enodes: int = field(default=ARMS_ENODES, metadata=ENODES)
     rounds: int = field(default=15, metadata=option(
         "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
     ))  # fmt: skip
@@ -81,9 +65,9 @@ class Saturate:
         tidied: list[Tidying] = []
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Saturating:
-            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _TUNING.least)))
+            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, LEAST)))
             one = Saturating(
-                options, start, rules, costs, space.limits, space.seed, told, _TUNING.swept / count, space.findings
+                options, start, rules, costs, space.limits, space.seed, told, SWEPT / count, space.findings
             )
             if one.tidying is not None:
                 tidied.append(one.tidying)
@@ -98,7 +82,7 @@ class Saturating:
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress, swept: float = _TUNING.swept, findings: Findings | None = None,
+        told: Progress, swept: float = SWEPT, findings: Findings | None = None,
         tidying: Tidying | None = None,
     ) -> None:  # fmt: skip
         """`swept`: share of the time of the first sweep, none where there was one; `tidying`: what keeps count of sweeps."""
@@ -116,7 +100,7 @@ class Saturating:
         self._findings = findings
         self._costs = costs
         self._round, self._multi = 0, options.k_multi
-        self._growing = limits.until.part(_TUNING.growing)
+        self._growing = limits.until.part(GROWING)
 
     @property
     def best(self) -> Candidate:
@@ -132,7 +116,7 @@ class Saturating:
         if self.tidying is not None and self._swept:
             with self._limits.within(self._swept):
                 self.tidying.tidy(self._programs, swept=True)
-        self._growing = self._limits.until.part(_TUNING.growing)
+        self._growing = self._limits.until.part(GROWING)
         self._state()
         self.expand()
 
@@ -190,7 +174,7 @@ class Saturating:
             return False
         self._start, self._programs, self._egraph = best, self._programs.onwards(), EGraph.of(best.graph)
         self._seed, self._round, self._multi = self._seed + self._round, 0, self._options.k_multi
-        self._growing = limits.until.part(_TUNING.growing)
+        self._growing = limits.until.part(GROWING)
         self._state()
         return True
 
@@ -212,10 +196,10 @@ class Saturating:
         from dslc.egraph.extract.program import extract
 
         limits = self._limits
-        for _ in range(_TUNING.settled):
+        for _ in range(SETTLED):
             if limits.over:
                 return
-            until = limits.until.part(_TUNING.solving, _TUNING.solver) if how == "ilp" else FOREVER
+            until = limits.until.part(SOLVING, SOLVER) if how == "ilp" else FOREVER
             found = extract(self._egraph, self._prices, how, until=until, weigh=weigh)
             if found is None:
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf, log, sqrt
 from random import Random
@@ -40,38 +40,18 @@ if TYPE_CHECKING:
     from dslc.search.strategies.treesearch import Mcts
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Numbers that decide how trees of programs are searched.
-
-    Attributes:
-        part: parts of the simulations of which one without a gain, where there was one before, ends a tree.
-        told: facts of another source about one program.
-        levelled: nested calls that are made one after a rule: anywhere, and near the best program.
-        near: how many times fewer places a rule is applied at in the best program.
-        fresh: e-nodes that were added last that are near; those of the last rule are in any case.
-        barren: trees from one graph that find nothing better before the search ends.
-        less: share by which a program is cheaper than another one, at least.
-        asked: calls that are looked at for matches of one rule: no rule holds up a simulation for long.
-        solver: seconds of integer programming for one state.
-        opened: share of the time, or of the steps, that saturation has before the first tree.
-        last: share of the time that is left for the last programs, and most seconds of one.
-    """
-
-    part: int = 16
-    told: int = 200
-    levelled: tuple[int, ...] = (8, 32)
-    near: int = 4
-    fresh: int = 200
-    barren: int = 3
-    less: float = 1e-9
-    asked: int = 5_000
-    solver: float = 2.0
-    opened: float = 0.35
-    last: tuple[float, float] = (0.2, 30.0)
-
-
-_TUNING = _Tuning()
+PART = 16  #: parts of the simulations of which one without a gain, where there was one before, ends a tree
+TOLD = 200  #: facts of another source about one program
+LEVELLED: tuple[int, ...] = (8, 32)  #: nested calls that are made one after a rule: anywhere, and near the best program
+NEAR = 4  #: how many times fewer places a rule is applied at in the best program
+FRESH = 200  #: e-nodes that were added last that are near; those of the last rule are in any case
+BARREN = 3  #: trees from one graph that find nothing better before the search ends
+LESS = 1e-9  #: share by which a program is cheaper than another one, at least
+ASKED = 5_000  #: calls that are looked at for matches of one rule: no rule holds up a simulation for long
+SOLVER = 2.0  #: seconds of integer programming for one state
+OPENED = 0.35  #: share of the time, or of the steps, that saturation has before the first tree
+#: share of the time that is left for the last programs, and most seconds of one
+LAST: tuple[float, float] = (0.2, 30.0)
 
 
 class Searching:
@@ -94,9 +74,9 @@ class Searching:
         self._prices = NodePrices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
         self.tidying, self._barren = Tidying(rules, costs, limits, seed, findings), 0
-        few = max(1, options.matches // _TUNING.near)
+        few = max(1, options.matches // NEAR)
         self._caps: dict[bool, Caps] = {
-            near: Caps(matches, matches + 1, options.enodes, asked=_TUNING.asked)
+            near: Caps(matches, matches + 1, options.enodes, asked=ASKED)
             for near, matches in ((False, options.matches), (True, few))
         }
         self._fit: dict[frozenset[str], list[CompiledRule]] = {}
@@ -111,7 +91,7 @@ class Searching:
         self._idle = 0
         # the last programs are taken out in time of their own, where that is done in another way
         self._final = options.final if options.final != options.reward else ""
-        self._last = limits.until.part(1 - _TUNING.last[0])
+        self._last = limits.until.part(1 - LAST[0])
 
     @property
     def best(self) -> Candidate:
@@ -135,7 +115,7 @@ class Searching:
         limits, options = self._limits, self._options
         if not options.tidy or options.mixed or limits.over:
             return
-        before, share = self._programs.best, self._share * _TUNING.opened
+        before, share = self._programs.best, self._share * OPENED
         end = inf if limits.steps is None else limits.done + share * (limits.steps - limits.done)
         with limits.within(share):
             near = Saturating(
@@ -171,7 +151,7 @@ class Searching:
         self._tidy()
         best = self._programs.best
         self._barren = self._barren + 1 if best is self._start else 0
-        if self._limits.over or self._barren >= _TUNING.barren or self._options.mixed:
+        if self._limits.over or self._barren >= BARREN or self._options.mixed:
             return False
         self._start, self._least = best, None
         self._programs = self._programs.onwards()
@@ -186,7 +166,7 @@ class Searching:
         if how in ("shared", "joint"):
             growing = GrowingExtraction(egraph, self._prices, how == "joint", program)
         else:
-            growing = Anew(egraph, self._prices, WAYS[how], _TUNING.solver)
+            growing = Anew(egraph, self._prices, WAYS[how], SOLVER)
         found = growing.best()
         self._root = None if found is None else TreeState(egraph, growing, found, MatchesOfRules(View(egraph)))
         self._done, self._idle, self._stale = 0, 0, False
@@ -201,7 +181,7 @@ class Searching:
         self._tidy()
         if not self._programs.own and not self._options.mixed:
             return self._onwards()
-        if self._least is None or not self._least[1].cost < self._planted * (1 - _TUNING.less):
+        if self._least is None or not self._least[1].cost < self._planted * (1 - LESS):
             return False
         known = self._least[1].cost
         self._plant(kept(*self._least, self._start.graph), program_of(*self._least))
@@ -234,7 +214,7 @@ class Searching:
             return self._root is not None
         if self._done >= self._options.simulations:
             return self._descend()
-        if self._idle * _TUNING.part >= self._options.simulations and self._again():
+        if self._idle * PART >= self._options.simulations and self._again():
             return True
         self._done += 1
         self._idle += 1
@@ -272,7 +252,7 @@ class Searching:
         egraphs += [self._least[0]] if self._least is not None else []
         limits = self._limits
         for egraph in dict.fromkeys(egraphs):
-            found = extract(egraph, self._prices, WAYS[self._final], until=limits.until.part(1.0, _TUNING.last[1]))
+            found = extract(egraph, self._prices, WAYS[self._final], until=limits.until.part(1.0, LAST[1]))
             if found is not None:
                 self._offer(egraph, found)
         self._programs.rank_first()
@@ -291,7 +271,7 @@ class Searching:
         best = max(visited, key=lambda child: child.value / child.visits) if visited else None
         known = inf if self._least is None else self._least[1].cost
         if (
-            best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - _TUNING.less)
+            best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - LESS)
         ) and self._again():
             return True
         if best is None or len(best.egraph) >= self._options.enodes:
@@ -409,13 +389,13 @@ class Searching:
                 (state.beside if near else state.places).drop(rule, matches)
             return None
         if isinstance(rule, CompiledRule):
-            level(child, rule, added(egraph, child), options.enodes, _TUNING.levelled[near])
+            level(child, rule, added(egraph, child), options.enodes, LEVELLED[near])
         growing = state.growing.clone(child)
         found = growing.best()
         if found is None:
             return None
         fresh = frozenset(added(egraph, child))
-        older = state.fresh if len(fresh) + len(state.fresh) <= _TUNING.fresh else frozenset()
+        older = state.fresh if len(fresh) + len(state.fresh) <= FRESH else frozenset()
         places = MatchesOfRules(View(child, before=state.places.view), state.places, matches)
         return TreeState(child, growing, found, places, fresh | older, state.beside, matches), outcome
 
@@ -443,7 +423,7 @@ class Searching:
         if told is None:
             told = self._facts[key] = []
             with suppress(TimeUp):
-                told.extend(islice(source.facts(graph), _TUNING.told))
+                told.extend(islice(source.facts(graph), TOLD))
         if not told or not self._limits.step():
             return None
         most = self._caps[True].matches

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from dslc.search.strategies.arms import ARMS, ENODES, FINAL, TIDY, WAYS, WHOLE
+from dslc.search.strategies.arms import ARMS_ENODES, ENODES, FINAL, TIDY, WAYS, WHOLE
+from dslc.search.strategies.arms import LEAST as ARMSLEAST
 from dslc.search.strategies.arms import told as noted
 from dslc.search.strategies.option import option
 
@@ -35,7 +36,7 @@ class Mcts:
         "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
         more="The constant of UCB1; rewards are parts of what the graph costs.",
     ))  # fmt: skip
-    enodes: int = field(default=ARMS.enodes, metadata=ENODES)
+    enodes: int = field(default=ARMS_ENODES, metadata=ENODES)
     stop: float = field(default=0.5, metadata=option(
         "Chance that a selection ends at a state, and expands it (default: 0.5).", type=float, least=0, most=1, metavar="P",
     ))  # fmt: skip
@@ -73,7 +74,7 @@ class Mcts:
         tidied: list[Tidying] = []
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Searching:
-            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, ARMS.least)))
+            options = replace(self, enodes=max(self.enodes // count, min(self.enodes, ARMSLEAST)))
             one = Searching(
                 options, start, rules, costs, space.limits, space.seed, told, space.moves, space.price, 1 / count, space.findings
             )

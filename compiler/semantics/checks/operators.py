@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from dslc.errors import Diagnostic, Span, instead
@@ -22,21 +21,8 @@ from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, DTYPE_SPELLINGS, KEYWORDS
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """How an operator is tried.
-
-    Attributes:
-        choices: choices of attributes that are tried.
-        draws: draws of sizes for each.
-    """
-
-    choices: int = 12
-    draws: int = 12
-
-
-_TUNING = _Tuning()
+CHOICES = 12  #: choices of attributes that are tried
+DRAWS = 12  #: draws of sizes for each
 
 
 def check_operator(rules: Rules, op: OperatorDef, report: CheckReport) -> None:
@@ -425,7 +411,7 @@ def _elaborates(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     for ranks in rank_choices(op):
         for level in ("symbolic", "numbers"):
             try:
-                for choice in islice(assumed(rules, op, ranks, level), _TUNING.choices):
+                for choice in islice(assumed(rules, op, ranks, level), CHOICES):
                     for output in op.syntax.outputs:
                         value = choice.env.get(output.name)
                         if not isinstance(value, Value):
@@ -484,7 +470,7 @@ def _numbers(parts: tuple[object, ...]) -> Iterator[dict[Sym, int]]:
     unknowns = {node for part in parts if isinstance(part, Scalar) for node in walk(part) if isinstance(node, Sym)}
     names = sorted(unknowns, key=lambda node: node.name)
     seeded = random.Random(0)
-    for _ in range(_TUNING.draws if names else 1):
+    for _ in range(DRAWS if names else 1):
         yield {name: seeded.randint(1, 6) for name in names}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.errors import Diagnostic, Label
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
@@ -16,18 +16,7 @@ from dslc.syntax import tree as t
 # longer patterns are not compared for overlaps: unification branches at every commutative operator
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of comparing rules.
-
-    Attributes:
-        steps: steps of unification, which branches at every commutative operator: longer patterns are not compared.
-    """
-
-    steps: int = 2000
-
-
-_TUNING = _Tuning()
+STEPS = 2000  #: steps of unification, which branches at every commutative operator: longer patterns are not compared
 
 
 def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
@@ -118,7 +107,7 @@ def _overlap(rules: Rules, one: Sequence[Direction], other: Sequence[Direction])
                 continue
             second = tuple(_apart(term) for term in b.left)
             free = a.free | frozenset(f"{name}'" for name in b.free)
-            steps = [_TUNING.steps]
+            steps = [STEPS]
             if next(_unify_all(rules, free, a.left, second, {}, steps), None) is not None:
                 return True
     return False

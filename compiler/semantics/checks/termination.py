@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
@@ -16,20 +16,8 @@ from dslc.syntax import tree as t
 # a longer way back is not looked for
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of looking for a way back.
-
-    Attributes:
-        longest: rules of a way back: a longer one is not looked for.
-        states: terms that are looked at.
-    """
-
-    longest: int = 4
-    states: int = 64
-
-
-_TUNING = _Tuning()
+LONGEST = 4  #: rules of a way back: a longer one is not looked for
+STATES = 64  #: terms that are looked at
 
 
 _TIMES = {2: "twice", 3: "three times", 4: "four times"}
@@ -106,7 +94,7 @@ def _holds_itself(rules: Rules, step: Direction) -> bool:
         # a result of the same size is a circle, not growth
         if term is step.right[0] and size(term) <= left:
             continue
-        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), _TUNING.states)):
+        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), STATES)):
             return True
     return False
 
@@ -119,10 +107,10 @@ def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list
         terms, path = states.pop(0)
         if _equal(rules, terms, start.left) and not any(isinstance(term, InputTerm) for term in terms):
             return path
-        if len(path) >= _TUNING.longest or len(seen) >= _TUNING.states:
+        if len(path) >= LONGEST or len(seen) >= STATES:
             continue
         for step in heads.get(_heads(terms), ()):
-            for match in islice(matches(rules, step, terms), _TUNING.states):
+            for match in islice(matches(rules, step, terms), STATES):
                 if not allowed(step, match, start):
                     continue
                 results = [applied_match(term, match) for term in step.right]
