@@ -23,7 +23,8 @@ from dslc.errors import DslcError
 from dslc.folders import cache_folder
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.formats import read_rules, written
-from dslc.foreign.importing import OUTCOMES, Import, import_rules
+from dslc.foreign.importing import import_rules
+from dslc.foreign.outcome import OUTCOMES, Import
 from dslc.foreign.rule import ForeignRule
 
 PACKAGE = "flexflow-24.1.0.tar.gz"

@@ -21,8 +21,9 @@ from benchmarks.zoo import build
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
 from dslc.match.cases import cases_of
+from dslc.match.recipe import Refused
 from dslc.onnx.importer import import_model
 from dslc.prove.garbage import rare_collections
 from dslc.search.rewrites.rulesets import chosen_rules

@@ -8,7 +8,8 @@ from typing import Any
 
 from dslc.cost.clock import Clock
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.timing import Timing, race
+from dslc.cost.rounds import Timing
+from dslc.cost.timing import race
 from dslc.deadline import TimeUp
 
 #: by the package that says whether they are here: their names, and what runs them

@@ -24,9 +24,10 @@ from dslc.ir.holes import hole, program
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import corrections, differing
 from dslc.mutate.joined import joined
+from dslc.mutate.mutant import MutantOptions, made
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import problem_of, shape_of
-from dslc.mutate.search import MutantOptions, made, search
+from dslc.mutate.search import search
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, standard

@@ -32,9 +32,10 @@ from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
 from dslc.mutate.correct import Corrected, corrections
 from dslc.mutate.joined import joined
+from dslc.mutate.mutant import MutantOptions, made
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
-from dslc.mutate.search import MutantOptions, made, search
+from dslc.mutate.search import search
 from dslc.onnx.importer import import_model
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, standard

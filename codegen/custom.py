@@ -177,6 +177,3 @@ def _plain(signature: Signature, value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(signature, one) for one in value]
     raise NotRendered(f"{value} is nothing that a template can be given")
-
-
-__all__ = ["Filling", "Named", "NotRendered", "custom_kernel", "rendered"]

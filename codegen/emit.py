@@ -15,9 +15,9 @@ from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Datum, Poly, Var, const, of
 from dslc.codegen.stages import ragged
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.values import Env, TensorPlace, Val, flat, is_whole, literal
+from dslc.codegen.values import Env, TensorPlace, Val, is_whole, literal
 from dslc.ir.dtype import DType
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, raw_apply, read, walk
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, flat, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
 
 #: what joins the values of a reduction
@@ -467,6 +467,3 @@ def _is_data(position: Scalar) -> bool:
 
 def _of_data(position: Poly) -> bool:
     return any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in position.deep)
-
-
-__all__ = ["Emitter"]

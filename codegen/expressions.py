@@ -259,6 +259,3 @@ def _divisor(node: Scalar) -> Fraction | None:
     above, below = abs(node.value.numerator), node.value.denominator
     exact = below & (below - 1) and not above & (above - 1) and below < 1 << 24
     return 1 / node.value if exact else None
-
-
-__all__ = ["Expressions"]

@@ -235,6 +235,3 @@ def _count(sizes: object) -> float:
         known = as_scalar(size)
         total *= float(known.value) if isinstance(known, Num) else 64.0
     return total
-
-
-__all__ = ["apart", "factor_of", "factored", "parted", "strided"]

@@ -488,6 +488,3 @@ def _body(
 def _times(size: Dim, factor: int) -> Dim:
     found: Dim = plain(apply("*", as_scalar(size), num(factor)))
     return found
-
-
-__all__ = ["Factor", "Filter", "Transform", "filtered"]

@@ -203,6 +203,3 @@ def _linear(row: Sequence[Fraction], inputs: Sequence[str], type: str) -> str:
         scaled = name if size == 1 else f"{literal_text(float(size), DType.F32)} * {name}"
         text = f"{text} {'+' if factor > 0 else '-'} {scaled}" if text else scaled if factor > 0 else f"-{scaled}"
     return text or f"{type}{{}}"
-
-
-__all__ = ["FilteredCode", "filtered_code", "written"]

@@ -127,6 +127,3 @@ def function_text(name: str, args: list[str], dtype: DType, lanes: bool) -> str 
         return f"({args[0]} / {args[1]})"
     found = _NAMED.get(name)
     return None if found is None else f"{found}({', '.join(args)})"
-
-
-__all__ = ["COMPARISONS", "c_type", "computed", "function_text", "literal_text", "neutral", "store_type"]

@@ -261,6 +261,3 @@ def _syms(types: list[TensorType]) -> Iterator[Sym]:
                 if sym not in seen:
                     seen.add(sym)
                     yield sym
-
-
-__all__ = ["UNNAMED", "generate", "named", "reasons", "tensor_of", "unknown_sizes", "variants", "with_copies"]

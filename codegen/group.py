@@ -280,6 +280,3 @@ def is_heavy(body: Scalar) -> bool:
 def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
     for type in types:
         yield from type.shape
-
-
-__all__ = ["Part", "Parts", "is_heavy", "parts_of", "reads_of", "sizes_of"]

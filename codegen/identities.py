@@ -270,6 +270,3 @@ def _with(inner: tuple[Scalar, ...], pattern: Scalar, node: Scalar) -> tuple[Sca
     """What is cheap may be computed for others as well."""
     heavy = any(isinstance(each, Apply) and each.name not in _CHEAP for each in walk(pattern))
     return (*inner, node) if heavy else inner
-
-
-__all__ = ["DEFINED", "IDENTITIES", "Identity", "Limit", "Outside", "instance", "matched", "shortened"]

@@ -251,6 +251,3 @@ def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
     for at, stride in zip(index, strides, strict=True):
         total = total + at * stride
     return total
-
-
-__all__ = ["GroupMemory", "Pointer", "StageLayout", "dot"]

@@ -98,6 +98,3 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     if thread.problem is not None:
         raise thread.problem
     return thread.result[0]
-
-
-__all__ = ["TooLong", "within"]

@@ -109,6 +109,3 @@ Statement = Let | Variable | Assign | Store | Loop | Lanes | Branch | Segments |
 def kind(statement: Statement) -> str:
     """The name of a statement's macro in the template."""
     return type(statement).__name__.lower()
-
-
-__all__ = ["Assign", "Block", "Branch", "Lanes", "Let", "Loop", "Rows", "Segments", "Statement", "Store", "Variable", "kind"]

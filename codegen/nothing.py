@@ -72,6 +72,3 @@ class _Zero:
             isinstance(each, Apply) and each.name in {"//", "%"} and self.occurs(each.args[1])
             for each in ([node] if isinstance(node, Apply) else walk(node))
         )
-
-
-__all__ = ["reducible_at_zero", "refuse_nothing"]

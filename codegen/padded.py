@@ -127,6 +127,3 @@ def _number(size: Scalar) -> int:
 def _holds(name: str, a: Scalar, b: Scalar) -> bool:
     found = apply(name, a, b)
     return isinstance(found, Num) and bool(found.value)
-
-
-__all__ = ["padded"]

@@ -132,6 +132,3 @@ def is_packed(body: Scalar, lane: Iter, width: int) -> bool:
     """Whether an expression reads panels along an iterator."""
     place = raw_apply("//", lane, num(width))
     return any(each is place for each in walk(body))
-
-
-__all__ = ["Packed", "is_packed", "is_product", "packed_factors", "panelled"]

@@ -49,6 +49,3 @@ class Notes:
             assert step is not None and step.number is not None and rest is not None
             out.statements.append(self.taken(statement.then if step.number * at + rest >= 0 else statement.other, lane, at))
         return out
-
-
-__all__ = ["Notes"]

@@ -328,9 +328,3 @@ def known(sizes: Iterable[Poly]) -> int | None:
     """The product of sizes where all are numbers."""
     numbers = [size.number for size in sizes]
     return None if None in numbers else prod(number for number in numbers if number is not None)
-
-
-__all__ = [
-    "Atom", "Datum", "NotPolynomial", "Poly", "Quotient", "Ranges", "Var", "const", "divided", "floordiv", "known", "of", "of_scalar",
-    "of_size", "product", "ratio", "replaced",
-]  # fmt: skip

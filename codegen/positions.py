@@ -372,6 +372,3 @@ class Positions(ABC):
             if one.literal:
                 return other if one.number == (name == "and") else one
         return self.apply(name, (a, b), DType.BOOL)
-
-
-__all__ = ["POSITIONS", "Positions"]

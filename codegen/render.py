@@ -38,6 +38,3 @@ def preamble() -> str:
 def render(template_name: str, /, folder: str = "cpp", **values: Any) -> str:
     """A template in a folder of templates/, filled in."""
     return _environment(folder).get_template(template_name).render(**values)
-
-
-__all__ = ["preamble", "render", "template"]

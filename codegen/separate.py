@@ -196,6 +196,3 @@ def outermost(body: Scalar) -> Iterator[Reduce]:
             stack.append(node.args[0])
         elif not isinstance(node, Read):
             stack.extend(node.children)
-
-
-__all__ = ["outermost", "part_of", "separated"]

@@ -72,6 +72,3 @@ def symbols(size: Dim) -> Iterator[Sym]:
         for node in walk(size):
             if isinstance(node, Sym):
                 yield node
-
-
-__all__ = ["Signature", "symbols"]

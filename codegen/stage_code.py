@@ -560,6 +560,3 @@ class Blocked:
     loop: int
     size: int
     turned: bool
-
-
-__all__ = ["Blocked", "StageCode", "StageWriter", "code_of"]

@@ -293,6 +293,3 @@ def positions_in(
                 yield found, False, times
                 continue
         stack.extend((child, times) for child in each.children)
-
-
-__all__ = ["PlacedInStage", "Stage", "merged", "places", "positions_in", "ragged", "sizes", "split_up", "stages_of"]

@@ -64,6 +64,3 @@ class NotGenerated(Exception):
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
         self.reason = reason
-
-
-__all__ = ["KernelText", "NotGenerated", "Reason"]

@@ -125,6 +125,3 @@ def strides_of(type: TensorType) -> tuple[tuple[Poly, ...], Poly, tuple[Poly, ..
         strides.insert(0, total)
         total = total * size
     return tuple(strides), total, sizes
-
-
-__all__ = ["Env", "Frozen", "LoopLevel", "TensorPlace", "UndecidedCondition", "Val", "flat", "is_whole", "literal", "strides_of"]

@@ -40,6 +40,3 @@ class Variant:
     def panel(self) -> int:
         """Elements of a row of a panel."""
         return self.width * self.vectors
-
-
-__all__ = ["Variant"]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from dslc.kernels import Kernels
     from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
-    from dslc.search.pipeline import Optimized
+    from dslc.search.runs.stages import Optimized
     from dslc.semantics.library import Rules
 
 __all__ = [

@@ -51,5 +51,3 @@ class Deadline:
 FOREVER = Deadline()
 #: already: nothing new is begun
 OVER = Deadline(-inf)
-
-__all__ = ["FOREVER", "OVER", "Deadline", "TimeUp"]

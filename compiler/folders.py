@@ -52,6 +52,3 @@ def unwritable(folder: Path) -> str:
     except OSError as problem:
         return problem.strerror or str(problem)
     return ""
-
-
-__all__ = ["cache_folder", "stand_in", "unwritable"]

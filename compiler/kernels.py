@@ -441,6 +441,3 @@ def register(options: Any, found: Kernels | None, given: bool = False) -> bool:
     except Exception:  # ONNX Runtime raises many kinds, none of them documented
         return False
     return True
-
-
-__all__ = ["NONE", "Kernels", "Missing", "Said", "WhyMissing", "known", "note", "prepared", "register", "said", "texts_of"]

@@ -25,6 +25,3 @@ def in_stream(text: str) -> str:
 def in_line(text: str) -> str:
     """Text that may be shown as a part of a line."""
     return _LINE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-__all__ = ["in_code", "in_line", "in_stream"]

@@ -202,6 +202,3 @@ def _warn(text: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dslc."):
         level, frame = level + 1, frame.f_back
     warnings.warn(in_line(text), stacklevel=level)
-
-
-__all__ = ["register", "session"]

@@ -192,6 +192,3 @@ def is_private(path: Path) -> bool:
 
 def _owned(state: os.stat_result, others: int) -> bool:
     return not hasattr(os, "getuid") or (state.st_uid in (os.getuid(), 0) and not state.st_mode & others)
-
-
-__all__ = ["Store", "beside", "is_private", "is_stream", "private", "replace_file", "sealed", "unsealed", "write_file"]

@@ -17,7 +17,8 @@ from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import export, node_model
 from dslc.search.rewrites.candidate import Candidate

@@ -104,6 +104,3 @@ def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
     else:
         yield CudaVariant(block=128)
         yield CudaVariant(width=2)
-
-
-__all__ = ["Hardware", "candidates", "least", "occupancy", "seconds"]

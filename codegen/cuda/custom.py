@@ -75,6 +75,3 @@ def _bytes(inputs: tuple[TensorType, ...], results: list[TensorType]) -> Dim:
     for type in (*inputs, *results):
         total = plain(apply("+", scalar(total), scalar(times(*type.shape, type.dtype.bytes))))
     return total
-
-
-__all__ = ["custom_cuda"]

@@ -164,6 +164,3 @@ class CudaEmitter(Emitter):
 def _depends(node: Reduce) -> bool:
     """Whether a range of a reduction depends on an iterator of its own."""
     return any(extent.free & set(node.iters) for extent in node.extents)
-
-
-__all__ = ["CudaEmitter"]

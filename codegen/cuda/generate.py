@@ -251,6 +251,3 @@ def variants(
             found.setdefault(body, (seconds(text, hardware or Hardware(), sizes), variant))
     # what promises the same stays in the order of the candidates
     return tuple(variant for _, variant in sorted(found.values(), key=lambda each: each[0]))
-
-
-__all__ = ["generate", "preamble", "variants"]

@@ -148,6 +148,3 @@ def usages(log: str) -> Iterator[Usage]:
             shared = _SHARED.search(line)
             yield Usage(symbol, int(used[1]), spills, int(shared[1]) if shared else 0)
             symbol = ""
-
-
-__all__ = ["Binary", "NotCompiled", "NvrtcReason", "Usage", "available", "compile", "usages", "version"]

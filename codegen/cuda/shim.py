@@ -129,6 +129,3 @@ def build(texts: Sequence[CudaText], folder: Path | None = None, *, sanitize: bo
 
 def _numbers(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}q", *values)
-
-
-__all__ = ["Fault", "Shim", "Stopped", "build", "source"]

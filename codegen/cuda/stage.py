@@ -300,6 +300,3 @@ class CudaStage(StageWriter):
             strides[k] = total
             total = total * extents[k]
         return tuple(strides), total
-
-
-__all__ = ["SECTOR", "CudaStage", "LaunchCode", "Room", "Shared", "above", "bytes_of", "dim_of", "least", "plain", "scalar", "times"]

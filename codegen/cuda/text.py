@@ -107,6 +107,3 @@ def at(size: Dim, sizes: Mapping[Sym, int]) -> int:
 
 def _number(node: Scalar, sizes: Mapping[Sym, int]) -> Scalar | None:
     return num(sizes[node]) if isinstance(node, Sym) and node in sizes else None
-
-
-__all__ = ["CudaLaunch", "CudaText", "Pointer", "PointerPlace", "at"]

@@ -388,6 +388,3 @@ class ProductStage(CudaStage):
         env = Env(part, iters, {}, tensors)
         self.own.envs.append(env)
         return env
-
-
-__all__ = ["Product", "ProductStage", "fits", "product_of"]

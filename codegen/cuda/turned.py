@@ -197,6 +197,3 @@ class TurnedStage(CudaStage):
         emitter = self.emitter
         value = emitter.let(("square", text), text, dtype, False, emitter.top)
         emitter.remember((node, id(env), None, False), value)
-
-
-__all__ = ["TurnedOperand", "TurnedStage"]

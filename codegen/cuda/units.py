@@ -136,6 +136,3 @@ class UnitStage(ProductStage):
             inner.statements.append(Loop(q.name, "0", str(units.depth), deep, step, unrolled=True))
             inner.statements.append(self._meet())
         emitter.levels[-1].block.statements.append(Loop(at.name, "0", emitter.text(length), units.depth, inner))
-
-
-__all__ = ["UnitStage", "takes"]

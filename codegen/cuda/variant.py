@@ -67,6 +67,3 @@ class CudaVariant:
     pieces: int = 256
     split: int = 1
     units: Units | None = None
-
-
-__all__ = ["CudaVariant", "Tile", "Units"]

@@ -112,6 +112,3 @@ class Ahead:
                 running.kill()
             elif self._halts:
                 running.halt()
-
-
-__all__ = ["Ahead"]

@@ -455,9 +455,3 @@ def _sweep(place: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > 3600:
                 shutil.rmtree(left, ignore_errors=True)
-
-
-__all__ = [
-    "Failure", "Library", "NotBuilt", "NotRun", "Opened", "build", "checked", "clear", "kept", "library_folder", "library_folders",
-    "opened", "source",
-]  # fmt: skip

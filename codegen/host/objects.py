@@ -74,6 +74,3 @@ def objects(
 def _processors() -> int:
     """How many compilers run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-__all__ = ["objects"]

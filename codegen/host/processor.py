@@ -286,9 +286,3 @@ def _digest(*parts: str) -> str:
 
 def _size(size: int) -> str:
     return f"{size >> 20} MiB" if size >= 1 << 20 and size % (1 << 20) == 0 else f"{size >> 10} KiB"
-
-
-__all__ = [
-    "LEVELS", "NAMES", "NATIVE", "VARIABLE", "Level", "Processor", "architecture_of", "caches", "foreign", "here", "identities",
-    "of_level", "processor", "runnable", "runs", "wanted", "wanted_name",
-]

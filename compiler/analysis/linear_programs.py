@@ -51,6 +51,3 @@ def least(cost: Sequence[float], rows: Sequence[tuple[Sequence[tuple[int, float]
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     return [float(x) for x in solver.getSolution().col_value]
-
-
-__all__ = ["least", "quiet_solver"]

@@ -91,6 +91,3 @@ def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
                     zero: dict[Scalar, Scalar] = {apply("//", value, divisor): num(0)}
                     then = rebuild(then, zero.get)
     return node if condition is node.args[0] else apply("select", condition, then, otherwise)
-
-
-__all__ = ["decided", "narrowed", "sum_ranges"]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dslc.cost.inputs import Given
     from dslc.kernels import Kernels
     from dslc.report import Report
-    from dslc.search.pipeline import Optimized
+    from dslc.search.runs.stages import Optimized
 
 
 def optimize(

@@ -54,6 +54,3 @@ class CommandBar:
         """Takes the bar away, so that something else can be said."""
         if self._shown is not None:
             self._shown.stop()
-
-
-__all__ = ["CommandBar", "counts_text"]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from dslc.cost.inputs import Given
+    from dslc.cost.rounds import Timing
     from dslc.cost.statistics import Interval
-    from dslc.cost.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)

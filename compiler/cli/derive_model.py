@@ -79,6 +79,3 @@ def milliseconds(model: ModelProto, program: Graph) -> float:
         running.run(None, feeds)
         found.append(time.perf_counter() - began)
     return 1e3 * median(found)
-
-
-__all__ = ["milliseconds", "model_of"]

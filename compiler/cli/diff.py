@@ -185,7 +185,8 @@ def compared(
     """
     from dslc.errors import error
     from dslc.ir.graph import topological
-    from dslc.prove.partial.difference import NotCompared, difference
+    from dslc.prove.partial.difference import difference
+    from dslc.prove.partial.draws import NotCompared
     from dslc.prove.partial.rules import wrongly_corrected
     from dslc.prove.verdict import Counterexample
 
@@ -268,7 +269,8 @@ def _for_all_sizes(
     rules: Rules, names: Sequence[str], old: Sequence[Value], new: Sequence[Value], seconds: float
 ) -> tuple[SetOfSizes, ...]:
     """The sets where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
-    from dslc.prove.partial.difference import NotCompared, WhyUncompared, equal_everywhere, parametric
+    from dslc.prove.partial.difference import equal_everywhere, parametric
+    from dslc.prove.partial.draws import NotCompared, WhyUncompared
 
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
@@ -344,7 +346,8 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
 def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], seed: int) -> Instance:
     from dslc.errors import error
     from dslc.interpret.instantiate import Rejected
-    from dslc.prove.partial.difference import NotCompared, difference
+    from dslc.prove.partial.difference import difference
+    from dslc.prove.partial.draws import NotCompared
     from dslc.prove.partial.rules import instances, sides
 
     first: Instance | None = None
@@ -376,7 +379,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 def _refused(problem: Any, programs: Sequence[str]) -> DslcError:
     """Why two programs are not compared, at the second one where they are calls."""
     from dslc.errors import SourceText, Span, error
-    from dslc.prove.partial.difference import WhyUncompared
+    from dslc.prove.partial.draws import WhyUncompared
 
     codes = {WhyUncompared.PIECES: "E0607", WhyUncompared.DISAGREE: "E0608"}
     hints = {

@@ -16,7 +16,8 @@ from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
 
 if TYPE_CHECKING:
-    from dslc.foreign.importing import Import, Outcome, Progress
+    from dslc.foreign.importing import Progress
+    from dslc.foreign.outcome import Import, Outcome
 
 _FORMS = ("taso", "tensat", "flexflow")
 
@@ -91,9 +92,9 @@ def command(
     """
     from dslc.folders import cache_folder
     from dslc.foreign.formats import read_rules
-    from dslc.foreign.importing import as_json, import_rules, imported_text
+    from dslc.foreign.importing import import_rules
     from dslc.foreign.keeping import write_proofs
-    from dslc.foreign.report import stamped
+    from dslc.foreign.report import as_json, imported_text, stamped
 
     _check_output(file, out, force)
     name = _library_name(library, out)
@@ -190,8 +191,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
 
 def _summary(found: Import) -> None:
     """A table of the outcomes, and what a user has to know of single rules."""
-    from dslc.foreign.importing import OUTCOMES
-    from dslc.foreign.outcome import LIVE, MEANING
+    from dslc.foreign.outcome import LIVE, MEANING, OUTCOMES
 
     counts = found.counts()
     for outcome in OUTCOMES:

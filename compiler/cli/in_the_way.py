@@ -40,7 +40,7 @@ def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest
         newest: the newest opset that there is.
     """
     from dslc.match import GraphIndex, find_matches, replacements
-    from dslc.match.apply import Refused
+    from dslc.match.recipe import Refused
 
     out: list[str] = []
     status = _status(rules, rule)

@@ -145,6 +145,3 @@ def _cells(what: str, row: Any) -> tuple[str, ...]:
     if what == "targets":
         return row.on, str(row.lowerings), row.doc, ", ".join(row.sheets)
     return row.name, row.doc, " ".join(row.options)
-
-
-__all__ = ["command"]

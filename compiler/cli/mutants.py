@@ -157,10 +157,11 @@ def _candidates(
 ) -> Iterator[tuple[Value, float | None, Value | None, bool]]:
     """Mutants, the limits and corrections that their rules state, and whether the search for them was complete."""
     from dslc.errors import error
+    from dslc.mutate.mutant import MutantOptions, made
     from dslc.mutate.overlapping import overlapping
     from dslc.mutate.partial import applied, compiled
     from dslc.mutate.problem import is_linear_region, problem_of
-    from dslc.mutate.search import MutantOptions, made, search
+    from dslc.mutate.search import search
     from dslc.mutate.sheets import sheets
 
     graph = called.graph
@@ -244,6 +245,3 @@ def _plain(value: Any) -> Any:
 
 def _written(attributes: Mapping[str, Any]) -> str:
     return "".join(f", {name}={value}" for name, value in attributes.items())
-
-
-__all__ = ["FoundMutant", "FoundMutants", "command", "mutants_of"]

@@ -33,6 +33,3 @@ def writable(path: Path) -> None:
         probe.unlink()
     except OSError as problem:
         raise error("E0903", f"cannot write into {folder}: {problem.strerror}", path=str(path)) from None
-
-
-__all__ = ["apart", "writable"]

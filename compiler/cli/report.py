@@ -25,6 +25,3 @@ def command(report: Path, output: Path) -> None:
         raise error("E0914", "it is no report of `dslc optimize --report FILE.json`", path=str(report)) from None
     write_file(output, found.to_html())
     click.echo(f"written: {output}")
-
-
-__all__ = ["command"]

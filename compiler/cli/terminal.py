@@ -73,6 +73,3 @@ def _plain() -> Any:
                 yield segment if segment.control else segment._replace(text=in_stream(segment.text))
 
     return Plain
-
-
-__all__ = ["console", "guarded", "say"]

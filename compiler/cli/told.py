@@ -54,6 +54,3 @@ def _told(turns: Sequence[tuple[str, int, float, float]]) -> list[str]:
             text = cost + ("leads to nothing else" if later is None else f"makes step {later + 1} possible")
         out.append(f"{k + 1:3}. {rule}{places}: {text}")
     return out
-
-
-__all__ = ["story_of"]

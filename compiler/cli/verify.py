@@ -124,7 +124,8 @@ class VerifyOutcome:
 def verified(asked: VerifyRequest, out: VerifyOutcome, told: Progress | None) -> None:
     """Fills the outcome as verdicts come."""
     from dslc.prove.laws import load_with_laws
-    from dslc.prove.run.verify import PROVERS, verify
+    from dslc.prove.run.provers import PROVERS
+    from dslc.prove.run.verify import verify
 
     out.rules = rules = load_with_laws(asked.names)
     every = _chosen(rules, asked.names, asked.patterns)

@@ -82,5 +82,3 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed,
 
 
 ASKED = 200  #: expressions that are asked why they are no call
-
-__all__ = ["tell"]

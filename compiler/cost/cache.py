@@ -24,7 +24,7 @@ from typing import Any
 from dslc.folders import cache_folder, stand_in, unwritable
 from dslc.outside import in_line
 
-SCHEMA = 2
+SCHEMA = 2  #: version of the tables
 NAME = "costs.sqlite3"
 TABLES = (
     "CREATE TABLE costs"

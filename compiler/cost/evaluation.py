@@ -352,6 +352,3 @@ class _Change:
                     out.append(node)
                     stack.pop()
         return out
-
-
-__all__ = ["Evaluation", "Group"]

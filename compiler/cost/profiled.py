@@ -26,6 +26,3 @@ def profiled(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: f
     except WorkerFailed:
         return ()
     return tuple(Timed(name, operator, taken * 1e3) for name, operator, taken in answer["nodes"])
-
-
-__all__ = ["profiled"]

@@ -147,6 +147,3 @@ def _turns(rounds: Sequence[Mapping[int, float]], model: int, base: int) -> list
         (log(one[base] / one[model]), next(k for k in one if k in {base, model}) == base)
         for one in rounds if base in one and model in one
     ]  # fmt: skip
-
-
-__all__ = ["Rounds", "TimedPair", "Timing"]

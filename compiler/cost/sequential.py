@@ -151,6 +151,3 @@ def capital(wins: int, turns: int, chance: float) -> float:
 def at_once(level: float, margin: float = 1.0) -> SequentialTest:
     """A test by turns alone, for what is no claim but a choice: processes that live are taken for what the model is."""
     return replace(SequentialTest(), level=level, bets=(Bet(1.0, margin=margin),))
-
-
-__all__ = ["Bet", "SequentialTest", "Turn", "Turns", "at_once", "balanced", "capital"]

@@ -20,7 +20,7 @@ from dslc.cost.table import Priced, PriceTable
 from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, lowerings_on
 from dslc.errors import error
 from dslc.ir.graph import Call, Constant, Input, Node, topological
-from dslc.onnx.importer import Imported
+from dslc.onnx.context import Imported
 from dslc.semantics.library import Rules
 
 NODE = 2e-6  #: seconds of a node of the runtime, beside what it computes
@@ -129,6 +129,3 @@ def _numbers(text: str) -> tuple[float, float]:
         hint = f"one of {', '.join(PROCESSORS)}; or two numbers, operations and bytes a second: 1.2e12:4e10"
         raise error("E0909", f"there is no data sheet of a processor `{text}`", hint=hint)
     return found
-
-
-__all__ = ["PROCESSORS", "CpuSheet", "InTurn", "target"]

@@ -55,6 +55,3 @@ class Start:
             return 1.0
         inside = self.seconds - min(alone(), MOST_ALONE * self.seconds)
         return min(1.0, inside / max(part, MEASURE_LEAST))
-
-
-__all__ = ["Key", "Start"]

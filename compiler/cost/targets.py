@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dslc.cost.groups import Group
     from dslc.cost.layout import Info
     from dslc.cost.model import CostModel
-    from dslc.onnx.importer import Imported
+    from dslc.onnx.context import Imported
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"

@@ -404,8 +404,3 @@ def raced(
                 except WorkerFailed as own:
                     raise error("E0811", f"ONNX Runtime cannot run it: {own}", path=name) from None
         raise error("E0811", f"ONNX Runtime cannot run the models: {problem}") from None
-
-
-__all__ = [
-    "RACING", "Goal", "MemoryShort", "ModelFile", "Race", "Racing", "Timing", "WorkerFailed", "check_memory", "race", "raced", "runs",
-]  # fmt: skip

@@ -91,6 +91,3 @@ class Caches:
         if bytes < LARGE or not self.near or self.start is None:
             return 0.0
         return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN
-
-
-__all__ = ["DRIVEN", "Caches", "Packed", "bytes_of", "kind_of", "packed", "room", "spilled"]

@@ -271,6 +271,3 @@ class _Call:
         if isinstance(value, tuple) and all(isinstance(one, int) for one in value):
             return value
         raise fail("E0706", f"`{expr.span.text}` is no argument of a call", expr.span)
-
-
-__all__ = ["Argument", "Axis", "FoundCall", "PlacedPattern", "called"]

@@ -147,6 +147,3 @@ def _turned(view: StridedView) -> list[StridedView]:
 def _touched(view: StridedView) -> int:
     """Elements that are read once: what is repeated at a stride of 0 is not read again."""
     return prod(size for size, stride in zip(view.shape, view.strides, strict=True) if stride)
-
-
-__all__ = ["RESULT", "Calls", "TakenCall", "patterns"]

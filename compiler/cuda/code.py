@@ -132,6 +132,3 @@ def priced(rules: Rules, device: Device, templates: CudaTemplates | None = None)
         return Wants((), took)
 
     return wants
-
-
-__all__ = ["generable", "hardware", "hardware_of", "priced", "taken", "texts"]

@@ -13,8 +13,9 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import with_sizes
+from dslc.onnx.context import Imported
 from dslc.onnx.functions import inlined
-from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
@@ -77,6 +78,3 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     found = with_sizes((*graph.inputs, *graph.outputs), put)
     count = len(graph.inputs)
     return Graph(found[:count], found[count:])
-
-
-__all__ = ["at_sizes", "plan_at", "plan_model"]

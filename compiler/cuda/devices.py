@@ -130,6 +130,3 @@ def device_named(name: str) -> Device:
     if found is None:
         raise error("E0909", f"there is no device `{name}`", hint="one of " + ", ".join(DEVICES))
     return found
-
-
-__all__ = ["DEFAULT", "DEVICES", "Device", "device_named"]

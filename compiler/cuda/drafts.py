@@ -72,6 +72,3 @@ def assembled(
         )
     streams = 1 + max((turn.stream for turn in order), default=0)
     return Plan(device, inputs, ends, tuple(made), tuple(steps), kernels, total, streams)
-
-
-__all__ = ["StepDraft", "assembled"]

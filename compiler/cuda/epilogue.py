@@ -61,6 +61,3 @@ def epilogue_of(invoked: Invoked) -> Epilogue | None:
 
 def _turned(one: Tensor, order: Sequence[int]) -> Tensor:
     return Tensor(one.pointer, one.dtype, tuple(one.shape[k] for k in order), tuple(one.strides[k] for k in order))
-
-
-__all__ = ["Epilogue", "epilogue_of"]

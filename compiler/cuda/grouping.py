@@ -147,6 +147,3 @@ def _folded(graph: Graph, calls: Sequence[NodeGroup], groups: Sequence[NodeGroup
             continue
         kept.append(group)
     return folded(graph, kept)
-
-
-__all__ = ["grouped", "turnable"]

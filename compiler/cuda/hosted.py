@@ -11,8 +11,9 @@ from onnx import ModelProto, ValueInfoProto, helper
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph, Opaque, Value
+from dslc.onnx.context import Imported
 from dslc.onnx.exporter import node_model
-from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
 
 #: a model that computes values from others, as ONNX Runtime loads it; None: no nodes of ONNX express it
@@ -105,6 +106,3 @@ def runtime(data: bytes) -> Any:
 def opaque(graph: Graph) -> bool:
     """Whether a graph has nodes that only ONNX Runtime can run."""
     return any(isinstance(node, Opaque) for node in graph.nodes())
-
-
-__all__ = ["Hosted", "at_feeds", "hosted", "hosted_of", "opaque", "runtime"]

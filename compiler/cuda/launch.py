@@ -128,6 +128,3 @@ class Launcher(Protocol):
         """Waits for everything."""
 
     def close(self) -> None: ...
-
-
-__all__ = ["LASTING", "Code", "CudaFailure", "Invoked", "Launcher", "Reason", "Tensor"]

@@ -364,6 +364,3 @@ class PyCuda(_OnDevice):
         if context is not None:
             # PyCUDA wants an empty stack when the process ends
             context.pop()
-
-
-__all__ = ["CudaCore", "LoadedModule", "PyCuda", "launcher", "reason_of"]

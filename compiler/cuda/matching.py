@@ -238,6 +238,3 @@ class _Axes:
         plain = [at for k, at in enumerate(self.reads[operand].index) if k not in moved]
         homes = [{dim for dim in dims for it in at.free if names.get(it) in dim.indices} for at in plain]
         return all(len(own) <= 1 for own in homes) and len(set().union(*homes)) == sum(map(len, homes))
-
-
-__all__ = ["Leaves", "Summed", "found", "leaves_of", "summed_of"]

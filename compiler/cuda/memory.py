@@ -87,6 +87,3 @@ def _apart(one: Life, other: Life, turns: Sequence[ScheduledStep]) -> bool:
         return not a.kept and all(step in turns[first].before for first in b.steps for step in a.steps)
 
     return over(one, other) or over(other, one)
-
-
-__all__ = ["ALIGNED", "Life", "ScheduledStep", "placed", "turns"]

@@ -94,6 +94,3 @@ class _Parts:
 
 def _bytes(value: Value) -> int:
     return value.type.bytes if value.known and not value.constant and value.type.is_static else 0
-
-
-__all__ = ["on_the_cpu"]

@@ -167,6 +167,3 @@ def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple
         count = len(every) - len(binders) + 1 if binder.star else 1
         yield binder.name, tuple(every[at : at + count])
         at += count
-
-
-__all__ = ["CallPattern", "Dim", "PatternReading", "patterns_of"]

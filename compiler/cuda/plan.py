@@ -370,8 +370,3 @@ def _checked(plan: Plan) -> None:
 def _views(step: Step) -> Iterator[StridedView]:
     yield from step.reads
     yield from step.writes
-
-
-__all__ = [
-    "VERSION", "BadPlan", "Buffer", "BufferPlace", "CallStep", "HostStep", "KernelStep", "Plan", "Step", "Unfit", "plan_of", "text_of",
-]  # fmt: skip

@@ -451,6 +451,3 @@ def _words(program: Graph) -> str:
     nodes = [node for node in program.nodes() if not isinstance(node, Input) and not node.constant]
     words = [getattr(node, "op", "") or getattr(node, "label", type(node).__name__) for node in nodes]
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
-
-
-__all__ = ["Generable", "NotPlanned", "Planned", "Wants", "WhyUnplanned", "every_kernel", "planned"]

@@ -188,6 +188,3 @@ def view_of_node(rules: Rules, node: Node, views: Mapping[Value, StridedView]) -
     for one in reversed(chain):
         view = looked_at(one.scope, view) if view is not None else None
     return view
-
-
-__all__ = ["as_kernel", "lifted", "looks_only", "one_scope", "scopes_of", "sums_products", "view_of_node"]

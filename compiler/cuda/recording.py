@@ -75,6 +75,3 @@ class Recorded:
 
     def launch(self, stream: int) -> None:
         self._recorder._did("cuGraphLaunch", self._launched, stream)
-
-
-__all__ = ["FUNCTIONS", "Recorded", "Recorder", "driver"]

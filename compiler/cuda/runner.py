@@ -271,6 +271,3 @@ def sizes_of(types: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any]) -> 
             if not isinstance(size, int):
                 found.setdefault(str(size), int(given))
     return found
-
-
-__all__ = ["OLDEST", "Runner", "Texts", "Weights", "laid_out", "sizes_of"]

@@ -179,6 +179,3 @@ class Session:
 def _at(plan: Plan) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The sizes that a plan is for."""
     return tuple((name, view.shape) for name, view in plan.inputs)
-
-
-__all__ = ["Session"]

@@ -73,6 +73,3 @@ def stored_kernels(rules: Rules, model: ModelProto, told: Callable[[str], None] 
         told("the plan in the file is another one (by other rules, or by templates of theirs): these are the kernels without them")
     text = texts(rules, device, own)
     return {name: text(program) for name, program in found.programs.items()}
-
-
-__all__ = ["stored_device", "stored_kernels", "stored_plan"]

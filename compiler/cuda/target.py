@@ -24,7 +24,7 @@ from dslc.cuda.programs import looks_only
 from dslc.cuda.written import templates_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
-from dslc.onnx.importer import Imported
+from dslc.onnx.context import Imported
 from dslc.semantics.library import Rules, rules_cache
 
 #: version of the format of models for one node
@@ -136,6 +136,3 @@ def target(device: str | None = None, threads: int | None = None, trust: tuple[s
     """
     found = device_named(DEFAULT if device is None else device)
     return Cuda(Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"), found, trust)
-
-
-__all__ = ["Cuda", "target"]

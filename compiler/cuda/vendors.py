@@ -266,6 +266,3 @@ def _aligned(pointer: int) -> int:
 def _set(function: Callable[..., Any], of: int, attribute: Any, value: Any) -> None:
     held = np.array([value])
     function(of, int(attribute), held.ctypes.data, held.nbytes)
-
-
-__all__ = ["Vendors"]

@@ -183,6 +183,3 @@ def joined(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 def number(value: Scalar) -> int | None:
     return int(value.value) if isinstance(value, Num) else None
-
-
-__all__ = ["StridedView", "address", "inside", "joined", "looked_at", "number", "plain", "ranges", "row_major", "slopes"]

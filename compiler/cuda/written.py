@@ -179,6 +179,3 @@ def shrunk(rules: Rules, program: Graph, most: int) -> Graph | None:
 def _small(program: Graph) -> bool:
     values = (*program.inputs, *program.outputs)
     return all(value.type.is_static and value.type.elements <= ELEMENTS for value in values)
-
-
-__all__ = ["CudaTemplates", "TakenTemplate", "shrunk", "templates_of", "wrong"]

@@ -59,6 +59,3 @@ def margins_of(
         found[it] = Margin(-(-before // slope), -(-behind // slope))
     known = dict(zip(view.iters, view.box.extents, strict=True))
     return found if found and all(isinstance(known[it], Num) for it in found) else None
-
-
-__all__ = ["Margin", "cropped", "enlarged", "margins_of"]

@@ -96,6 +96,3 @@ def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Sc
         return False
     known[name] = num(low)
     return True
-
-
-__all__ = ["integer", "is_natural", "put", "solved_least", "solved_linear", "unknowns"]

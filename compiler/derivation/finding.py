@@ -166,6 +166,3 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
         for rest in _distinct(options[1:]):
             if first is None or first not in rest:
                 yield first, *rest
-
-
-__all__ = ["Along", "Moved", "Sought", "Way"]

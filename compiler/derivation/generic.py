@@ -196,6 +196,3 @@ def _expressions(node: Node) -> Iterator[Scalar]:
 
 def _numbers(attr: AttrValue) -> Iterator[Number]:
     yield from (each for each in flat(attr) if isinstance(each, int | float | Fraction))
-
-
-__all__ = ["Generic", "NotGeneric", "unknown_sizes"]

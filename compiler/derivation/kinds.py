@@ -265,6 +265,3 @@ def _turns(queues: Sequence[Iterator[PricedProgram]]) -> Iterator[PricedProgram]
 def kinds(rules: Rules, programs: Iterable[PricedProgram], given: Sequence[Call] = ()) -> Iterator[PricedProgram]:
     """Programs, which come with the cheapest first, in the order in which they are shown: see `Kinds`."""
     yield from Kinds(rules, given).first(programs)
-
-
-__all__ = ["kinds"]

@@ -104,6 +104,3 @@ def _product(extents: Sequence[Scalar]) -> int:
             return 0
         total *= int(extent.value)
     return total
-
-
-__all__ = ["carried"]

@@ -193,6 +193,3 @@ def _conditions(syntax: t.Lowering) -> Iterator[t.Where]:
             )  # fmt: skip
             if kept:
                 yield replace(statement, conditions=kept)
-
-
-__all__ = ["lowerings_on", "operator_of", "unlowered", "with_lowerings"]

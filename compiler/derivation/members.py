@@ -86,6 +86,3 @@ def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
     places = sorted(islice(product(*(range(len(own)) for own in few)), 4096), key=lambda place: (sum(place), place))
     for place in islice(places, JOINED):
         yield tuple(own[k] for own, k in zip(few, place, strict=True))
-
-
-__all__ = ["Member", "MemberChoice", "choices", "is_product", "members_of", "put", "ranks"]

@@ -74,6 +74,3 @@ def _part(whole: Value, like: Value, along: int, first: int | Scalar) -> Value:
         for d in range(len(like.type.shape))
     )
     return scope_value(Scope(like.type.shape, read(0, index), like.type.dtype), (whole,))
-
-
-__all__ = ["merged"]

@@ -148,6 +148,3 @@ def unlike(rules: Rules, programs: Iterable[PricedProgram], given: Iterable[Node
         if not any(known.within(size) for known in kept):
             kept.append(size)
             yield each
-
-
-__all__ = ["Price", "PricedProgram", "elements", "estimated", "intensity", "operations", "unlike"]

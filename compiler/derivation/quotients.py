@@ -117,6 +117,3 @@ def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tup
             first = apply("+", num(min(moved)), *(apply("*", num(slope), other) for slope, other in zip(slopes, others, strict=True)))
             best = first, count
     return best
-
-
-__all__ = ["groupings", "lookups"]

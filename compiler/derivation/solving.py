@@ -440,6 +440,3 @@ def _words(group: Group) -> str:
     operands, result = group
     parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
     return " + ".join(parts) or "nowhere"
-
-
-__all__ = ["Matching", "Miss", "Missed", "Shaped", "forward", "is_found", "nearer", "shaped"]

@@ -277,6 +277,3 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
         right = [arg for k, arg in enumerate(args) if not mask >> k & 1]
         if any(arg.reads for arg in left) and any(arg.reads for arg in right):
             yield apply(body.name, *left), apply(body.name, *right)
-
-
-__all__ = ["TOTAL", "Group", "OperatorPattern", "Window", "around", "leaves_in", "patterns_of", "tables_of", "unknowns_in"]

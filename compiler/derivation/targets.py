@@ -188,6 +188,3 @@ def summed(rules: Rules, node: Call) -> float:
         flops = None
     elements = node.values[0].type.elements if node.values[0].type.is_static else 0
     return max(1.0, flops / 2 / elements) if flops and elements else 1.0
-
-
-__all__ = ["Miss", "Missed", "instances", "missed", "products_of", "sizes_in", "summed", "targets_of"]

@@ -157,6 +157,3 @@ def total(term: UnknownTerm, at: Mapping[Scalar, tuple[int, int]], operands: Ope
         elif isinstance(node, Reduce):
             return False
     return True
-
-
-__all__ = ["cuts", "nonzero_box", "only_positions", "read_at", "total"]

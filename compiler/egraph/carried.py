@@ -106,6 +106,3 @@ class MatchesOfRules:
                 self.of(rule, rng, caps, until)
         self.view.settle()
         self._before = None
-
-
-__all__ = ["MatchesOfRules", "RuleMatches"]

@@ -229,6 +229,3 @@ def _values(applied: AppliedMatch, node: Call) -> tuple[Value, ...]:
         if applied.state.nodes[number] is node and len(found) == len(node.types):
             return found
     return node.values
-
-
-__all__ = ["fact", "used"]

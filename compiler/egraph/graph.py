@@ -371,6 +371,3 @@ class EGraph:
         self.members[number] = ()
         self.users[number] = ()
         self.union(number, out, None)
-
-
-__all__ = ["EGraph", "NodeEntry", "Union"]

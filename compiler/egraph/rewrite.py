@@ -369,23 +369,3 @@ def saturate(
     else:
         capped.add(Cap.ROUNDS)
     return Saturation(stop, rounds, total, len(egraph), until.now() - began, frozenset(capped))
-
-
-__all__ = [
-    "AppliedMatch",
-    "Built",
-    "Cap",
-    "Caps",
-    "Grown",
-    "Saturation",
-    "SaturationLimits",
-    "Stated",
-    "StepOutcome",
-    "Stop",
-    "apply_matches",
-    "matches_of",
-    "placed",
-    "saturate",
-    "state",
-    "step",
-]  # fmt: skip

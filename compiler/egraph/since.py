@@ -184,6 +184,3 @@ def _of(operator: str | None, calls: Mapping[str, Iterable[Call]]) -> Iterator[C
     else:
         for some in calls.values():
             yield from some
-
-
-__all__ = ["Since", "added"]

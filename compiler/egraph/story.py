@@ -112,6 +112,3 @@ class _Terms:
                 continue
             known[at] = with_args(node, tuple([known[arg] for arg in args]))[index] if args else Value(node, index)
         return known[number]
-
-
-__all__ = ["PartialReplay", "StoryTurn", "kept", "story"]

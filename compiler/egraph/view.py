@@ -391,6 +391,3 @@ def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:
                             break
                     out.append(found)
     return out
-
-
-__all__ = ["OutOfTime", "TooFar", "View", "components"]

@@ -15,9 +15,8 @@ from dslc.foreign.merging import merged
 from dslc.foreign.misfit import misfit
 from dslc.foreign.naming import described, names_of
 from dslc.foreign.numbering import documented
-from dslc.foreign.outcome import OUTCOMES, Import, ImportedRule, Outcome, Pending
+from dslc.foreign.outcome import Import, ImportedRule, Outcome, Pending
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
-from dslc.foreign.report import as_json, imported_text
 from dslc.foreign.rule import ForeignRule
 from dslc.foreign.shapes import Clash, UnboundTensor
 from dslc.foreign.translate import tensor_names, translations
@@ -143,6 +142,3 @@ class _Reader:
         if other is not None:
             return ImportedRule(number, name, "duplicate", other, readings[0], left_out=left_out)
         return Pending(number, name, readings, left_out)
-
-
-__all__ = ["OUTCOMES", "Import", "ImportedRule", "Outcome", "Progress", "as_json", "import_rules", "imported_text"]

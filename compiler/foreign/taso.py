@@ -47,7 +47,7 @@ _KEY_NUMBERS = {name: number for number, name in enumerate(KEYS)}
 _FLEXFLOW_KIND_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KINDS)}
 _FLEXFLOW_KEY_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KEYS)}
 _PARALLEL_KEYS = {KEYS[COMMON_KEYS], KEYS[COMMON_KEYS + 1]}
-_VARINT, _BYTES = 0, 2
+_VARINT, _BYTES = 0, 2  #: wire types of protocol buffers
 
 
 class _Wrong(Exception):

@@ -103,6 +103,3 @@ def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
 
 def _types(values: tuple[Value, ...]) -> list[TensorType]:
     return [value.type for value in values]
-
-
-__all__ = ["Drawn", "drawn", "wrong"]

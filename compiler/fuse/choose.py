@@ -161,6 +161,3 @@ def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]
             continue
         out.append(offer)
     return out
-
-
-__all__ = ["Worth", "chosen"]

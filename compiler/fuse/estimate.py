@@ -161,6 +161,3 @@ class _Traffic:
 def seconds_of(kernel: Kernel, profiles: Profiles, at: Speeds) -> float:
     """Estimated seconds of a kernel."""
     return estimate(kernel, profiles).seconds(at)
-
-
-__all__ = ["EVERYDAY", "Estimate", "Speeds", "estimate", "machine", "seconds_of"]

@@ -75,6 +75,3 @@ def _estimate(form: Graph, weights: list[bool], profiles: Profiles) -> Estimate:
                 operations += profiles.work(node).operations
     moved = sum(float(profiles.sizes.bytes(value.type)) for value in (*form.inputs, *form.outputs))
     return Estimate(moved, 0.0, operations, ROUNDS, float("inf"))
-
-
-__all__ = ["form_estimates", "formed"]

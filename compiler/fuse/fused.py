@@ -398,6 +398,3 @@ def _first(subjects: Sequence[Subject]) -> list[Subject]:
     for subject in subjects:
         found.setdefault(subject.program, subject)
     return list(found.values())
-
-
-__all__ = ["Fused", "Fusing", "FusingStory", "KeptKernel", "fused"]

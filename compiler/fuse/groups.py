@@ -329,6 +329,3 @@ def _trimmed(nodes: Sequence[Node], around: Neighbours, profiles: Profiles) -> l
                 del kept[node]
                 changed = True
     return list(kept)
-
-
-__all__ = ["GroupLimits", "Neighbours", "NodeGroup", "inside", "proposals"]

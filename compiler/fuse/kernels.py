@@ -182,6 +182,3 @@ def kernels(graph: Graph) -> Mapping[Graph, list[Kernel]]:
         if isinstance(node, Kernel):
             out.setdefault(node.group, []).append(node)
     return out
-
-
-__all__ = ["Cyclic", "Fold", "fold_of", "folded", "kernels", "unfold"]

@@ -119,6 +119,3 @@ def _rest(group: Together, gone: Collection[Node]) -> list[Together]:
         else:
             out.append([k])
     return [Together(tuple(group.nodes[k] for k in run), tuple(group.args[k] for k in run)) for run in out]
-
-
-__all__ = ["Offer", "OfferPrices"]

@@ -371,6 +371,3 @@ def _below(outputs: tuple[Value, ...], params: tuple[Value, ...]) -> Iterator[No
     for node in topological(value.node for value in outputs):
         if node not in ends:
             yield node
-
-
-__all__ = ["UNNAMED", "WEIGHTS", "NodeWork", "Profile", "Profiles", "Reach", "Reading", "WorkSizes", "places", "work_of"]

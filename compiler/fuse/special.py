@@ -52,6 +52,3 @@ def _placed(drawn: Feeds, numbers: dict[Any, Any]) -> list[Feeds]:
         {name: placed(array, np.roll(numbers[array.dtype], -turn)) if floating(array) else array for name, array in drawn.items()}
         for turn in range(0, count, least)
     ]
-
-
-__all__ = ["at_other_sizes", "edges", "strange"]

@@ -122,6 +122,3 @@ def _refused_there(text: CudaText) -> str:
 
 
 _DEVICES: Mapping[str, _Device] = {"cpu": _Device(custom_kernel, _refused_here), "cuda": _Device(custom_cuda, _refused_there)}
-
-
-__all__ = ["check_templates"]

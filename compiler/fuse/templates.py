@@ -309,6 +309,3 @@ def _simple(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_simple, value))
     return isinstance(value, int | float | str | Fraction | DType | Scalar)
-
-
-__all__ = ["Templates", "TemplatesOn", "Written", "instances"]

@@ -15,8 +15,8 @@ import onnx
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.ahead import Ahead
-from dslc.codegen.host.compiler import BuildReason, first_error
-from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
+from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error
+from dslc.codegen.host.library import DOMAIN, Library, build
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
@@ -673,6 +673,3 @@ class _Out(Exception):
     def __init__(self, why: WhyUnused, detail: str = "") -> None:
         super().__init__(detail)
         self.why, self.detail = why, detail
-
-
-__all__ = ["Dropped", "Subject", "Trials", "Tried", "TriedForm", "WhyUnused"]

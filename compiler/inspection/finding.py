@@ -92,6 +92,3 @@ def _of_clause(clause: OnnxClause) -> Iterator[str]:
         yield clause.operator.name
     elif clause.value is not None:
         yield from called(clause.module, clause.value)
-
-
-__all__ = ["called", "likely", "onnx_names", "onnx_operators", "operator_named"]

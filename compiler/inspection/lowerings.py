@@ -128,6 +128,3 @@ def _calls(root: Any) -> set[str]:
 
 def _names(root: Any) -> set[str]:
     return {node.id for node in walk_expr(root) if isinstance(node, t.Name)}
-
-
-__all__ = ["UNKNOWNS", "check_lowering", "expression_of", "lowering_bounds"]

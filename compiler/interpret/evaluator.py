@@ -28,7 +28,7 @@ from dslc.interpret.functions import (
     power,
 )
 from dslc.interpret.radix import prepare
-from dslc.interpret.reads import OutOfBounds, ReadOperand, read
+from dslc.interpret.reads import ReadOperand, read
 from dslc.interpret.tensors import wrapped
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
@@ -454,6 +454,3 @@ def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
     parts = [_flatten(value) for value in values]
     shape = parts[0][0] if parts else ()
     return (len(values), *shape), [item for _, flat in parts for item in flat]
-
-
-__all__ = ["CannotEvaluate", "OutOfBounds", "evaluate"]

@@ -18,7 +18,7 @@ from dslc.interpret.floats import COMPARE
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
-P = (1 << 31) - 1
+P = (1 << 31) - 1  #: the prime of the field
 #: +inf and -inf stand beside the field: larger and smaller than every element
 POSITIVE, NEGATIVE = P, P + 1
 

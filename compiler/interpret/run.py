@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dslc.interpret.domain import Array, Domain, Redraw
-from dslc.interpret.evaluator import CannotEvaluate, OutOfBounds, evaluate
-from dslc.interpret.reads import ReadOperand
+from dslc.interpret.evaluator import CannotEvaluate, evaluate
+from dslc.interpret.reads import OutOfBounds, ReadOperand
 from dslc.interpret.tensors import decode, encode
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological

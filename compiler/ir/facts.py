@@ -66,6 +66,3 @@ def fact_of(
     both, order = abstracted((*old, *new), leaves)
     sides = [program(both.inputs, each) for each in (both.outputs[: len(old)], both.outputs[len(old) :])]
     return Fact(rule, sides[0], sides[1], proof, differs), order
-
-
-__all__ = ["Chain", "Fact", "fact_of"]

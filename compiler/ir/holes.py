@@ -114,6 +114,3 @@ def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     if [value.node.types[value.index] for value in values] != [each.node.types[each.index] for each in graph.inputs]:
         raise ValueError("values of other types than the holes of the program")
     return replace(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
-
-
-__all__ = ["abstracted", "hole", "instantiated", "is_hole", "leaves_of", "program", "stays"]

@@ -368,6 +368,3 @@ def _nested(name: str, node: Scalar) -> Iterator[Scalar]:
             yield from _nested(name, arg)
     else:
         yield node
-
-
-__all__ = ["Normalizer", "normal"]

@@ -48,6 +48,3 @@ def unpacked(found: PackedValues) -> tuple[Value, ...]:
         args = tuple([made[node][index] for node, index in what[0]])
         made.append(call_of(what[1], args, *what[2:]) if make is call_of else (scope_value(what[1], args),))
     return tuple([made[node][index] for node, index in found.values])
-
-
-__all__ = ["PackedValues", "packed", "unpacked"]

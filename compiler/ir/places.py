@@ -76,6 +76,3 @@ def _kind(node: Node) -> Any:
     if isinstance(node, Kernel):
         return node.group.inputs, node.group.outputs
     return node.scope if isinstance(node, ScopeNode) else type(node)
-
-
-__all__ = ["places_of"]

@@ -158,6 +158,3 @@ def _times(key: Callable[[Any], Any], left: tuple[Any, ...], right: tuple[Any, .
 def _place(key: Callable[[Any], Any], monomial: tuple[Any, ...]) -> tuple[int, list[Any]]:
     """Where a monomial stands in the order of terms."""
     return len(monomial), [key(atom) for atom in monomial]
-
-
-__all__ = ["Polynomial", "over"]

@@ -370,9 +370,3 @@ def stack(values: Sequence[Value]) -> Value:
         body = apply("select", apply("==", iterator("i0"), num(k)), bodies[k], body)
     groups = None if head.groups is None else (1, *head.groups)
     return _closed(head, (len(values), *head.extents), groups, body, args)
-
-
-__all__ = [
-    "OnRead", "converted", "drop_axis", "each_of", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
-    "split_iterator", "stack", "substitute",
-]  # fmt: skip

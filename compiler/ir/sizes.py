@@ -86,6 +86,3 @@ def multiple(size: Any) -> tuple[Sym, int] | None:
     factors = [part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0]
     symbols = [part for part in size.args if isinstance(part, Sym)]
     return (symbols[0], factors[0]) if len(factors) == len(symbols) == 1 else None
-
-
-__all__ = ["Put", "multiple", "node_at", "sized", "type_at", "with_sizes"]

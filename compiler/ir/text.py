@@ -372,6 +372,3 @@ def _decimal(value: float) -> str:
 
 def _matrix(values: Any) -> str:
     return f"[{', '.join(map(_matrix, values))}]" if isinstance(values, tuple) else number_text(values)
-
-
-__all__ = ["PROGRAM", "NotWritten", "attribute_text", "name_of_size", "number_text", "program_text", "size_name", "type_text"]

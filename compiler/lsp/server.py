@@ -365,6 +365,3 @@ def _commands(made: Server) -> None:
         text = f"{name}: {status_text(view.rules, rule)}"
         made.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, text))
         return text
-
-
-__all__ = ["Server", "server"]

@@ -68,6 +68,3 @@ def replacements(match: Match) -> dict[Value, Value]:
             raise Refused(f"`{name}` does not go back into the longer `{wrap.node.op}`")
         out[old] = longer
     return out
-
-
-__all__ = ["Refused", "apply_match", "replaced", "replacements"]

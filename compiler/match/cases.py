@@ -158,6 +158,3 @@ def _choices(rule: CompiledRule, state: MatchState, names: Mapping[str, Any]) ->
         yield {}
         return
     yield from go(0, environment(rule, state, names), {})
-
-
-__all__ = ["Cases", "GuardCase", "Verdict", "cases_of", "state_of"]

@@ -161,6 +161,3 @@ def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
 def _proved(rules: Rules, definition: SubstitutionDef) -> bool:
     found, counts = recorded(rules, definition)
     return counts and found is not None and found.status == "proved"
-
-
-__all__ = ["KERNELS", "forms", "generated", "has_form", "stated_error", "tells_nonfinite", "ways"]

@@ -176,6 +176,3 @@ class _Reader:
             return ("quoted", pattern.quoted)
         assert isinstance(pattern, Default)
         return ("default",)
-
-
-__all__ = ["PatternPart", "Placed", "placed", "whole"]

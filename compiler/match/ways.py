@@ -121,6 +121,3 @@ def joined(state: MatchState, part: MatchState) -> MatchState:
         {**{site: found for site, found in part.taken.items() if site not in known}, **state.taken},
         {**{site: found for site, found in part.places.items() if site not in known}, **state.places},
     )
-
-
-__all__ = ["PartWay", "Ways", "joined"]

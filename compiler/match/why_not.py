@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from dslc.errors import Span
 from dslc.ir.graph import Call, Graph, Value
-from dslc.match.apply import Refused, replaced
+from dslc.match.apply import replaced
 from dslc.match.describe import show, show_call
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import find_matches
 from dslc.match.pattern import Site
+from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.trace import Trace
 

@@ -27,6 +27,3 @@ def part(region: Value, box: Box) -> Value:
     index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
     made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
     return inline(made, 0) if isinstance(region.node, ScopeNode) else made
-
-
-__all__ = ["part", "whole"]

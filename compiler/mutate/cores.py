@@ -269,6 +269,3 @@ def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Pl
                     where.setdefault(it, []).append((holes.index(value.node.args[part.operand]), axis))
     pairs = {pair for places in where.values() for pair in combinations(sorted(set(places)), 2) if pair[0][0] != pair[1][0]}
     return tuple(sorted(pairs))
-
-
-__all__ = ["Core", "CoreNumbers", "arity", "choices", "instance", "is_linear", "operators", "together"]

@@ -22,7 +22,8 @@ from dslc.mutate.boxed import part, whole
 from dslc.mutate.fused import fused
 from dslc.mutate.problem import shape_of
 from dslc.prove.exact import Equal, compare
-from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
+from dslc.prove.partial.difference import Difference, difference, restricted
+from dslc.prove.partial.draws import NotCompared
 from dslc.prove.strided import Box, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -284,6 +285,3 @@ def fact_of(
     pieces = tuple(rest[: len(one.pieces)])
     proved = Corrected(own, mutant, one.boxes, pieces, rest[-1] if other else None)
     return Fact(rule, program(both.inputs, (was,)), program(both.inputs, (new,)), proved, one.boxes)
-
-
-__all__ = ["Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of", "whole", "wrong_at"]

@@ -335,6 +335,3 @@ def _computes(value: Value) -> bool:
     """Whether a scope does more than choose what it reads."""
     assert isinstance(value.node, ScopeNode)
     return value.node.scope.body.binds
-
-
-__all__ = ["FusedCorrection", "fused"]

@@ -90,6 +90,3 @@ def batch_of(rules: Rules, core: Call, operand: int, attrs: Attrs, sliding: Sequ
             if len(grown) == 1 and [each[grown[0]] for each in found] == [2, 3]:
                 return axis, grown[0]
     return None
-
-
-__all__ = ["Slide", "batch_of", "everything", "slides_of", "slides_of_call"]

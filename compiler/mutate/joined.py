@@ -126,6 +126,3 @@ def _calls(region: Graph) -> list[Call]:
     found = [value.node for value in region.outputs]
     every = [*found, *(node for node in region.nodes() if node not in found)]
     return [node for node in every if isinstance(node, Call)]
-
-
-__all__ = ["Joined", "joined", "stacked"]

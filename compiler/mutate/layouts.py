@@ -416,6 +416,3 @@ def resized(
 def _spans(shape: Shape, wanted: Shape) -> bool:
     """Whether a shape is at most a little larger or smaller: its last blocks are padded, or cut."""
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
-
-
-__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "repeated", "resized", "whole_first"]

@@ -187,6 +187,3 @@ def _cores(core: Core, renamed: Mapping[int, int]) -> Iterator[Core]:
 def fraction(number: float) -> Fraction:
     """The fraction that a constant's number stands for."""
     return Fraction(number).limit_denominator(1 << 16)
-
-
-__all__ = ["OPTIONS", "Argument", "Mutant", "MutantOptions", "MutantStep", "MutantsFound", "made"]

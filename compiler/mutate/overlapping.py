@@ -130,6 +130,3 @@ def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Valu
 def _place(axis: int, first: int, axes: Sequence[int]) -> int:
     """Where an iterator of the region is among those of the tiles."""
     return axis + (len(axes) if axis > first else 0)
-
-
-__all__ = ["overlapping"]

@@ -141,6 +141,3 @@ def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
     # what is no share allows nothing
     good = isinstance(found, int | float | Fraction) and not isinstance(found, bool) and isfinite(found) and 0 < found <= 1
     return float(found) if good else 0.0
-
-
-__all__ = ["PartialMutant", "PartialRule", "PartialSite", "applied", "compiled", "sites"]

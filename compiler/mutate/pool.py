@@ -59,6 +59,3 @@ class TensorPool:
 
     def are_constant(self, args: Sequence[Argument]) -> bool:
         return all(arg.layout is None or self.of(arg.input).constant for arg in args)
-
-
-__all__ = ["Fitted", "Operand", "TensorPool"]

@@ -296,6 +296,3 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
             if size <= 4 or (divided and size in numbers):
                 sizes.fix((value, axis))
     return True
-
-
-__all__ = ["MutationProblem", "digits", "extents_of", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]

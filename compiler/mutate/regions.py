@@ -46,6 +46,3 @@ def regions(
                     front.append(larger)
         for region in found[: REGIONS]:
             yield root, region[1:]
-
-
-__all__ = ["regions"]

@@ -507,6 +507,3 @@ def _computable(rules: Rules, problem: MutationProblem, options: MutantOptions) 
     """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
     operations = known_flops(expand(rules, problem.small.outputs))
     return operations is None or operations <= min(PACE * options.seconds, OPERATIONS)
-
-
-__all__ = ["Argument", "Mutant", "MutantOptions", "MutantsFound", "made", "search"]

@@ -152,6 +152,3 @@ def _number(node: Scalar, at: Mapping[Scalar, int]) -> Scalar | None:
 @cache
 def _size(tensor: int, axis: int) -> Scalar:
     return dimension(f"{tensor}_{axis}")
-
-
-__all__ = ["Shapes"]

@@ -95,6 +95,3 @@ def _on_sheet(
     if not fits or prod(given) < prod(wanted):
         return None
     return scope_value(Scope(wanted, read(0, tuple(at)), core.values[0].type.dtype), (made,))
-
-
-__all__ = ["sheets"]

@@ -139,6 +139,3 @@ def middle(value: Value, most: int) -> Value:
         sizes[axis] = -(-sizes[axis] // 2)
     boxes = {k: ((whole - size) // 2, size) for k, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if size < whole}
     return restrict(value, boxes) if boxes else value
-
-
-__all__ = ["LayoutWays", "middle"]

@@ -48,6 +48,3 @@ def apart(model: ModelProto, known: Collection[tuple[str, str]], types: Mapping[
 
 def _copy(name: str, to: str) -> NodeProto:
     return helper.make_node("Identity", [name], [to])
-
-
-__all__ = ["apart"]

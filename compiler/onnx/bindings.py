@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
-from dslc.ir.scalar import Scalar, Sym, as_scalar, dimension, substitute
+from dslc.ir.scalar import Scalar, as_scalar, dimension, substitute
 from dslc.ir.sizes import with_sizes
 
 
@@ -20,6 +20,3 @@ def bind_graph(graph: Graph, bind: Mapping[str, Dim]) -> Graph:
     """The same graph with symbols replaced by sizes."""
     values = bind_values((*graph.inputs, *graph.outputs), bind)
     return Graph(values[: len(graph.inputs)], values[len(graph.inputs) :])
-
-
-__all__ = ["Dim", "Sym", "bind_graph", "bind_values"]

@@ -54,6 +54,3 @@ def _sizes(values: list[Value]) -> frozenset[Node]:
             found.add(value.node)
             values += value.node.args
     return frozenset(found)
-
-
-__all__ = ["ComputedSizes"]

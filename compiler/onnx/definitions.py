@@ -221,6 +221,3 @@ def _constant(value: Value) -> str:
 
 def _written_array(items: Any) -> str:
     return f"[{', '.join(map(_written_array, items))}]" if isinstance(items, list) else _written(items)
-
-
-__all__ = ["definition_of", "equation_of", "types_of"]

@@ -56,6 +56,3 @@ def placed(array: Any, numbers: Any) -> Any:
     places = np.random.default_rng(array.size).choice(array.size, count, replace=False)
     out.reshape(-1)[places] = numbers[:count].astype(array.dtype)
     return out
-
-
-__all__ = ["AllOf", "ends_of", "floating", "moved", "placed", "room"]

@@ -127,6 +127,3 @@ class _Writing:
         if found is None:
             raise _NotWritten
         return found
-
-
-__all__ = ["written"]

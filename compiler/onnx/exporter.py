@@ -450,6 +450,3 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
             tensor.external_data.add(key=key, value=str(value))
         return tensor
     return numpy_helper.from_array(data.load())
-
-
-__all__ = ["export", "exportable", "node_model", "tensor_of", "value_info", "written_alone"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from dslc.errors import DslcError, error
+from dslc.errors import error
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
@@ -217,6 +217,3 @@ def small_constant(array: Any) -> Value:
 
         return constant_value(ArrayData(array), TensorType(FROM_NUMPY[array.dtype], tuple(array.shape)))
     return array_value(array)
-
-
-__all__ = ["DslcError", "FileData", "FileRegion", "ProtoData", "entries", "is_external", "region", "tensor_constant"]

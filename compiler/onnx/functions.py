@@ -159,6 +159,3 @@ def inlined(model: ModelProto) -> ModelProto:
     del out.opset_import[:]
     out.opset_import.extend(imported)
     return out
-
-
-__all__ = ["IR_VERSION", "Function", "add_functions", "general_sizes", "inlined", "name_of", "nodes_of", "standard_sizes"]

@@ -73,6 +73,3 @@ def _bytes(value: Value) -> float:
     if not value.known or not value.type.is_static or (isinstance(value.node, Constant) and isinstance(value.node.data, FillRef)):
         return 0.0
     return float(value.type.bytes)
-
-
-__all__ = ["ordered"]

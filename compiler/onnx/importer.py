@@ -490,6 +490,3 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
     found = None if graph is None else closed(graph, terms, types)
     cache[key] = found
     return found
-
-
-__all__ = ["Imported", "group_of", "import_model"]

@@ -93,6 +93,3 @@ def _size(model: ModelProto, functions: dict[_Name, tuple[NodeProto, ...]]) -> f
         return total
 
     return of(model.graph.node, ())
-
-
-__all__ = ["inlined_functions"]

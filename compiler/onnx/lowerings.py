@@ -60,6 +60,3 @@ def _of_the_runtime() -> list[Any]:
     except ImportError:
         return []
     return list(get_all_operator_schema())
-
-
-__all__ = ["unknown_nodes"]

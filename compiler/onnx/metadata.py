@@ -42,6 +42,3 @@ def keep_metadata(model: ModelProto, kernels: set[str]) -> None:
     if len(kept) < len(model.metadata_props):
         del model.metadata_props[:]
         model.metadata_props.extend(kept)
-
-
-__all__ = ["DOMAIN", "KEY", "PLAN", "THREADS", "VARIANT", "VERSION", "keep_metadata", "metadata", "set_metadata"]

@@ -177,6 +177,3 @@ def transposition(lines: Iterable[AxisLine], rank: int) -> tuple[int, ...] | Non
 def in_order(lines: Iterable[AxisLine]) -> Iterator[AxisLine]:
     """Lines by where their axes stand in the tensor."""
     return iter(sorted(lines, key=lambda line: line.axes[0]))
-
-
-__all__ = ["AxisLine", "effort", "in_order", "lines_of", "transposition"]

@@ -152,6 +152,3 @@ class Namer:
             name = f"{wanted}_{count}"
         self._taken.add(name)
         return name
-
-
-__all__ = ["METADATA", "RULE", "CalledNode", "Namer", "Naming", "naming_of"]

@@ -137,6 +137,3 @@ def _operates(operator: str, position: int, opset: int) -> bool:
     if schema is None or position in _LENGTHS.get(operator, ()):
         return False
     return operator in _LOGIC or bool(operand_types(schema, position) & _NUMBERS)
-
-
-__all__ = ["KINDS", "Kind", "extremes", "only_numbers", "special"]

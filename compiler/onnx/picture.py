@@ -125,6 +125,3 @@ def _text(attribute: AttributeProto) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-__all__ = ["compared", "pictured"]

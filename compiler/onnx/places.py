@@ -58,6 +58,3 @@ def _progression(value: Value) -> tuple[int, tuple[int, ...]] | None:
     expected = start + sum(one * np.arange(size).reshape([-1 if j == k else 1 for j in range(len(shape))])
                            for k, (one, size) in enumerate(zip(step, shape, strict=True)))  # fmt: skip
     return (start, step) if any(step) and np.array_equal(elements, np.broadcast_to(expected, shape)) else None
-
-
-__all__ = ["TRAIT", "placed", "with_places"]

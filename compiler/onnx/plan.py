@@ -30,8 +30,9 @@ from dslc.onnx.emit import Spec, write_call
 from dslc.onnx.functions import Function
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
-from dslc.onnx.spelled import NotSpelled, picked, spelled
+from dslc.onnx.spelled import picked, spelled
 from dslc.onnx.symbols import Symbols, symbolic
+from dslc.onnx.tensors import NotSpelled
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules

@@ -155,6 +155,3 @@ def _silent() -> Iterator[None]:
 def _first(problem: BaseException) -> str:
     """The first line that says something."""
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-
-
-__all__ = ["from_file", "from_module", "inputs_of", "is_program_file", "is_pytorch", "not_onnx"]

@@ -20,7 +20,7 @@ from dslc.store import beside, is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
 LIMIT = (2 << 30) - (64 << 20)
-_ALIGN = 64
+_ALIGN = 64  #: bytes to which external data is aligned
 
 
 SMALLEST = 1024  #: bytes from which on a tensor goes into the file of weights

@@ -455,6 +455,3 @@ def _sums(index: Scalar) -> bool:
         return False
     factors = [part.args for part in applied if isinstance(part, Apply) and part.name == "*"]
     return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)
-
-
-__all__ = ["NotSpelled", "picked", "spelled"]

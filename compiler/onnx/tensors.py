@@ -216,6 +216,3 @@ def below(value: Value, index: Sequence[Scalar]) -> Iterator[tuple[Value, tuple[
                     return
             at = tuple(kept)
         value = inner
-
-
-__all__ = ["END", "NotSpelled", "Tensors", "below", "runs", "takes"]

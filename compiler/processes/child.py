@@ -170,6 +170,3 @@ class Asker:
             send(self._answers, message)
         except BrokenPipeError:
             raise SystemExit from None
-
-
-__all__ = ["Answering", "Asker", "Child", "Service", "goes_first", "module", "ready"]

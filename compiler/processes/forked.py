@@ -94,6 +94,3 @@ def _end_with_parent() -> None:
         parent_death = 1
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(parent_death, signal.SIGKILL)
-
-
-__all__ = ["Fork", "mapped"]

@@ -75,6 +75,3 @@ class _Guard:
 
 
 GUARD = _Guard()
-
-
-__all__ = ["GUARD"]

@@ -63,6 +63,3 @@ def _awaited(pipe: int, what: int, until: Deadline) -> None:
             return
         if left <= 0:
             raise TimeoutError
-
-
-__all__ = ["LONGEST", "receive", "send"]

@@ -246,6 +246,3 @@ def halted(processes: Iterable[Process]) -> Iterator[None]:
     finally:
         for one in held:
             one.go_on()
-
-
-__all__ = ["Command", "Job", "Process", "ProcessFailed", "ProcessFailure", "halted", "spawned"]

@@ -107,6 +107,3 @@ def _agree(values: Sequence[Value], inputs: Sequence[Value], seed: int) -> bool:
 
 def _cheapest(programs: Iterable[PricedProgram]) -> tuple[PricedProgram, ...]:
     return tuple(sorted(programs, key=lambda each: (each.seconds, len(each.steps))))
-
-
-__all__ = ["Judged", "agrees", "is_proved", "judged"]

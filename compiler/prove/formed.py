@@ -234,6 +234,3 @@ def _factors(node: t.Expr) -> Iterator[str]:
         yield node.id
     else:
         raise Unfit("no product of sets")
-
-
-__all__ = ["formed"]

@@ -17,6 +17,3 @@ def at_sizes(values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Value, 
         return num(sizes.get(node.name, max(1, node.least or 1))) if isinstance(node, Sym) else None
 
     return with_sizes(values, lambda item: rebuild(item, leaf, memo))
-
-
-__all__ = ["at_sizes", "with_sizes"]

@@ -50,6 +50,3 @@ class KernelCode:
     name: str
     nodes: tuple[str, ...]
     text: str
-
-
-__all__ = ["DrawnNode", "KernelCode", "Picture", "Timed"]

@@ -169,6 +169,3 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
         middle = (y0 + y1) / 2
         out.append(f"V{y1:.1f}" if abs(x0 - x1) < 0.1 else f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
     return "".join(out)
-
-
-__all__ = ["Drawing", "DrawnRow", "Look", "drawing"]

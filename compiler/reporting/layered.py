@@ -236,6 +236,3 @@ def _centers(layers: _Layers, spacing: Spacing) -> list[float]:
         rows.append(([(count + k, 1.0), (one, -1.0), (other, 1.0)], 0.0))
     found = least(cost, rows, spacing.seconds)
     return packed if found is None else found[:count]
-
-
-__all__ = ["LayeredLayout", "Point", "Spacing", "acyclic", "layered"]

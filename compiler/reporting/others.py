@@ -46,6 +46,3 @@ def fragment_of_text(title: str, text: str, facts: Mapping[str, Any], about: str
 def fragment_of_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], about: str = "") -> str:
     """A table in a notebook."""
     return fragment("table_part.html.j2", title=title, columns=columns, rows=rows, about=about)
-
-
-__all__ = ["fragment_of_table", "fragment_of_text", "page_of_bench", "page_of_difference", "page_of_programs"]

@@ -48,6 +48,3 @@ def _environment() -> jinja2.Environment:
     )  # fmt: skip
     found.filters["number"] = number
     return found
-
-
-__all__ = ["fragment", "number", "page"]

@@ -189,6 +189,3 @@ def _parts(name: str) -> tuple[str, ...]:
     own = name.removeprefix("fused ").removesuffix("_nchwc").strip("/")
     separator = "/" if "/" in own else "."
     return tuple(part for part in own.split(separator) if part)
-
-
-__all__ = ["Dot", "Plot", "PlotBar", "PlotLine", "PlotSize", "bars", "by_layer", "by_operator", "ratios", "times"]

@@ -29,6 +29,3 @@ def _attributes(node: Node) -> dict[str, str]:
     if isinstance(node, Call):
         return {name: str(value) for name, value in node.attrs}
     return {"expression": str(node.scope)} if isinstance(node, ScopeNode) else {}
-
-
-__all__ = ["picture_of"]

@@ -28,6 +28,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return value
-
-
-__all__ = ["record_text"]

@@ -93,6 +93,3 @@ def timeline_of(report: Mapping[str, Any]) -> dict[str, Any]:
     plan = (report["details"] or {}).get("plan", {})
     marks = [(round(100 * at / whole, 2), name, at) for name, at in plan.items() if 0 < at <= whole]
     return {"pieces": pieces, "marks": marks, "phase_hues": hues}
-
-
-__all__ = ["Piece", "fragment_of_run", "hues_of", "page_of_run", "path_of", "timeline_of"]

@@ -126,6 +126,3 @@ def _decided(exploration: Exploration, explored: Explored) -> Finished:
     """What was decided; no compiler runs beside what is timed."""
     with exploration.halted():
         return finish(explored, exploration.cache, exploration.run)
-
-
-__all__ = ["Optimized", "optimize"]

@@ -60,6 +60,3 @@ RUNNING: tuple[str, ...] = tuple(one for one in DEVICES if one != "ort")
 BUILT: tuple[str, ...] = tuple(name for name, entry in TARGETS.items() if entry.kernels)
 #: the devices whose lowerings' templates become kernels
 TEMPLATED: tuple[str, ...] = tuple(TARGETS[name].devices[-1] for name in BUILT)
-
-
-__all__ = ["BUILT", "DEFAULT", "DEVICES", "RUNNING", "TARGETS", "TEMPLATED", "Entry", "loaded"]

@@ -79,6 +79,3 @@ def mistake(text: str) -> str:
     except RecursionError:
         return "it is nested too deeply"
     return ""
-
-
-__all__ = ["NoTemplate", "belongs", "mistake", "template_of", "template_path", "template_text", "trusted"]

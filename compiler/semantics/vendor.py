@@ -207,6 +207,3 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
     }  # fmt: skip
     if not fits[parameter.kind]:
         yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
-
-
-__all__ = ["CallProblem", "Kind", "Parameter", "VendorFunction", "function_named", "functions", "installed", "wrong"]

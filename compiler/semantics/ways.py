@@ -69,6 +69,3 @@ def _inlined(node: Any, named: dict[str, t.Expr]) -> Any:
 def _braced(scope: t.Expr) -> t.Expr:
     """The traversal of a scope in braces."""
     return scope.scope if isinstance(scope, t.Nested) and scope.subs is None else scope
-
-
-__all__ = ["Never", "SearchWay", "way_of"]

@@ -151,6 +151,3 @@ def _over_all(value: Value, holes: Sequence[Value]) -> Value:
 
     body = substitute(scope.body, {}, 0, on_read)
     return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(holes))
-
-
-__all__ = ["read_program"]

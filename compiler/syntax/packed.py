@@ -74,6 +74,3 @@ def reader() -> str:
     texts = [resources.files("dslc.grammar").joinpath("dslc.lark").read_bytes(), Path(errors.__file__).read_bytes()]
     texts += [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return f"{__version__} {hashlib.sha256(b''.join(texts)).hexdigest()}"
-
-
-__all__ = ["pack", "reader", "text_key", "unpack"]

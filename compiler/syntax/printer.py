@@ -14,10 +14,10 @@ from dslc.syntax.parser import parse
 from dslc.syntax.scan import Token, scan
 from dslc.syntax.units import Unit, import_line, of_header, of_item
 
-WIDTH = 120
+WIDTH = 120  #: columns of a line
 #: where comments behind code begin, if the code leaves room
 COMMENT_COLUMN = 48
-_ENDLESS = 10**9
+_ENDLESS = 10**9  #: columns where nothing is broken
 
 
 @dataclass(slots=True)

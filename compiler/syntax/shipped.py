@@ -57,6 +57,3 @@ def shipped_tree(source: SourceText) -> t.File | None:
     """The tree of a text that was parsed when dslc was built."""
     found = shipped().read(text_key(source)) if shipped().entries else None
     return None if found is None else unpack(found, source)
-
-
-__all__ = ["PLACE", "Shipped", "shipped", "shipped_tree"]

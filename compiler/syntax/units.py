@@ -10,7 +10,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.layout import LINE, Doc, Group, Nest
 from dslc.syntax.scan import Token
 
-INDENT = 2
+INDENT = 2  #: spaces of one level
 
 
 @dataclass(frozen=True, slots=True)

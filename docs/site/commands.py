@@ -45,6 +45,3 @@ def plain(text: str) -> str:
     """Help as Markdown: what is no code there must not become markup."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(part if part.startswith("`") else re.sub(r"([*_<>\[\]])", r"\\\1", part) for part in parts)
-
-
-__all__ = ["page", "plain"]

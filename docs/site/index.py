@@ -230,6 +230,3 @@ def _of_rule(index: Index, rule: RuleDef, page: str) -> str:
     facts += [("rule sets", ", ".join(map(code, row.sets))), ("tests", str(row.tests) if row.tests else "")]
     facts += [("operators", ", ".join(index.link(name, page) for name in row.operators))]
     return out + table(("", ""), [row for row in facts if row[1]])
-
-
-__all__ = ["Index", "index_of", "of_module", "page_of", "pages"]

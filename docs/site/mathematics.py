@@ -203,6 +203,3 @@ def all_equations(statements: Sequence[t.Node]) -> list[str]:
     """The statements of an operator that say what it computes and for what, each as a `math` element."""
     shown = t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany | t.Where
     return [equation(one) for one in statements if isinstance(one, shown)]
-
-
-__all__ = ["all_equations", "equation", "outside"]

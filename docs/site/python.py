@@ -92,6 +92,3 @@ def _section(name: str, text: str) -> str:
         return table(({"Args": "argument", "Raises": "raises", "Attributes": "attribute"}[name], ""), [(a, plain(b)) for a, b in rows])
     head = f"**{name}.** " if name else ""
     return head + "\n\n".join(plain(part) for part in text.split("\n\n")) + "\n\n"
-
-
-__all__ = ["page"]

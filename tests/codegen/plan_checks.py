@@ -122,6 +122,3 @@ def _lost(plan: Plan) -> Iterator[str]:
     for name, view in plan.outputs:
         if plan.buffers[view.buffer].place is BufferPlace.SHARED and 0 not in view.shape and not there(view):
             yield f"the result {name} is not there in the end"
-
-
-__all__ = ["faults"]

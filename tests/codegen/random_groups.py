@@ -399,6 +399,3 @@ def _built(again: Sequence[Callable[[Room, list[Value]], Sequence[Value]]], plac
         return [pool[at] for at in places]
 
     return build
-
-
-__all__ = ["Drawn", "drawn_group"]

@@ -14,7 +14,8 @@ import pytest
 import dslc
 from dslc.cli.main import run as cli
 from dslc.codegen.custom import NotRendered, rendered
-from dslc.codegen.host.library import NotBuilt, build
+from dslc.codegen.host.compiler import NotBuilt
+from dslc.codegen.host.library import build
 from dslc.deadline import FOREVER
 from dslc.fuse.checked import wrong
 from dslc.fuse.templates import Templates, Written

@@ -17,7 +17,8 @@ from dslc.cli.derive import command
 from dslc.derivation.calls import read_call
 from dslc.derivation.programs import PricedProgram
 from dslc.derivation.search import DerivationLimits, DerivationSearch, ProgramsFound
-from dslc.derivation.targets import Miss, missed, products_of
+from dslc.derivation.solving import Miss
+from dslc.derivation.targets import missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes

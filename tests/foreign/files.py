@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dslc.cli.main import run
-from dslc.foreign.importing import Import, import_rules, imported_text
+from dslc.foreign.importing import import_rules
+from dslc.foreign.outcome import Import
+from dslc.foreign.report import imported_text
 from dslc.foreign.rule import ForeignRule
 
 

@@ -12,7 +12,8 @@ from dslc.cli.main import run
 from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.define import definition, operators
-from dslc.foreign.importing import Outcome, import_rules
+from dslc.foreign.importing import import_rules
+from dslc.foreign.outcome import Outcome
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations

@@ -11,7 +11,8 @@ from dslc.cli.main import run
 from dslc.errors import DslcError
 from dslc.foreign import flexflow, taso
 from dslc.foreign.formats import read_rules
-from dslc.foreign.importing import Outcome, import_rules
+from dslc.foreign.importing import import_rules
+from dslc.foreign.outcome import Outcome
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
 from dslc.foreign.translate import translations

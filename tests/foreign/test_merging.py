@@ -10,9 +10,10 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import flexflow, taso
 from dslc.foreign.formats import read_rules, written
-from dslc.foreign.importing import Import, ImportedRule, import_rules
+from dslc.foreign.importing import import_rules
 from dslc.foreign.merging import merged
 from dslc.foreign.numbering import documented, documented_both, in_source_order, numbers_in, reversed_rule
+from dslc.foreign.outcome import Import, ImportedRule
 from dslc.foreign.rule import ForeignRule
 from dslc.prove.known.lock import read_lock
 from dslc.prove.verdict import RuleVerdict

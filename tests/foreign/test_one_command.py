@@ -10,8 +10,9 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import taso
 from dslc.foreign.deciding import Deciding
-from dslc.foreign.importing import Outcome, import_rules
+from dslc.foreign.importing import import_rules
 from dslc.foreign.keeping import digest_of
+from dslc.foreign.outcome import Outcome
 from dslc.foreign.rule import Operator
 from dslc.foreign.translate import translations
 from dslc.prove.known.lock import read_lock

@@ -20,11 +20,11 @@ from dslc.mutate.cores import Core, CoreNumbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
 from dslc.mutate.joined import joined
 from dslc.mutate.layouts import alike, gathered, identity, inverse, laid, layouts
-from dslc.mutate.mutant import Argument
+from dslc.mutate.mutant import Argument, Mutant, MutantOptions, made
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
-from dslc.mutate.search import Mutant, MutantOptions, made, search
+from dslc.mutate.search import search
 from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
 from dslc.search.finders.validate import validate

@@ -17,10 +17,11 @@ from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, Value, input_value, scope_value
 from dslc.ir.scalar import Scalar, apply, bound, num, read, reduce, traversal
-from dslc.prove.partial.difference import Box, Difference, NotCompared, WhyUncompared, difference, expanded, parametric
+from dslc.prove.partial.difference import Difference, difference, expanded, parametric
+from dslc.prove.partial.draws import NotCompared, WhyUncompared
 from dslc.prove.partial.rules import instances
 from dslc.prove.partial.split_points import NoBoxes, failing, joined, split_points
-from dslc.prove.strided import TooManyPieces, mask_of, strided_boxes
+from dslc.prove.strided import Box, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.library import Rules, load_many
 
 TILES = """dslc 1

@@ -36,7 +36,8 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.search.phases.finish import affordable
 from dslc.search.pipeline import optimize
 from dslc.search.rewrites.candidate import Candidate, Limits

@@ -22,7 +22,8 @@ from dslc.errors import DslcError
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Value, kernel_value
 from dslc.match import GraphIndex, compile_all, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.onnx.exporter import node_model
 from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.library import load_many, standard

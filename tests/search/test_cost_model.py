@@ -21,7 +21,8 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.onnx.exporter import node_model
 from dslc.onnx.importer import import_model
 from dslc.search.rewrites.candidate import Candidate, Limits

@@ -24,7 +24,8 @@ from test_match_random import BASES, STEPS, build
 from benchmarks.zoo import build as network
 from dslc.ir.graph import Graph
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.match.trace import Trace
 from dslc.onnx.importer import import_model
 from dslc.search.rewrites.rulesets import chosen_rules

@@ -14,7 +14,8 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Input, Value, input_value, topological
 from dslc.match import CompiledRule, GraphIndex, compile_all, find_matches
-from dslc.match.apply import Refused, replaced
+from dslc.match.apply import replaced
+from dslc.match.recipe import Refused
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, standard

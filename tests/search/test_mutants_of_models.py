@@ -28,10 +28,11 @@ from dslc.ir.facts import Chain, Fact
 from dslc.ir.graph import Call, Graph, Kernel, ScopeNode
 from dslc.ir.holes import hole, program
 from dslc.kernels import note, prepared
+from dslc.mutate.mutant import MutantOptions
 from dslc.mutate.partial import compiled
-from dslc.mutate.search import MutantOptions
+from dslc.onnx.context import Imported
 from dslc.onnx.exporter import export, node_model
-from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.importer import import_model
 from dslc.search.finders.branches import Branches
 from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, derivations_of

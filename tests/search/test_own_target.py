@@ -22,7 +22,8 @@ from dslc.cost.model import CostModel
 from dslc.cost.sheet import CpuSheet
 from dslc.cost.targets import Computed, ModelPlan, OwnKernels, Sheet, Target, lowerings_on, target_named
 from dslc.errors import DslcError
-from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.context import Imported
+from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules, standard
 from dslc.semantics.targets import TARGETS
 

@@ -15,7 +15,8 @@ from dslc.ir.constants import fill
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate

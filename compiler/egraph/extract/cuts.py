@@ -35,7 +35,7 @@ SOME = 1e-6  #: what is not zero
 SAME = 1e-9  #: what is the same cost
 WRONG = 1e-4  #: what the solver is wrong by in costs
 
-_INF = 1e30
+_INF = 1e30  #: HiGHS takes what is larger as infinite
 
 
 def solve(program: IntegerProgram, seconds: float, relaxed: bool) -> Solved:
@@ -518,6 +518,3 @@ def _narrowest(
         through += least
         if through >= below:
             return None
-
-
-__all__ = ["solve"]

@@ -166,6 +166,3 @@ def _label(key: object) -> str:
     if isinstance(key, Node):
         return type(key).__name__.lower()
     return "weights" if key is None else str(key)
-
-
-__all__ = ["EGraphFile", "read", "written"]

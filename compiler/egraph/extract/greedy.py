@@ -17,6 +17,3 @@ def greedy_of(
     if found is None:
         return None
     return Extraction(found.cost, found.choice, sum(problem.tree[root][1] for root in problem.roots))
-
-
-__all__ = ["greedy_of"]

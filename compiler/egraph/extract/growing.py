@@ -143,6 +143,3 @@ class Anew:
 
     def best(self) -> Extraction | None:
         return extract(self._egraph, self._price, self._how, until=Deadline.after(self._seconds))
-
-
-__all__ = ["Anew", "GrowingExtraction"]

@@ -111,6 +111,3 @@ def _program(left: Reduced, first: Extraction, scale: float, step: float) -> Int
             costs.append(column.cost * scale)
             kids.append(tuple(sorted(place[kid] for kid in column.kids)))
     return IntegerProgram(len(place), [place[root] for root in left.roots], owner, costs, kids, begin, step * scale)
-
-
-__all__ = ["ilp_of"]

@@ -141,6 +141,3 @@ def joint_of(
         if not program.cost < before or until.over:
             break
     return Extraction(program.cost, program.choice, program.cost)
-
-
-__all__ = ["joint_of", "switched"]

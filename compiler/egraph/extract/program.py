@@ -105,6 +105,3 @@ def weights_of(egraph: EGraph) -> dict[int, Choice]:
     for number, (choice, _) in zip(problem.names, problem.tree, strict=True):
         out[number] = choice
     return out
-
-
-__all__ = ["extract", "program_of", "weights_of"]

@@ -436,6 +436,3 @@ def _nearest(rows: Mapping[int, Sequence[Column]], roots: Sequence[int]) -> dict
                 if new < out[kid]:
                     heapq.heappush(heap, (new, kid))
     return out
-
-
-__all__ = ["Column", "Reduced", "dominators", "needed"]

@@ -191,6 +191,3 @@ def shared_of(
     if found is None or found.cost >= plain.cost:
         return Extraction(plain.cost, plain.choice, estimate)
     return Extraction(found.cost, found.choice, estimate)
-
-
-__all__ = ["Best", "Shared", "shared_of"]

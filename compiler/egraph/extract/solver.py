@@ -68,6 +68,3 @@ def _elsewhere(program: IntegerProgram, end: float) -> list[Solved]:
                 with contextlib.suppress(ProcessFailed):
                     found[child] = child.receive(late)
     return [found[child] for child in children if child in found]
-
-
-__all__ = ["IntegerProgram", "Solved", "solved"]

@@ -290,6 +290,3 @@ def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[i
                 if above not in best:
                     heapq.heappush(heap, (state[1], next(serial), above, reader))
     return order, best
-
-
-__all__ = ["Choice", "ChoiceTable", "Choices", "EGraphTable", "Extraction", "ExtractionProblem", "Price", "Walked", "walk"]

@@ -16,7 +16,7 @@ from dslc.ir.dtype import TensorType
 INPUT = -1
 #: input sequences hold numbers below this, in one int64
 _BASE = 32
-_PLACES = 12
+_PLACES = 12  #: numbers of a sequence, at most
 
 
 @dataclass

@@ -32,7 +32,7 @@ from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
-_SCALE = 1 << 20
+_SCALE = 1 << 20  #: trees of slots begin here
 
 
 ROUNDS = 60  #: rounds of setting sizes equal

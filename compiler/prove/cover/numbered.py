@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from dslc.ir.graph import ScopeNode, topological
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
+from dslc.ir.sizes import with_sizes
 from dslc.prove.cover.instances import Cover, SymbolicInstance
-from dslc.prove.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.values import far_sizes, numbers_of

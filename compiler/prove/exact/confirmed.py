@@ -70,6 +70,3 @@ def _work(values: Sequence[Value]) -> int:
                 )
         total += count
     return total
-
-
-__all__ = ["refuted_by_numbers"]

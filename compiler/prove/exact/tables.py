@@ -233,6 +233,3 @@ def _nested(found: _Dense, at: tuple[int, ...]) -> Any:
     if len(at) == len(found.sizes):
         return found.values.get(at, Fraction(0))
     return tuple(_nested(found, (*at, k)) for k in range(found.sizes[len(at)]))
-
-
-__all__ = ["without_tables"]

@@ -330,6 +330,3 @@ class _Writer:
 
 def _at_least_zero(poly: Poly) -> Scalar:
     return apply(">=", scalar_of(poly), num(0))
-
-
-__all__ = ["generalized"]

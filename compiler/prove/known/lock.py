@@ -32,7 +32,7 @@ from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.store import Store, replace_file
 
 LOCK = "dslc.lock"
-_FORMAT = 2
+_FORMAT = 2  #: version of the format
 
 
 LARGEST = 64 << 20  #: bytes of a lock that is read

@@ -44,6 +44,3 @@ def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: f
         if (old != new)[outside].any() or time.monotonic() > until:
             return False
     return True
-
-
-__all__ = ["equal_on_a_basis"]

@@ -241,6 +241,3 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     if sum(int(value.type.elements) for node in nodes for value in node.values) > MOST_ELEMENTS:
         raise NotCompared(WhyUncompared.LARGE, f"more than {MOST_ELEMENTS} elements")
     return left, right
-
-
-__all__ = ["Box", "Difference", "NotCompared", "WhyUncompared", "difference", "equal_everywhere", "parametric", "restricted"]

@@ -245,6 +245,3 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
         except (Redraw, InterpretError) as problem:
             reason = str(problem)
     raise NotCompared(WhyUncompared.UNDEFINED, reason)
-
-
-__all__ = ["DrawnOutput", "Draws", "NotCompared", "WhyUncompared", "few", "inputs_of"]

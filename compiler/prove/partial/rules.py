@@ -17,7 +17,8 @@ from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
-from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
+from dslc.prove.partial.difference import Difference, difference, restricted
+from dslc.prove.partial.draws import NotCompared
 from dslc.prove.verdict import Counterexample, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, MismatchKind

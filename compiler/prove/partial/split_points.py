@@ -283,6 +283,3 @@ class _Scope:
         for each in self._moves.values():
             each[axis] = every[:, at : at + each[axis].shape[1]]
             at += each[axis].shape[1]
-
-
-__all__ = ["NoBoxes", "Points", "failing", "joined", "split_points"]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.evidence import installed, own_evidence
-from dslc.prove.known.lock import EMPTY, LOCK, Lock, lock_path, read_lock, write_lock
+from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock, write_lock
 from dslc.prove.known.resting import current, note, resting
 from dslc.prove.run.concluding import conclude
 from dslc.prove.run.provers import PROVERS, Definition
@@ -211,6 +211,3 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
     inside = set(modules)
     found: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
     return [one.name for one in found if one.module in inside]
-
-
-__all__ = ["LOCK", "PROVERS", "chosen", "verify", "verify_rule", "with_rule"]

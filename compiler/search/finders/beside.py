@@ -131,6 +131,3 @@ def _serve(works: Sequence[Callable[[], DerivedOperator]], begun: memoryview, an
             # whoever asks searches it, and fails where it can be told
             message = _Message(place, False, (), packed([]), None)
         answer(message)
-
-
-__all__ = ["Beside", "DerivedOperator", "Task"]

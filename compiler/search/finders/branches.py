@@ -90,6 +90,3 @@ class Branches(Together):
 
 def _is_float(call: Call) -> bool:
     return all(value.type.dtype.is_float for value in (*call.args, *call.values))
-
-
-__all__ = ["Branches"]

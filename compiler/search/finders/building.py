@@ -241,6 +241,3 @@ class Builder:
         """Whether a node computes each element of its result of one of each operand."""
         profile = self.profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
         return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
-
-
-__all__ = ["Builder"]

@@ -535,6 +535,3 @@ class Derivations:
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
-
-
-__all__ = ["TUNING", "Derivations", "derivations_of", "rule_of"]

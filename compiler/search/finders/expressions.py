@@ -124,6 +124,3 @@ def _squared(part: Scalar) -> Scalar | None:
 
 def _reduces(node: ScopeNode) -> bool:
     return any(isinstance(part, Reduce) for part in walk(node.scope.body))
-
-
-__all__ = ["as_one", "expanded", "factors", "is_moved", "is_sized", "is_static", "reductions", "same", "windows"]

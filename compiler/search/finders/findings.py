@@ -213,6 +213,3 @@ def taken(base: Candidate, one: Finding, places: Sequence[Mapping[Value, Value]]
     graph = rewritten(base.graph, disjoint(places))
     texts = {each.name: each.text for each in one.kernels}
     return Candidate(graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts})
-
-
-__all__ = ["Finding", "FindingStore", "Findings", "derived", "fused", "gathered", "taken"]

@@ -110,6 +110,3 @@ def unbuilt(found: Fused) -> str:
     if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):
         return ""
     return f"no kernels: {failed[0].detail}"
-
-
-__all__ = ["Fusions", "fact_of_kernel", "said", "told", "unbuilt"]

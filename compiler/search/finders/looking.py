@@ -215,20 +215,3 @@ def groups(program: Graph) -> list[Graph]:
 def distinct(taken: Sequence[list[Rival]]) -> list[list[Rival]]:
     """Those that are not empty, each once."""
     return [one for k, one in enumerate(taken) if one and one not in taken[:k]]
-
-
-__all__ = [
-    "Dearer",
-    "HotSite",
-    "LeftOut",
-    "Looking",
-    "NodePlace",
-    "Rival",
-    "Tale",
-    "Visit",
-    "WhyOpen",
-    "at_work",
-    "distinct",
-    "groups",
-    "said",
-]  # fmt: skip

@@ -22,14 +22,16 @@ from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topologi
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.match.forms import has_form
+from dslc.mutate.boxed import whole
 from dslc.mutate.correct import SHARE as CORRECT_SHARE
-from dslc.mutate.correct import Corrected, corrections, differing, fact_of, whole, wrong_at
+from dslc.mutate.correct import Corrected, corrections, differing, fact_of, wrong_at
+from dslc.mutate.mutant import MutantOptions, made
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import PartialMutant, PartialRule, applied, sites
 from dslc.mutate.partial import PartialSite as Asked
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, shape_of
 from dslc.mutate.regions import regions
-from dslc.mutate.search import MutantOptions, made, search
+from dslc.mutate.search import search
 from dslc.mutate.sheets import sheets
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
@@ -415,6 +417,3 @@ def _cheapest(programs: Sequence[PricedProgram], most: int) -> list[PricedProgra
 def _estimate(rules: Rules, value: Value) -> float:
     price = estimated(rules)
     return sum(price(node) for node in topological([value.node]))
-
-
-__all__ = ["Mutants"]

@@ -91,6 +91,3 @@ class Siblings(Together):
         holes = dict(zip(node.args, there.node.args, strict=True))
         over = dict(zip(alone.inputs, [holes[arg] for arg in args], strict=True))
         return [(each, replace((each.value,), over)[0]) for each in self._derived(alone)[:EACH]]
-
-
-__all__ = ["Siblings"]

@@ -267,6 +267,3 @@ def _laid(layout: ScopeNode, taken: Value, weight: Value) -> Value:
     spread = scope_value(Scope(shape, body, weight.type.dtype), (weight,))
     (made,) = replace(layout.values, {taken: spread})
     return made
-
-
-__all__ = ["Subprograms"]

@@ -130,6 +130,3 @@ def _with_taken(base: Candidate, taken: list[tuple[Rival, Several]], share: floa
         now = {value: images.get(image, image) for value, image in now.items()}
         at = Candidate(graph, cost, at, one.fact.rule, 1, (one.fact, *map(fact_of_kernel, groups)), texts)
     return at
-
-
-__all__ = ["Several", "Together"]

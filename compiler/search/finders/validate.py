@@ -26,11 +26,12 @@ from dslc.ir.facts import Chain, Fact
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
+from dslc.ir.sizes import with_sizes
 from dslc.mutate.correct import Corrected
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field.prover import compare_values
-from dslc.prove.sizes import at_sizes, with_sizes
+from dslc.prove.sizes import at_sizes
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.rewriting import rewritings
 from dslc.semantics.elaborate import expand

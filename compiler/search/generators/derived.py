@@ -198,6 +198,3 @@ def _told(context: SearchContext, name: str, looked: Derivations, base: Candidat
                 run.found.add(derived(one))
         run.untaken[name, base] = tale.left(how)
         yield made
-
-
-__all__ = ["Branched", "Derived", "Mutated", "Paired"]

@@ -72,6 +72,3 @@ class Gathered:
             yield made(findings, more, base) if more.cost < found.cost else ()
 
         return of
-
-
-__all__ = ["Gathered"]

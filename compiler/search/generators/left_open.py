@@ -63,6 +63,3 @@ def _reduces(rules: Rules, program: Graph) -> bool:
     except (Mismatch, EvalError):
         return False
     return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
-
-
-__all__ = ["tell_left_open"]

@@ -60,6 +60,3 @@ class Nearby:
                 yield () if found is context.start else (found,)
 
         return of
-
-
-__all__ = ["Nearby"]

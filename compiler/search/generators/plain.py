@@ -73,6 +73,3 @@ def _unsaid(context: SearchContext, base: Candidate) -> frozenset[str]:
         # what cannot be written at all is not asked about
         return frozenset()
     return frozenset(node.op for node in found if isinstance(node, Call))
-
-
-__all__ = ["Plain"]

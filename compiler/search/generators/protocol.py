@@ -61,6 +61,3 @@ class Generator(Protocol):
 
     def begin(self, context: SearchContext) -> Proposer:
         """Begins a run."""
-
-
-__all__ = ["Generator", "Prior", "Proposer"]

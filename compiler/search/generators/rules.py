@@ -133,6 +133,3 @@ def _before(found: Candidate, names: set[str]) -> Candidate:
         assert found.parent is not None
         found = found.parent
     return found
-
-
-__all__ = ["Rules", "canonical", "checked"]

@@ -368,6 +368,3 @@ class Scheduler:
         if base is self.context.best:
             return "the best of the rules"
         return f"candidate {bases.index(base)}: {base.rule}"
-
-
-__all__ = ["TUNING", "Arm", "Scheduler", "SchedulerTuning"]

@@ -87,6 +87,3 @@ def searched(
     if limits.interrupted:
         raise KeyboardInterrupt
     return best
-
-
-__all__ = ["limits_of", "searched"]

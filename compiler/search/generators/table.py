@@ -17,6 +17,3 @@ GENERATORS: tuple[Generator, ...] = (
 )  # fmt: skip
 #: of a model of heavy weights the best candidate stands alone, since each contender holds a copy of them
 HEAVY: tuple[Generator, ...] = (Rules(),)
-
-
-__all__ = ["GENERATORS", "HEAVY"]

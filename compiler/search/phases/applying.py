@@ -72,6 +72,3 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
         return None, turn > 0
     alone = referenced.checker.check(start)
     return (alone if isinstance(alone, Contender) else None), turn > 0
-
-
-__all__ = ["UNCHANGED", "applied_alone", "apply"]

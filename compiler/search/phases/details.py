@@ -102,6 +102,3 @@ def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[Kerne
         name: tuple(node.name or next(iter(node.output), "") for node in model.graph.node if node.op_type == name) for name in known
     }
     return tuple(KernelCode(name, users[name], texts[name].text) for name in known)
-
-
-__all__ = ["Profiling", "detailed", "versions"]

@@ -180,6 +180,3 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
     except TimeUp:
         run.cut("measuring")
     return Predicted(start, seconds)
-
-
-__all__ = ["Exploration", "priced"]

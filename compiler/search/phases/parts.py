@@ -39,6 +39,3 @@ def parts(task: Task) -> Iterator[tuple[Cut, str]]:
 
 def _cut(model: ModelProto, known: frozenset[tuple[str, str]], types: dict[str, ValueInfoProto]) -> ModelProto:
     return apart(model, known, types)[0]
-
-
-__all__ = ["Cut", "parts"]

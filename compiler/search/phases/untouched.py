@@ -39,6 +39,3 @@ def begun(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task
         phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
     )  # fmt: skip
     return Optimized(inlined(model) if settings.portable == "inline" else model, report)
-
-
-__all__ = ["begun"]

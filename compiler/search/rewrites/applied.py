@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dslc.errors import error
 from dslc.ir.graph import Graph, Node, Value
 from dslc.match import GraphIndex, Match, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.onnx.computed import ComputedSizes
 from dslc.onnx.context import Context
 from dslc.search.rewrites.candidate import Candidate
@@ -142,6 +143,3 @@ def _replaced(match: Match) -> dict[Value, Value]:
     if len(new) > 1 and match.index.depends(new.values(), new):
         return {}
     return new
-
-
-__all__ = ["Bounds", "FixedPoint", "applied"]

@@ -8,7 +8,8 @@ from math import inf
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten

@@ -13,7 +13,8 @@ from itertools import chain, combinations
 
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t

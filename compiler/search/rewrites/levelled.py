@@ -86,6 +86,3 @@ class _Once(Counter[Value]):
 
     def __missing__(self, key: Value) -> int:
         return 1
-
-
-__all__ = ["level"]

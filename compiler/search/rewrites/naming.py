@@ -114,6 +114,3 @@ def _jumped(told: Told, before: Graph, after: Graph, rule: str) -> Told:
             places[told.naming.nodes[old.node].place] = None
             _call(new, told.naming.nodes[old.node], rule, kept, called)
     return Told(Naming(values, called), (*told.places, *((rule, place) for place in places)))
-
-
-__all__ = ["NamesStory", "Told"]

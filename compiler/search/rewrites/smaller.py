@@ -136,6 +136,3 @@ class Users:
                 read(arg, -1)
                 ended.append(arg.node)
         return gone, made
-
-
-__all__ = ["GraphSizes", "Users"]

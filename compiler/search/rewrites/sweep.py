@@ -16,7 +16,8 @@ from dslc.cost.evaluation import Evaluation
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.divided import TURN as DIVIDED_TURN
 from dslc.search.rewrites.divided import divided, is_large

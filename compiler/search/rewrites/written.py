@@ -110,6 +110,3 @@ def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:
     """Builds the library of a model, where there is one, for the processes that run the model; without, its functions run."""
     if texts:
         prepared(model, texts=texts)
-
-
-__all__ = ["as_kernels", "derived", "graph_as_kernels", "readable", "ready", "texts_of", "unsaid_in"]

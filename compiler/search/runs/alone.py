@@ -185,6 +185,3 @@ def _timed(
         contender = replace(contender, file=replace(contender.file, kernels=False))
     seconds = max(0.0, run.clock.left() - explored.referenced.task.writing) * part
     return tuple(at[0] for at in judge.decide([contender], seconds).verdicts)
-
-
-__all__ = ["asked", "leans", "slower", "standing", "tell_leaning"]

@@ -24,6 +24,3 @@ def no_compiler() -> str:
     except NotBuilt as problem:
         return f"no kernels: {problem}"
     return ""
-
-
-__all__ = ["no_compiler", "wanted", "with_kernels"]

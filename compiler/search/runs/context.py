@@ -56,6 +56,3 @@ class SearchContext:
                 if one is not None:
                     held.enter_context(one.halted())
             yield
-
-
-__all__ = ["SearchContext"]

@@ -243,6 +243,3 @@ def winner(verdicts: Sequence[Sequence[Verdict]]) -> int | None:
         if any(v.faster for v in own) and not any(v.slower for v in own) and total > score:
             best, score = k, total
     return best
-
-
-__all__ = ["Decision", "Judge", "Verdict", "judge_of", "winner"]

@@ -12,7 +12,8 @@ from dslc.cost.targets import ModelPlan, NoPlan
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
-from dslc.onnx.importer import Imported, import_model
+from dslc.onnx.context import Imported
+from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, set_metadata
 from dslc.search.runs.originals import Unusable
 from dslc.search.runs.progress import Run
@@ -94,6 +95,3 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
         return model, [*found.told, task.target.basis]
     set_metadata(out, PLAN, found.text)
     return out, [*found.told, task.target.basis]
-
-
-__all__ = ["by_plans", "planned_seconds", "with_plan"]

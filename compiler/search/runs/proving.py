@@ -81,6 +81,3 @@ def _before(best: Candidate, rule: str) -> Candidate:
         if step.parent is not None and (step.rule == rule or any(fact.rule == rule for fact in step.facts)):
             return step.parent
     raise ValueError(f"no step of the path was made by {rule}")
-
-
-__all__ = ["passed", "proved_again"]

@@ -13,5 +13,3 @@ MEANT = 1e7  #: operations up to which the original is computed by its operators
 HEAVY = 1 << 28  #: bytes of weights above which each contender's copy counts
 ELSEWHERE = 0.005  #: share of the budget that the original may take for a run at other sizes to be worth it
 EARLY = 0.15  #: share of the budget that a run leaves before its report says why
-
-__all__ = []

@@ -47,6 +47,3 @@ def deciding(referenced: Referenced, count: int, faster: float) -> float:
     starts = min(MOST_STARTS, max(STARTS, STARTS * log(CLEAR) / hope))
     pairs = min(PAIRS, max(FEWEST, PAIRS * log(NEAR) / hope))
     return (count + 1) * (starts * (referenced.load + STARTING) + pairs * referenced.seconds)
-
-
-__all__ = ["deciding", "expected"]

@@ -81,6 +81,3 @@ def told(space: Space, rules: Sequence[CompiledRule], tidied: Sequence[Counted],
         share = gained / space.start.cost if space.start.cost else 0.0
         how = "sweeps" if where == "the queue" else "sweeps and backtracking"
         space.note(f"beside {where}: {steps} steps of {how}, which took {share:.1%} off the predicted time")
-
-
-__all__ = ["WAYS", "Aside", "Counted", "told"]

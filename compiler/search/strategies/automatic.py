@@ -58,6 +58,3 @@ def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
     if steps is None and seconds is not None and seconds < SECONDS:
         return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {SECONDS:g}"
     return Mcts(), f"{nodes} nodes are one graph, and there is enough time for a tree of e-graphs"
-
-
-__all__ = ["Auto", "chosen"]

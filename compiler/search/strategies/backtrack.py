@@ -12,7 +12,8 @@ from random import Random
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule
-from dslc.match.apply import Refused, replacements
+from dslc.match.apply import replacements
+from dslc.match.recipe import Refused
 from dslc.search.finders.findings import Findings, gathered, taken
 from dslc.search.rewrites.candidate import Candidate, Limits, Progress
 from dslc.search.rewrites.chains import chained

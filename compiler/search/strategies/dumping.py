@@ -23,6 +23,3 @@ def dumped(path: Path, grown: Sequence[Grown]) -> bool:
         return False
     write_file(path, json.dumps(written(*problems)))
     return True
-
-
-__all__ = ["dumped"]

@@ -65,6 +65,3 @@ def explored(space: Space, make: Make, apart: bool = False, whole: bool = False)
 
 def _silent(_: Candidate) -> None:
     """A better region is no graph yet."""
-
-
-__all__ = ["GrowingExplorer", "Make", "explored"]

@@ -75,6 +75,3 @@ def moves_of(
     kernels = KernelMoves(rules, sizes, machine(costs.measurer))
     derived = Derivations(rules, derivations_of(rules), costs, opset, until, sizes=sizes)
     return (kernels, DerivationMoves(derived)), kernels.price
-
-
-__all__ = ["DerivationMoves", "KernelMoves", "moves_of"]

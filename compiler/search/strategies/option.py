@@ -113,6 +113,3 @@ def listed(names: str | Sequence[str]) -> tuple[str, ...]:
 def told(value: Any) -> str:
     """A value that is of a wrong type, and its type: `3 (int)`."""
     return f"{short(value)} ({type(value).__name__})"
-
-
-__all__ = ["Option", "documented", "flag", "listed", "option", "options", "told"]

@@ -264,6 +264,3 @@ def rules_of(space: Space) -> list[CompiledRule]:
         others = set(map(id, without_layouts(space.rules)))
         return [rule for rule in space.rules if id(rule) not in others]
     return space.rules
-
-
-__all__ = ["NodePrices", "Programs", "Tidying", "rules_of"]

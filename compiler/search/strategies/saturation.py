@@ -213,6 +213,3 @@ class Saturating:
     def _snapshot(self) -> EGraph:
         """The e-graph as it is: it grows on."""
         return self._egraph.clone()
-
-
-__all__ = ["Saturate", "Saturating"]

@@ -86,6 +86,3 @@ class Strategy(Protocol):
         Anytime: it ends soon after `space.limits.over`, and what it had told of by then counts. A KeyboardInterrupt ends it too: it
         sets `limits.interrupted`, and what it yields then is the best so far.
         """
-
-
-__all__ = ["Grown", "Space", "Strategy"]

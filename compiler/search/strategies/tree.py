@@ -443,6 +443,3 @@ def _sampled(outcome: StepOutcome) -> bool:
     """Whether a rule was applied at some of its places only: another time it may be others."""
 
     return Cap.MATCHES in outcome.capped
-
-
-__all__ = ["Searching"]

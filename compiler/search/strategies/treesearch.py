@@ -83,6 +83,3 @@ class Mcts:
 
         yield from explored(space, make, apart=True, whole=self.whole)
         noted(space, rules, tidied)
-
-
-__all__ = ["Mcts"]

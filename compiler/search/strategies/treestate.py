@@ -58,6 +58,3 @@ class TreeState:
         """It is visited no more; what it was worth stays."""
         self.open = {False: [], True: []}
         self.children, self._beside, self._before = [], None, (None, ())
-
-
-__all__ = ["TreeState"]

@@ -106,9 +106,3 @@ class SessionOptions(TypedDict, total=False):
     profile_file_prefix: str
     use_deterministic_compute: bool
     use_per_session_threads: bool
-
-
-__all__ = [
-    "Extraction", "InputsLike", "Isa", "Layouts", "Options", "PathLike", "Place", "Portable", "SessionOptions", "StrategyName",
-    "StrategyOptions",
-]  # fmt: skip

@@ -83,6 +83,3 @@ def _joined(expr: t.Binary, left: Range, right: Range) -> Range:
             raise _Nonsense(expr, "divides by 0")
         return (0.0, inf) if left[0] >= 0 and right[0] >= 0 else _ANY
     return (0.0, inf) if left[0] >= 0 and expr.op in {"^", "|", "&"} else _ANY
-
-
-__all__ = ["ENTRIES", "check_cost"]

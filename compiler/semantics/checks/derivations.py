@@ -325,6 +325,3 @@ def _alike(pattern: t.Expr, node: t.Expr) -> bool:
         return same and isinstance(node, t.Reduction) and _alike(pattern.body, node.body)
     # an unknown term is anything
     return isinstance(pattern, t.Call) and not isinstance(node, t.Reduction)
-
-
-__all__ = ["GENERATORS", "check_unknowns"]

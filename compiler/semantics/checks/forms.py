@@ -408,6 +408,3 @@ def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
             sizes[formula.name] = tuple(
                 place.range.value if isinstance(place, t.Binder) and isinstance(place.range, t.Int) else None for place in scope.places
             )
-
-
-__all__ = ["check_forms", "inside"]

@@ -11,7 +11,7 @@ from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_LIMIT = 1 << 63
+_LIMIT = 1 << 63  #: numbers of 64 bits end here
 
 
 def check_numbers(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:

@@ -479,6 +479,3 @@ def _at(value: object, numbers: dict[Sym, int]) -> object:
         return value
     known: dict[Scalar, Scalar] = {name: num(number) for name, number in numbers.items()}
     return plain(substitute(value, known))
-
-
-__all__ = ["check_condition", "check_function", "check_operator", "check_results"]

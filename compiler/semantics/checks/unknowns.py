@@ -64,6 +64,3 @@ def unlike(kinds: Kinds, wanted: Kinds) -> bool:
 
 def shown(kinds: Kinds) -> str:
     return " * ".join("/".join(sorted(each)) or "?" for each in kinds)
-
-
-__all__ = ["ANY", "Declared", "Kinds", "factors", "shown", "unlike"]
