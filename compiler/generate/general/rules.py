@@ -219,7 +219,8 @@ def rule_text(
     lines += [left, rule.arrow, right]
     if tags:
         lines.append(f"tags {tags}")
-    return "\n".join([*lines, "}"])
+    # equal over the reals: what becomes of other numbers was not asked
+    return "\n".join([*lines, "verify numerics = nonfinite", "}"])
 
 
 def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> SubstitutionDef:
