@@ -136,9 +136,9 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
 
 
 def untagged(sub: SubstitutionDef) -> object:
-    """What is compared: a rule that was not imported has no tags for kernels."""
+    """What is compared: a rule that was not imported has no tags for kernels, and other words about floats."""
     left, right = (
-        tuple(each for each in side if not isinstance(each, t.Tags)) for side in (sub.syntax.left, sub.syntax.right)
+        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify)) for side in (sub.syntax.left, sub.syntax.right)
     )
     return canonical(replace(sub, syntax=replace(sub.syntax, left=left, right=right)))
 

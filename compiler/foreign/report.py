@@ -27,7 +27,8 @@ def _plain_text(readings: Sequence[Translation], header: str = "", footer: str =
         short = place.removeprefix("std.")
         imports.append(f"import {place} ({names})" if short == place else f"import {place} as {short}")
     parts = ["dslc 1", *([header] if header else []), "", *imports, ""]
-    parts += [f"{reading.text}\n" for reading in readings]
+    # equal over the reals: what becomes of other numbers was not asked
+    parts += [f"{reading.text.removesuffix('}')}  verify numerics = nonfinite\n}}\n" for reading in readings]
     return "\n".join(parts) + "\n" + footer
 
 
