@@ -19,7 +19,7 @@ from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.steady import meaning, steady
 from dslc.onnx.context import Imported
 from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.numbers import KINDS, special
+from dslc.onnx.numbers import special
 from dslc.onnx.weakest import computed_types
 from dslc.semantics.library import Rules
 
@@ -58,7 +58,7 @@ class Judge:
         self._references: list[Reference] = []
         specs, _, _ = input_specs(model, sizes)
         feeds = [Feed(draw(specs, seed + k), True) for k in range(3)]
-        others = (special(model, specs, kind, seed) for kind in KINDS)
+        others = (special(model, specs, kind, seed) for kind in ("extremes", "zeros"))
         feeds += [Feed(arrays, True) for arrays in others if arrays is not None]
         feeds.append(Feed(_strange(draw(specs, seed), np.random.default_rng(seed)), False))
         for k, feed in enumerate(feeds):

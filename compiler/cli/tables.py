@@ -43,5 +43,5 @@ def print_table(
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold" if lines != "all" else "ellipsis")
     for row in rows:
-        table.add_row(*(in_line(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(Text(in_line(cell)) if isinstance(cell, str) else cell for cell in row))
     (on or console()).print(table)

@@ -242,7 +242,7 @@ def test_booleans_and_integer_quotients() -> None:
         nonzero = {1: lambda rng, shape: rng.integers(1, 5, shape) * rng.choice([-1, 1], shape)}
         return Case(name, build, draw=nonzero)
 
-    compare([Case("logic", logic), whole("div_int"), whole("modulo"), whole("fmod")], BEST, known=False)
+    compare([Case("logic", logic), whole("div_int"), whole("modulo"), whole("fmod_int")], BEST, known=False)
 
 
 # ---- random groups ---------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_two_tensors_are_drawn(type: int) -> None:
 def test_arrays_of_a_file_are_numbered(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", **{f"S.{k}": one for k, one in enumerate(ONES)})
     (found,) = given_inputs(tmp_path / "in.npz", joined()).feeds
-    assert identity_of(found) == identity_of({"S": ONES})
+    assert identity_of([found]) == identity_of([{"S": ONES}])
 
 
 @pytest.mark.parametrize("wrong", [ONES[0], [ONES[0].astype(np.float64)]], ids=["a tensor", "another type"])

@@ -168,7 +168,7 @@ substitution turned(A: T[*S]) -> Y {
     rules = own(tmp_path, text.replace("substitution", "import std (sin, cos)\n\nsubstitution", 1))
     candidate = applied(rules, graph_of([op("sin", X)], X), "own.turned")
     found = validate(rules, claims_of(candidate))
-    assert found.usable and found.how == {"own.turned": "field"}
+    assert found.usable and found.how == {"own.turned": "floats"}
     strict = validate(rules, claims_of(candidate), needed=lambda name: name == "own.turned")
     assert not strict.usable and strict.unproved == ("own.turned",) and not strict.failed
     # after the deadline nothing is proved here, and such a rule rests on nothing

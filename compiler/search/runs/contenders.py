@@ -174,7 +174,8 @@ class Checker:
 
     def _tolerance(self, at: int, k: int) -> float | None:
         own = self.compared.inputs[at].tolerance(k)
-        return self.compared.tolerance if own is None else own
+        stated = self.compared.tolerance
+        return stated if own is None else max(own, stated or 0.0)
 
     def _is_disputed(self, at: int, k: int) -> bool:
         """Whether an input cannot tell a right model from a wrong one."""
