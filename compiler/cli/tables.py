@@ -36,6 +36,7 @@ def print_table(
     """
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     head = any(columns)
     boxes = {"all": box.HEAVY_HEAD, "head": box.SIMPLE, "none": None}

@@ -16,6 +16,7 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
+POWER = 1 << 20  #: bits of a power, at most
 _NAMES = {"max": "Max", "min": "Min", "abs": "Abs", "ceil": "ceiling"}
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -55,6 +56,10 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, Fraction | int) and isinstance(b, Fraction | int):
+        digits = max(a.numerator.bit_length(), a.denominator.bit_length())
+        if digits > 1 and digits * abs(b) > POWER:
+            raise Redraw("a power of too many digits")
     if _plain(a) and _plain(b) and Fraction(b).denominator == 1:
         if a == 0 and b < 0:
             raise Redraw("division by zero")
