@@ -58,7 +58,7 @@ def _divide(a: Any, b: Any) -> Any:
 def _power(a: Any, b: Any) -> Any:
     if isinstance(a, Fraction | int) and isinstance(b, Fraction | int):
         digits = max(a.numerator.bit_length(), a.denominator.bit_length())
-        if digits > 1 and digits * abs(b) > POWER:
+        if digits > 1 and digits * abs(int(b)) > POWER:
             raise Redraw("a power of too many digits")
     if _plain(a) and _plain(b) and Fraction(b).denominator == 1:
         if a == 0 and b < 0:
