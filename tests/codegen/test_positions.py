@@ -37,6 +37,7 @@ DATA = {
     "lanes": "(float[37, N] x, int64[J] i) => (float[37, J] y) { t = Gather<axis=1>(x, i)  y = Exp(t) }",
     "elements": "(float[N, 37] x, int64[J, 37] i) => (float[J, 37] y) { t = GatherElements(x, i)  y = Exp(t) }",
     "table": "(int64[J] i) => (float[J] y) { x = Constant<value = float[6] {0, 1, 2, 3, 4, 5}>()  t = Gather(x, i)  y = Exp(t) }",
+    "several axes": "(float[6, 6] x, int64[J, 2] i) => (float[J] y) { t = GatherND(x, i)  y = Exp(t) }",
     "chosen": "(float[N, 37] x, int64[J] i, bool[J, 1] c) => (float[J, 37] y) { t = Gather(x, i)  z = Constant<value = float {0}>() "
     " y = Where(c, t, z) }",
 }  # fmt: skip
@@ -46,7 +47,7 @@ def answer(run: Any) -> Any:
     try:
         return run()
     except Exception as problem:  # ONNX Runtime raises many kinds, none of them documented
-        assert "out of" in str(problem).lower(), problem
+        assert re.search("out of|invalid index", str(problem).lower()), problem
         return None
 
 

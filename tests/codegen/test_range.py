@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dslc
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
+from dslc.semantics.library import Rules
+from tests.caches import apart
+from tests.codegen.files import ran, with_kernel
 from tests.codegen.groups import Case, M, N, Room, compare, needs_compiler
 
 #: numbers about 1 by so much: their reciprocals are infinite, at the end of what there is, and denormal
@@ -67,3 +73,23 @@ def test_a_power_below_zero_has_the_range_of_its_results(power: float) -> None:
 
     draw = {0: scaled(2.0 ** (-130 / power)), 1: lambda rng, shape: np.full(shape, 2.0**126)}
     compare([Case("powers", build, ({"N": 40},), draw=draw, tolerance=1e-4)], (Variant(width=8),), known=False)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "p = Constant<value = float {7}>()  t = Div(x, p)  y = Round(t)",
+        "p = Constant<value = float {1e30}>()  t = Mul(x, p)  y = Mul(t, p)",
+    ],
+)
+def test_numbers_that_are_put_together_lose_nothing(nodes: str, std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halves of sevenths are rounded as the nodes round them; 1e30 * 1e30 is no number of the type, and has no kernel."""
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
+    text = f'<ir_version: 8, opset_import: ["": 17]> g (float[N, 8] x) => (float[N, 8] y) {{ {nodes} }}'
+    model, written = with_kernel(std, text, ["y"], ["x"])
+    x = np.array([[1e-30, -1e-30, 3.5, 10.5, 24.5, -3.5, 1e-38, 0]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = dslc.session(written, threads=1).run(None, {"x": x})
+    np.testing.assert_array_equal(found[0], ran(model, {"x": x})[0])
