@@ -83,7 +83,7 @@ class Emitter(Expressions):
         return of(Datum(found.text, found.lanes))
 
     def _ask(self, gaps: Sequence[Poly]) -> None:
-        """What must hold of sizes where some positions are not outside."""
+        """Add the conditions on sizes under which positions are inside to the size check."""
         for gap in gaps:
             least = None if self.facts or self.decided(gap) else self._least(gap)
             if least is None or self.ranges.positive(least):
@@ -119,7 +119,7 @@ class Emitter(Expressions):
             self.levels[level].block.statements.append(Assign(name, f"{name} | ({text})"))
 
     def failures(self) -> str:
-        """Whether a position was outside, in C++."""
+        """C++ expression: 1 where a position was outside."""
         each = [f"k_join_any<k_bool, {self.width}>({name})" if lanes else name for lanes, name in self.outside.items()]
         return " | ".join(each) or "0"
 
@@ -461,7 +461,7 @@ class Emitter(Expressions):
 
 
 def _is_data(position: Scalar) -> bool:
-    """Whether a position is read, and no function of iterators and sizes."""
+    """True for a position that is read from data, not computed from iterators and sizes."""
     return any(isinstance(each, Read | Table) for each in walk(position))
 
 

@@ -169,7 +169,7 @@ def _plain(node: Scalar, own: dict[str, Var], ranges: Ranges) -> Var | None:
 
 
 def ragged(body: Scalar, iters: Iterable[Iter]) -> bool:
-    """Whether the length of a reduction depends on some iterators: then their positions have no loop in common."""
+    """True where the length of a reduction depends on some iterators: their positions share no loop then."""
     found = frozenset(iters)
     return any(extent.free & found for node in walk(body) if isinstance(node, Reduce) for extent in node.extents)
 

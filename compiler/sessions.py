@@ -113,7 +113,7 @@ def _with_bodies() -> Any:
             return self._or_bodies("run_with_ortvaluevector", *given, **named)
 
         def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> Any:
-            # who made a binding does not matter to the runtime below Python
+            # the runtime below Python takes a binding of any session
             again = partial(_bound, iobinding, run_options)
             return self._or_bodies("run_with_iobinding", iobinding, run_options, again=again)
 

@@ -159,7 +159,7 @@ def replace_file(place: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def beside(place: Path, mode: int = 0o666) -> tuple[Path, int]:
-    """A new file in the folder of a place, under a name that nobody knows before, and its descriptor.
+    """A new file in the folder of a place, under an unpredictable name, and its descriptor.
 
     Raises:
         OSError: it cannot be made.
@@ -170,7 +170,7 @@ def beside(place: Path, mode: int = 0o666) -> tuple[Path, int]:
 
 
 def private(place: Path, others: int = 0o022) -> int:
-    """The descriptor of a file that is this user's (or the system's), and that nobody else may write to: `others` are the bits of its
+    """The descriptor of a file that is this user's (or the system's), and that no other user may write to: `others` are the bits of its
     mode that say so.
 
     Raises:
@@ -186,7 +186,7 @@ def private(place: Path, others: int = 0o022) -> int:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a folder is this user's (or the system's), and nobody else may write to it."""
+    """True for a folder of this user (or the system) to which no other user may write."""
     return _owned(path.stat(), 0o022)
 
 

@@ -40,7 +40,7 @@ class CudaEmitter(Emitter):
         self.levels[-1].block.statements.append(Store("k_store_once", ("k_rank", pointer, value.text)))
 
     def _tell(self, outside: Val) -> None:
-        """What data says is moved into the tensor, and nobody is told."""
+        """Do nothing: a launch has no way to report a position outside of a tensor."""
 
     # ---- reductions --------------------------------------------------------------------------------------------------------
 

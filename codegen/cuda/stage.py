@@ -222,7 +222,7 @@ class CudaStage(StageWriter):
         return self.code("points" if self.team == 1 else "rows", grid)
 
     def code(self, form: str, grid: Dim) -> LaunchCode:
-        """What was written. No launch says that a position is outside."""
+        """Return the launch. Refuse a position that may be outside: a launch cannot report it."""
         if self.emitter.asked:
             raise NotGenerated(Reason.FORM, "a position outside of a tensor at some sizes")
         for placed in self.stage.placed:

@@ -162,7 +162,7 @@ def difference(a: Any, b: Any) -> tuple[float, str]:
 
 
 def _hidden(a: Any, b: Any) -> int:
-    """How many elements of the usual size are far off, by their own size, whatever the largest one is."""
+    """Count elements of the usual size that are far off relative to themselves, whatever the largest one is."""
     if not isinstance(a, np.ndarray) or a.dtype not in TOLERANCES:
         return 0
     with np.errstate(invalid="ignore", over="ignore"):

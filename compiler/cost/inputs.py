@@ -48,7 +48,7 @@ class Inputs:
 
     @property
     def ordinary(self) -> int:
-        """How many of the first feeds are no special ones."""
+        """Number of ordinary feeds, which come first."""
         return len(self.feeds) - len(self.tolerances)
 
     def tolerance(self, k: int) -> float | None:

@@ -136,7 +136,7 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
 
 
 def untagged(sub: SubstitutionDef) -> object:
-    """What is compared: a rule that was not imported has no tags for kernels, and other words about floats."""
+    """Canonical form for comparison: without tags for kernels and words about floats, which only an import writes."""
     left, right = (
         tuple(each for each in side if not isinstance(each, t.Tags | t.Verify)) for side in (sub.syntax.left, sub.syntax.right)
     )

@@ -498,7 +498,7 @@ class Trials:
         return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
 
     def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
-        """What was measured, if it gives the same as the nodes: where arguments hold no numbers, infinities, and what lies at the ends
+        """The measured kernel if it agrees with its nodes: on NaN, infinities and numbers at the ends
         of their types, too, and at other sizes than those at which it was measured."""
         error = 0.0
         for k, own in enumerate(self._at_sizes(subject.program)):
@@ -529,7 +529,7 @@ class Trials:
                 yield replace(self, sizes=sizes)
 
     def _compared(self, subject: Subject, found: Tried, only_drawn: bool) -> Comparison:
-        """What a kernel and its nodes give at the sizes of the trials. Raises TimeUp, WorkerFailed, NotBuilt, _Out."""
+        """Compare a kernel with its nodes at the sizes of the trials. Raises TimeUp, WorkerFailed, NotBuilt, _Out."""
         nodes = self._nodes_model(subject)
         if self.until.over:
             raise TimeUp
@@ -568,7 +568,7 @@ class Trials:
         return answer
 
     def _tells(self, subject: Subject, nodes: bytes, model: onnx.ModelProto, feeds: Feeds, reference: Reference) -> bool:
-        """Whether arguments at the ends of their types can tell a right kernel from a wrong one: not where the nodes themselves give
+        """True where arguments at the ends of their types tell a right kernel from a wrong one: not where the nodes themselves give
         something else for neighbours of them, or not what they mean."""
         worker, program = self.measurer.worker, subject.program
 

@@ -101,7 +101,7 @@ class PairOfLists:
         return ("undefined", tuple(int(n) for n in found[0])) if len(found) else None
 
     def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
-        """Whether an element of output `k` differs over the fractions; None where these cannot tell."""
+        """True where an element of output `k` differs over the fractions; None where these cannot tell."""
         given = {v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array for v, array in feeds.items()}
         try:
             a, b = (result[at] for result in run_scopes((self.left[k], self.right[k]), given, Exact()))

@@ -24,7 +24,7 @@ _KNOWN: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
 
 
 def spoiled(rules: Rules, value: Value) -> bool:
-    """Whether a weights-only value holds an infinity or NaN, or nothing but numbers too small for its type, made of ordinary ones."""
+    """True where a weights-only value holds an infinity or NaN, or only numbers too small for its type, made of ordinary ones."""
     node = value.node
     if not (node.constant and node.args and value.known and value.type.dtype.is_float and value.type.is_static):
         return False

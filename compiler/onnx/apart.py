@@ -11,7 +11,7 @@ from dslc.onnx.protos import captured, domain_of, every_node
 
 
 def apart(model: ModelProto, known: Collection[tuple[str, str]], types: Mapping[str, ValueInfoProto]) -> tuple[ModelProto, list[str]]:
-    """What is left of a model and can be run, and the operators that were taken out.
+    """Cut a model down to what the runtime can run; also return the operators that were taken out.
 
     `known` are domains and names of operators that the runtime has, `types` what is known of values by their names. What a node gives
     of which nothing is known is not fed, and what is computed from it is left out. Nodes lose their names: runtimes refuse equal ones.

@@ -12,7 +12,7 @@ from dslc.semantics.library import Rules
 
 
 class ComputedSizes:
-    """What is written for each node beside the node; nodes that do the same are one."""
+    """Nodes that are written beside each call to compute its sizes; equal ones count once."""
 
     def __init__(self, rules: Rules, context: Context) -> None:
         self._rules, self._context = rules, context

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class AllOf(Enum):
-    """What all elements of an array may be."""
+    """Kinds of numbers that fill a whole array."""
 
     DENORMAL = "denormal numbers"
     LARGE = "large numbers, whose squares are infinite"
@@ -18,7 +18,7 @@ class AllOf(Enum):
 
 
 def floating(array: Any) -> bool:
-    """Whether an array holds floating-point numbers that numpy has itself."""
+    """True for arrays of numpy's own floating-point types."""
     return bool(array.dtype.kind == "f" and array.size)
 
 

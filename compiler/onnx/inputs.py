@@ -55,7 +55,7 @@ class AssumedSize:
 def input_specs(
     model: onnx.ModelProto, bind: Mapping[str, int], other: int = 8
 ) -> tuple[list[InputSpec], list[AssumedSize], list[str]]:
-    """What must be fed to a model, the sizes that had to be assumed, and the inputs that are neither tensors
+    """Inputs to be fed to a model, the sizes that had to be assumed, and the inputs that are neither tensors
     nor sequences of them.
 
     `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis

@@ -164,7 +164,7 @@ class Symbols:
 
 
 def symbolic(attrs: Any) -> bool:
-    """Whether attributes hold symbolic sizes."""
+    """True where attributes hold symbolic sizes."""
     return any(isinstance(v, Scalar) for _, value in attrs for v in (value if isinstance(value, tuple) else (value,)))
 
 

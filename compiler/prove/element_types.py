@@ -44,7 +44,7 @@ def types_of(rules: Rules, sub: SubstitutionDef) -> tuple[Types, ...]:
 
 
 def scope_of_types(rules: Rules, sub: SubstitutionDef) -> str:
-    """How many combinations of element types are looked at, in words; empty where these are all that the rule admits."""
+    """Describe how many combinations of element types are looked at; empty where these are all that the rule admits."""
     looked = _looked(rules, sub)
     return "" if looked.complete else f"{len(looked.found)} combinations of element types"
 

@@ -65,7 +65,7 @@ def meanings(rules: Rules, root: Any, words: Callable[[Any], Sequence[str]], oth
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """What may be a name in a text, in its order."""
+    """Candidate names in a text, in order."""
     return tuple(dict.fromkeys(_WORD.findall(text)))
 
 

@@ -168,7 +168,7 @@ def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
 def _opposed(
     rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool, share: float = 1.0
 ) -> Verdict:
-    """What is not proved for everything is tried at instances that look for mistakes, a share of the usual ones."""
+    """Try a rule that is not proved for everything at instances that look for mistakes, a share of the usual number."""
     from dslc.prove.adversary import refutation
 
     if found.answer == "differs" or (found.answer == "equal" and not found.scope):

@@ -20,7 +20,7 @@ Cut = Callable[[ModelProto], ModelProto]
 def parts(task: Task) -> Iterator[tuple[Cut, str]]:
     """Ways to leave out what the runtime does not know, and what there is to say of each.
 
-    A result of which nobody knows the type is first taken to be as the first operand of its node; then what depends on it is left out.
+    A result of unknown type is first assumed to be like the first operand of its node; failing that, what depends on it is left out.
     """
     names = task.imported.context.names
     types = {name: value_info(name, value.type) for value, name in names.items() if value.known}

@@ -99,7 +99,7 @@ def _whole_model(model: ModelProto) -> ModelProto:
 def _in_parts(
     task: Task, ran: Callable[[ModelProto, ModelFile, Settings], tuple[Original, ...]], reason: Unloadable, run: Run
 ) -> tuple[Cut, str, ModelFile, tuple[Original, ...]]:
-    """What of the original runs, where rules are to be applied; raises Unloadable where nothing does."""
+    """Run those parts of the original that the runtime takes, where rules are to be applied. Raises Unloadable where it takes none."""
     if task.settings.apply is None:
         raise Unloadable(f"{reason}; nothing can be timed, and --apply applies rules around what it does not know") from None
     for cut, said in parts(task):

@@ -92,11 +92,11 @@ class Users:
 
     @cached_property
     def _written(self) -> Counter[Node]:
-        """What is written beside the nodes, by how many of them need it."""
+        """Nodes that compute sizes, each with the number of nodes that need it."""
         return Counter(one for node in self.nodes for one in self._computed.of(node))
 
     def _fewer_computed(self, gone: set[Node], made: set[Node]) -> int:
-        """How many nodes fewer are written for sizes."""
+        """Count the size nodes that a rewrite saves."""
         less, more = (Counter(one for node in nodes for one in self._computed.of(node)) for nodes in (gone, made))
         if not less and not more:
             return 0
