@@ -248,3 +248,11 @@ def test_constants_are_read_and_opaque_nodes_refused() -> None:
     (strange,) = opaque("k", "Loop", None, (), (TensorType(DType.F32, (2,)),))
     with pytest.raises(InterpretError, match="Loop"):
         run_scopes([scope((2,), read(0, (I[0],)), strange)], {}, Floats())
+
+
+@pytest.mark.parametrize("exponent", [10**18, -(10**18), Fraction(10**18, 7)])
+def test_an_exact_power_that_would_fill_the_memory_is_drawn_anew(exponent: Fraction) -> None:
+    base, given = np.array([Fraction(3)], object), np.array([Fraction(exponent)], object)
+    with pytest.raises(Redraw, match="too many digits"):
+        Exact().power(base, given, False)
+    assert list(Exact().power(np.array([Fraction(1)], object), given, False)) == [1]
