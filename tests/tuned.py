@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,4 @@ def tuned(monkeypatch: pytest.MonkeyPatch, module: str, **numbers: float) -> Non
     """Sets tuned numbers of a module of dslc until the test ends; a number that it has not is an AttributeError."""
     place = importlib.import_module(f"dslc.{module}")
     for name, number in numbers.items():
-        if hasattr(place, name.upper()):
-            monkeypatch.setattr(place, name.upper(), number)
-        else:
-            monkeypatch.setattr(place, "TUNING", replace(place.TUNING, **{name: number}))
+        monkeypatch.setattr(place, name.upper(), number)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from dslc.codegen.host.compiler import TUNING as COMPILER_TUNING
-from dslc.codegen.host.compiler import Compiler, NotBuilt, compiler
+from dslc.codegen.host.compiler import COMPILER_MEMORY, Compiler, NotBuilt, compiler
+from dslc.codegen.host.compiler import SECONDS as COMPILER_SECONDS
 from dslc.codegen.host.library import library_folder, object_kept
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.text import KernelText
@@ -31,8 +31,8 @@ class _Told(Compiler):
         source: Path,
         target: Path,
         *more: str,
-        seconds: float = COMPILER_TUNING.seconds,
-        memory: int = COMPILER_TUNING.memory,
+        seconds: float = COMPILER_SECONDS,
+        memory: int = COMPILER_MEMORY,
     ) -> Job:
         running = Compiler.start(self, source, target, *more, seconds=seconds, memory=memory)
         self.started(running)

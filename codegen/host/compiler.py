@@ -25,26 +25,11 @@ FLAGS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-dynamic
 SUFFIX = ".dylib" if _MACOS else ".so"
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerTuning:
-    """Limits of the system's C++ compiler.
-
-    Attributes:
-        seconds: seconds that the compiler may take.
-        memory: bytes that the compiler may take.
-        written: bytes that it may write.
-        asked: seconds in which it says what it is.
-        said: bytes of what it says that are read.
-    """
-
-    seconds: float = 60.0
-    memory: int = 4 << 30
-    written: int = 1 << 28
-    asked: float = 5.0
-    said: int = 1 << 20
-
-
-TUNING = CompilerTuning()
+SECONDS = 60.0  #: seconds that the compiler may take
+COMPILER_MEMORY = 4 << 30  #: bytes that the compiler may take
+WRITTEN = 1 << 28  #: bytes that it may write
+ASKED = 5.0  #: seconds in which it says what it is
+SAID = 1 << 20  #: bytes of what it says that are read
 
 
 class BuildReason(Enum):
@@ -87,7 +72,7 @@ class Compiler:
         return (*self.command, *self.flags, "-o", str(target), str(source), *more)
 
     def start(
-        self, source: Path, target: Path, *more: str, seconds: float = TUNING.seconds, memory: int = TUNING.memory
+        self, source: Path, target: Path, *more: str, seconds: float = SECONDS, memory: int = COMPILER_MEMORY
     ) -> Job:
         """Begins to compile a file; raises NotBuilt. What comes of it `check` tells."""
         return started(self.call(source, target, *more), source.parent, seconds, memory)
@@ -124,7 +109,7 @@ def started(command: Sequence[str], folder: Path, seconds: float, memory: int) -
     """A command that runs, and takes no more time and memory than that. Raises NotBuilt where it cannot be started."""
     variables = (("LC_ALL", "C"), ("TMPDIR", str(folder)))
     try:
-        return Job(Command(tuple(command), variables, folder, memory, TUNING.written), seconds)
+        return Job(Command(tuple(command), variables, folder, memory, WRITTEN), seconds)
     except ProcessFailed as problem:
         raise NotBuilt(BuildReason.NO_COMPILER, str(problem)) from None
 
@@ -132,7 +117,7 @@ def started(command: Sequence[str], folder: Path, seconds: float, memory: int) -
 def answered(running: Job) -> tuple[int, str]:
     """Exit code and output, once it has ended; raises NotBuilt where its time is over."""
     try:
-        return running.answer(TUNING.said)
+        return running.answer(SAID)
     except ProcessFailed as problem:
         assert problem.failure is ProcessFailure.LATE
         raise NotBuilt(BuildReason.TIMEOUT, f"{running.seconds:.0f} s") from None
@@ -170,7 +155,7 @@ def compiler(processor: Processor | None = None) -> Compiler:
                 command = _turned(command, processor.architecture)
             version = _version(path, state.st_mtime_ns, state.st_size)
             if isinstance(version, BuildReason):
-                raise NotBuilt(version, f"{path} --version does not end in {TUNING.asked:.0f} s")
+                raise NotBuilt(version, f"{path} --version does not end in {ASKED:.0f} s")
             return Compiler(command, version, processor)
     missing = f"CXX is {wanted}" if wanted else f"none of {', '.join(names)}" if len(names) > 1 else f"there is no {names[0]}"
     raise NotBuilt(BuildReason.NO_COMPILER, missing)
@@ -194,7 +179,7 @@ def _turned(command: tuple[str, ...], architecture: str) -> tuple[str, ...]:
 @cache
 def _machine(command: tuple[str, ...]) -> str:
     """What a compiler compiles for: an architecture, a system, and more."""
-    code, said = limited((*command, "-dumpmachine"), Path("/"), 10.0, TUNING.memory)
+    code, said = limited((*command, "-dumpmachine"), Path("/"), 10.0, COMPILER_MEMORY)
     return said.strip() if code == 0 and said.strip() else "what it does not say"
 
 
@@ -202,7 +187,7 @@ def _machine(command: tuple[str, ...]) -> str:
 def _version(path: str, changed: int, size: int) -> str | BuildReason:
     """What a compiler calls itself, or why it does not say; asked once for each program that was there under that path."""
     try:
-        code, said = limited((path, "--version"), Path("/"), TUNING.asked, TUNING.memory)
+        code, said = limited((path, "--version"), Path("/"), ASKED, COMPILER_MEMORY)
     except NotBuilt as problem:
         if problem.reason is BuildReason.TIMEOUT:
             return BuildReason.TIMEOUT

@@ -21,8 +21,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dslc.codegen.host.compiler import SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
-from dslc.codegen.host.compiler import TUNING as COMPILER_TUNING
+from dslc.codegen.host.compiler import COMPILER_MEMORY, SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
+from dslc.codegen.host.compiler import SECONDS as COMPILER_SECONDS
 from dslc.codegen.host.objects import objects
 from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
@@ -172,8 +172,8 @@ def build(
     texts: Sequence[KernelText] | Mapping[str, KernelText],
     folder: str | Path | None = None,
     *,
-    seconds: float = COMPILER_TUNING.seconds,
-    memory: int = COMPILER_TUNING.memory,
+    seconds: float = COMPILER_SECONDS,
+    memory: int = COMPILER_MEMORY,
     processor: Processor | None = None,
 ) -> Library:
     """One library of all kernels, from the cache or compiled; a kernel that does not compile is left out.
@@ -249,8 +249,7 @@ def _compiled(
 def object_kept(used: Compiler, text: KernelText, place: Path, temporary: Path) -> None:
     """Compiles a kernel to an object that is kept beside the libraries of a folder, where it is not there yet."""
     key = partial(_digest, used)
-    limits = COMPILER_TUNING
-    objects(used, {text.name: _alone(text)}, key, place, temporary, limits.seconds, limits.memory)
+    objects(used, {text.name: _alone(text)}, key, place, temporary, COMPILER_SECONDS, COMPILER_MEMORY)
 
 
 def _alone(text: KernelText) -> str:

@@ -19,6 +19,7 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
+ELEMENTS = 1 << 23  #: of weights that are computed with: of larger ones the comparison of outputs tells
 #: nodes that were looked at; a model that is gone takes them along
 _KNOWN: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
 
@@ -44,6 +45,8 @@ def _computed(rules: Rules, value: Value) -> bool:
     if all(isinstance(one.scope.body, Read) for one in nodes if isinstance(one, ScopeNode)):
         return False  # elements are moved
     leaves = [Value(one) for one in nodes if isinstance(one, Constant) and Value(one).type.dtype.is_float]
+    if sum(one.type.elements for one in leaves) > ELEMENTS:
+        return False
     arrays = [np.abs(one.node.data.load().astype(np.float64)) for one in leaves]  # type: ignore[attr-defined]
     if not all(np.isfinite(array).all() for array in arrays):
         return False

@@ -13,7 +13,7 @@ from handmade import taso
 from dslc.generate.enumeration.evaluate import evaluate_chunk
 from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.enumeration.pairs import TermsByOperators, sharing
-from dslc.generate.enumeration.settle import SettleTuning, settled
+from dslc.generate.enumeration.settle import settled
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import subterms
 from dslc.semantics.library import Rules
@@ -32,7 +32,7 @@ def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.Mo
     """A large level is settled part by part, in bounded memory: the result is that of the level as a whole."""
     small = family(rules, "ewadd smul transpose matmul concat split I_matmul", count=2)
     whole = enumerate_family(rules, ("taso",), small, 3)
-    monkeypatch.setattr("dslc.generate.enumeration.levels.SETTLE_TUNING", SettleTuning(part=700))
+    monkeypatch.setattr("dslc.generate.enumeration.levels.SETTLE_PART", 700)
     sizes: list[int] = []
 
     def mapper(state: Any, tasks: Iterable[Any], work: Any = evaluate_chunk) -> Iterator[Any]:

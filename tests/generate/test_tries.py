@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
@@ -152,7 +150,7 @@ def test_connected_terms_are_joined_in_parts_as_at_once(monkeypatch: pytest.Monk
     names = ("ewadd", "matmul", "transpose")
     (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], InputSizes(count=2))
     whole = enumerate_family(rules, ("taso",), family, 3)
-    monkeypatch.setattr(settle, "TUNING", replace(settle.TUNING, pairs=20))
+    monkeypatch.setattr(settle, "PAIRS", 20)
     parts = enumerate_family(rules, ("taso",), family, 3)
     assert len(whole) > 40
     assert list(map(str, parts.equations())) == list(map(str, whole.equations()))

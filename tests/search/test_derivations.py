@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -263,7 +263,9 @@ def test_einnet_figure_6_has_minimal_filtering_inside(monkeypatch: pytest.Monkey
     """A window of five as one of three with four times the filters, by Winograd's products, and a sum of what was moved: 36 products
     for 16 results, where the search's own estimate counts 36 for 25 of the window."""
     names = ("summation_relaxing", "summation_substitution", "summation_splitting", "variable_substitution")
-    monkeypatch.setattr(derivations, "TUNING", replace(derivations.TUNING, depth=len(names), states=320, priced=1))
+    monkeypatch.setattr(derivations, "DEPTH", len(names))
+    monkeypatch.setattr(derivations, "STATES", 320)
+    monkeypatch.setattr(derivations, "PRICED", 1)
     weights = {"k": noise(64, 64, 5, 5), "b": noise(64)}
     nodes = [helper.make_node("Conv", ["x", "k", "b"], ["c"], pads=[2, 2, 2, 2]), helper.make_node("Relu", ["c"], ["y"])]
     model = model_of(nodes, [1, 64, 32, 32], [1, 64, 32, 32], weights)
@@ -332,7 +334,7 @@ class Late(Siblings):
 
 @compiles
 def test_what_was_measured_is_not_lost_where_one_kernel_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "DERIVATIONS_TUNING", replace(derivations.TUNING, whole=0.0))
+    monkeypatch.setattr(together, "DERIVATIONS_WHOLE", 0.0)
     found = looked(crossed(32, 8, 16), margin=0.0, finder=Late)
     assert found.candidates and found.tale.taken and not found.tale.wholes
 
@@ -441,7 +443,9 @@ def attending(length: int, width: int, window: int, dilation: int) -> onnx.Model
 def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a window lies is part of the expression (EinNet's G2BMM): all rows by all rows, and a band of that is looked up. What lies
     below the window, a bias and changes of layout, stays what it is."""
-    monkeypatch.setattr(derivations, "TUNING", replace(derivations.TUNING, share=0.0, depth=2, states=120))
+    monkeypatch.setattr(derivations, "SHARE", 0.0)
+    monkeypatch.setattr(derivations, "DEPTH", 2)
+    monkeypatch.setattr(derivations, "STATES", 120)
     model = attending(256, 64, 32, 2)
     found = looked(model, margin=1.0)
     assert found.after is not None and error(model, found.after) < 1e-4

@@ -12,14 +12,14 @@ from tests.unit.test_numbers_of_modules import modules
 #: code tokens by package, without docstrings, comments and blank lines. A package that grows takes its tokens from others' rows
 #: in the same commit; what is saved is banked here.
 TOKENS = {
-    "analysis": 15_066, "api": 3_718, "catalogue": 1_739, "checking": 5_717, "cli": 46_506, "codegen": 80_334,
+    "analysis": 15_066, "api": 3_718, "catalogue": 1_739, "checking": 5_717, "cli": 46_506, "codegen": 80_280,
     "cost": 38_104, "cuda": 40_329, "derivation": 54_520, "diagnostics": 2_269, "dslc": 9_936, "egraph": 30_996,
-    "foreign": 35_791, "fuse": 26_321, "generate": 57_981, "inspection": 10_552, "interpret": 43_041, "ir": 26_322,
-    "lsp": 17_348, "match": 38_674, "mutate": 31_302, "onnx": 67_282, "processes": 3_423, "prove": 149_984,
-    "reporting": 9_307, "search": 98_922, "semantics": 74_159, "syntax": 27_290,
+    "foreign": 35_791, "fuse": 26_321, "generate": 57_954, "inspection": 10_552, "interpret": 43_041, "ir": 26_322,
+    "lsp": 17_348, "match": 38_697, "mutate": 31_302, "onnx": 67_282, "processes": 3_423, "prove": 149_984,
+    "reporting": 9_307, "search": 98_811, "semantics": 74_159, "syntax": 27_290,
 }  # fmt: skip
 #: tokens of all packages: may fall, never rise
-SUM = 1_046_933
+SUM = 1_046_764
 #: what counts for nothing: layout and comments
 LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,

@@ -23,7 +23,7 @@ from dslc.generate.enumeration.fingerprint import first_hash, mix
 from dslc.generate.enumeration.plan import Planner
 from dslc.generate.enumeration.resume import Blocks
 from dslc.generate.enumeration.rewriting import Applications, FoundApplications
-from dslc.generate.enumeration.settle import TUNING as SETTLE_TUNING
+from dslc.generate.enumeration.settle import PART as SETTLE_PART
 from dslc.generate.enumeration.settle import (
     Below,
     KnownFingerprints,
@@ -281,7 +281,7 @@ class _Run:
 
     def _open(self, size: int, hashes: Array, batches: list[Batch]) -> OpenTerms:
         """What does not follow at one step from smaller equations: in parts where a level is large."""
-        below, parts = self._below(size), 1 + len(hashes) // SETTLE_TUNING.part
+        below, parts = self._below(size), 1 + len(hashes) // SETTLE_PART
         if parts == 1:
             found = settled(below, LevelPart(hashes, self._applications(batches)))
         else:

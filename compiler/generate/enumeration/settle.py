@@ -18,21 +18,8 @@ from dslc.generate.enumeration.space import TermTable
 from dslc.generate.terms.term import Equation, Item
 from dslc.interpret.domain import Array
 
-
-@dataclass(frozen=True, slots=True)
-class SettleTuning:
-    """Numbers that decide how much is settled at once; `benchmarks/generate_growth.py` shows them.
-
-    Attributes:
-        part: terms of a part, about.
-        pairs: connected pairs of terms that are held at once.
-    """
-
-    part: int = 1 << 21
-    pairs: int = 1 << 21
-
-
-TUNING = SettleTuning()
+PART = 1 << 21  #: terms of a part, about
+PAIRS = 1 << 21  #: connected pairs of terms that are held at once
 
 
 @dataclass(frozen=True)
@@ -193,7 +180,7 @@ def grouped(
         if beside.any():
             pairs.append(np.stack([positions[beside], others[beside]]))
             held += pairs[-1].shape[1]
-        if held > TUNING.pairs:
+        if held > PAIRS:
             groups, pairs, held = _connected(groups, pairs), [], 0
     groups = _connected(groups, pairs)
     done = np.zeros(len(hashes), dtype=bool)

@@ -55,54 +55,32 @@ from dslc.search.rewrites.rewriting import imaged
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules, load_many
 
-
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    """Limits of derivations of a model; `benchmarks/einnet_kernels.py` shows them.
-
-    Attributes:
-        share, sites: share of a model that equal nodes must take together, and different ones that are looked at.
-        slack: times that what its operations must take a node may take and still be at the runtime's best.
-        depth, states: derivations one after the other, and expressions that are looked at.
-        patient, patience: so many of these, and so many times as many as led to the best by then, of sums of no longer `window`.
-        seconds, searching: seconds for one expression, and the share of the time that is left that they are at most.
-        priced, built: programs of one expression.
-        formed: those among the others whose operators have another form, that are priced as well.
-        proof: seconds of proving one program.
-        whole: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster.
-        apart: times as fast as its one kernel that a program must promise to be, by its operators as they were measured, to be tried at
-            all: a runtime without its library would run what it computes with scopes, which is slower than the nodes.
-        behind: nodes behind a product that are computed with it.
-        factors: tensors that a sum is over, at most.
-        window: positions of a window of which convolutions have another form (minimal filtering).
-        dearer: so many times as dear as its sum a subprogram has its turn before it.
-        filtered: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and these
-            another form.
-    """
-
-    share: float = 0.05
-    sites: int = 6
-    slack: float = 1.2
-    depth: int = 7
-    states: int = 2000
-    patient: int = 300
-    patience: float = 4.0
-    seconds: float = 20.0
-    searching: float = 0.4
-    priced: int = 12
-    built: int = 3
-    formed: int = 4
-    proof: float = 5.0
-    whole: float = 1.2
-    apart: float = 1.5
-    behind: int = 4
-    factors: int = 3
-    window: int = 3
-    dearer: float = 1.5
-    filtered: float = 0.5
-
-
-TUNING = _Tuning()
+SHARE = 0.05  #: share of a model that equal nodes must take together, and different ones that are looked at
+SITES = 6  #: share of a model that equal nodes must take together, and different ones that are looked at
+SLACK = 1.2  #: times that what its operations must take a node may take and still be at the runtime's best
+DEPTH = 7  #: derivations one after the other, and expressions that are looked at
+STATES = 2000  #: derivations one after the other, and expressions that are looked at
+PATIENT = 300  #: so many of these, and so many times as many as led to the best by then, of sums of no longer `window`
+PATIENCE = 4.0  #: so many of these, and so many times as many as led to the best by then, of sums of no longer `window`
+SECONDS = 20.0  #: seconds for one expression, and the share of the time that is left that they are at most
+SEARCHING = 0.4  #: seconds for one expression, and the share of the time that is left that they are at most
+PRICED = 12  #: programs of one expression
+BUILT = 3  #: programs of one expression
+FORMED = 4  #: those among the others whose operators have another form, that are priced as well
+PROOF = 5.0  #: seconds of proving one program
+#: times as fast as its nodes that a program must be to be tried as one kernel: the runtime's products are faster
+WHOLE = 1.2
+#: times as fast as its one kernel that a program must promise to be, by its operators as they were measured, to be
+#: tried at all: a runtime without its library would run what it computes with scopes, which is slower than the
+#: nodes
+APART = 1.5
+BEHIND = 4  #: nodes behind a product that are computed with it
+FACTORS = 3  #: tensors that a sum is over, at most
+WINDOW = 3  #: positions of a window of which convolutions have another form (minimal filtering)
+DEARER = 1.5  #: so many times as dear as its sum a subprogram has its turn before it
+#: part of its operations that a sum over a longer window takes at least: programs of it have smaller windows, and
+#: these another form
+FILTERED = 0.5
 
 
 #: what a step is called that takes another operator, by an expression as it is
@@ -130,11 +108,11 @@ class Derivations:
     until: Deadline = FOREVER
     known: Known = field(default_factory=dict)
     #: the share of a model that equal nodes must take together
-    share: float = TUNING.share
+    share: float = SHARE
     #: how many times as fast as the nodes a program must be
     margin: float = TRIALS_MARGIN
     #: programs of one expression that are built
-    built: int = TUNING.built
+    built: int = BUILT
     #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything
     every: bool = False
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
@@ -189,7 +167,7 @@ class Derivations:
 
     def _turn(self, site: HotSite) -> float:
         """Whose turn it is: the dearest first, and operators by themselves before what is hardly dearer with what lies below."""
-        return -site.price * len(site.nodes) / (TUNING.dearer if site.inner else 1.0)
+        return -site.price * len(site.nodes) / (DEARER if site.inner else 1.0)
 
     def _at(self, base: Candidate, site: HotSite, looking: Looking) -> Iterator[tuple[Sequence[Candidate], Tale]]:
         """What is found in one kind of place; after each program that was built and measured something else may have its turn."""
@@ -290,7 +268,7 @@ class Derivations:
             program: len(own) * self.costs.guess(Together((own[0],), (own[0].args,)))
             for program, own in nodes.items() if self._is_wanted(program)
         }  # fmt: skip
-        likely = sorted(guessed, key=lambda program: -guessed[program])[:TUNING.sites]
+        likely = sorted(guessed, key=lambda program: -guessed[program])[:SITES]
         prices: dict[Graph, float] = {}
         worth: dict[Graph, float] = {}
         for program in likely:
@@ -319,7 +297,7 @@ class Derivations:
             dear = isfinite(price) and len(own) * price >= self.share * self._to_beat(base)
             if dear and (self.every or not self._at_its_best(node, price)):
                 worth[program] = len(own) * price, price
-        for program in sorted(worth, key=lambda program: -worth[program][0])[:TUNING.sites]:
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:SITES]:
             yield HotSite(program, tuple(found[program]), worth[program][1], found[program])
 
     def _to_beat(self, base: Candidate) -> float:
@@ -331,26 +309,26 @@ class Derivations:
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
-        return price <= TUNING.slack * self.margin * self._least(node)
+        return price <= SLACK * self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
         """Seconds that a sum of products takes at the runtime's best, or that programs of it may take where these have another form; 0
         where that is not known."""
         program, _ = abstracted(node.values, leaves_of((node,)))
-        return self.builder.least(node) * (TUNING.filtered if self._is_longer(program) else 1.0)
+        return self.builder.least(node) * (FILTERED if self._is_longer(program) else 1.0)
 
     def _is_longer(self, program: Graph) -> bool:
         """Whether a sum has a longer window than those that have another form, which programs of it may have."""
-        return sum(span > TUNING.window for span in windows(self.rules, program)) > 1
+        return sum(span > WINDOW for span in windows(self.rules, program)) > 1
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether a program is one sum over elements of two tensors or three."""
-        return 2 <= factors(self.rules, program) <= TUNING.factors
+        return 2 <= factors(self.rules, program) <= FACTORS
 
     def _place(self, node: Call, around: Neighbours, owned: set[Node], inner: tuple[Call, ...] = ()) -> NodePlace:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
-        while len(behind) < TUNING.behind and end not in around.final:
+        while len(behind) < BEHIND and end not in around.final:
             users = around.used.get(end, [])
             if len(users) != 1 or users[0] in owned or not self.builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
                 break
@@ -373,7 +351,7 @@ class Derivations:
                 raise TimeUp
             made = None if self.beside is None else self.beside.derived("derivations", program, self.until)
             if made is None:
-                made = self._searched(program, self.until.part(TUNING.searching, TUNING.seconds))
+                made = self._searched(program, self.until.part(SEARCHING, SECONDS))
             found = self.found[program] = made.programs
             if made.left_out is not None:
                 self._left_out.setdefault(program, made.left_out)
@@ -388,13 +366,13 @@ class Derivations:
 
     def _searched_there(self, program: Graph) -> DerivedOperator:
         # by its own time: it is halted now and then
-        return self._searched(program, Deadline.after(TUNING.seconds, time.process_time))
+        return self._searched(program, Deadline.after(SECONDS, time.process_time))
 
     def _searched(self, program: Graph, until: Deadline) -> DerivedOperator:
         """What a search finds for one operator, at unknown sizes what is one program at all of them."""
-        limits = DerivationLimits(TUNING.depth, until=until, max_states=TUNING.states)
+        limits = DerivationLimits(DEPTH, until=until, max_states=STATES)
         if not self._is_longer(program):
-            limits = replace_fields(limits, patient=TUNING.patient, patience=TUNING.patience)
+            limits = replace_fields(limits, patient=PATIENT, patience=PATIENCE)
         value = expanded(self.rules, program)
         generic = None if value is None else Generic.of(Graph(program.inputs, (value,)))
         if value is None or generic is None:
@@ -418,7 +396,7 @@ class Derivations:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
         TimeUp."""
         worth: dict[PricedProgram, float] = {}
-        for each in (*programs[: TUNING.priced], *self._with_forms(programs[TUNING.priced :], price)):
+        for each in (*programs[: PRICED], *self._with_forms(programs[PRICED :], price)):
             calls = self.builder.calls(each.calls, price)
             if calls * self.margin < price:
                 worth[each] = calls + self.builder.generated([each.value])
@@ -431,11 +409,11 @@ class Derivations:
             forms = self.builder.in_other_forms(each.calls)
             if forms * self.margin < price:
                 worth[each] = forms + self.builder.generated([each.value])
-        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: TUNING.formed]
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: FORMED]
 
     def _cheapest(self, programs: Sequence[PricedProgram], price: float, formed: bool = False) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
-        own = programs[: TUNING.priced]
+        own = programs[: PRICED]
         worth = [self.builder.calls(each.calls, price) + self.builder.generated([each.value]) for each in own]
         if not worth:
             return []
@@ -453,12 +431,12 @@ class Derivations:
         tried = fact is not None and self._is_of_matrices(derived) and self._is_proved(fact)
         if fact is not None and tried:
             whole = self._as_one(fact)
-            if whole is not None and whole.ratio >= TUNING.whole and whole.after <= TUNING.apart * self._parts(derived):
+            if whole is not None and whole.ratio >= WHOLE and whole.after <= APART * self._parts(derived):
                 return [whole]
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
             self._left_out[program] = LeftOut(fact.rule, WhyOpen.UNPROVED, names)
-        hopeful = fact is not None and one is not None and (one.ratio >= TUNING.whole or has_form(self.rules, fact.new, self.strict))
+        hopeful = fact is not None and one is not None and (one.ratio >= WHOLE or has_form(self.rules, fact.new, self.strict))
         if fact is not None and hopeful and not tried:
             # what was measured is not lost where there is no time for this
             with suppress(TimeUp):

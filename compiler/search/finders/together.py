@@ -11,7 +11,7 @@ from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Kernel, Node, Value
 from dslc.ir.holes import instantiated
-from dslc.search.finders.derivations import TUNING as DERIVATIONS_TUNING
+from dslc.search.finders.derivations import WHOLE as DERIVATIONS_WHOLE
 from dslc.search.finders.derivations import Derivations
 from dslc.search.finders.fusions import fact_of_kernel
 from dslc.search.finders.looking import Rival, Tale
@@ -92,7 +92,7 @@ class Together(Derivations):
                     looked.searched, looked.found = looked.searched + (several is not None), looked.found + len(waiting)
                 if waiting:
                     one, alone = self._proved(waiting[0]), None
-                    if one is not None and one.ratio >= DERIVATIONS_TUNING.whole:
+                    if one is not None and one.ratio >= DERIVATIONS_WHOLE:
                         # what was measured is not lost where there is no time for this
                         with suppress(TimeUp):
                             alone = self._as_one(waiting[0])

@@ -8,7 +8,7 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Graph, ScopeNode, Value
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, Scalar, Sym, walk
-from dslc.search.finders.derivations import TUNING as DERIVATIONS_TUNING
+from dslc.search.finders.derivations import SHARE as DERIVATIONS_SHARE
 from dslc.search.finders.looking import TOLD as LOOKING_TOLD
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.runs.context import SearchContext
@@ -21,7 +21,7 @@ def tell_left_open(context: SearchContext) -> None:
     """A note with the part of the original's time that reductions of open sizes take, and how these sizes are fixed."""
     task = context.task
     share, names = _open_share(task.rules, context.start, context.costs)
-    if share < DERIVATIONS_TUNING.share or not names:
+    if share < DERIVATIONS_SHARE or not names:
         return
     said = ", ".join(names[: LOOKING_TOLD]) + (" and others" if len(names) > LOOKING_TOLD else "")
     binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
