@@ -53,8 +53,19 @@ def graph(name: str) -> Graph:
 
 
 def text_of(rule: CompiledRule) -> str:
-    """What a rule says, as a few letters."""
-    return hashlib.sha256(" ".join(rule.definition.syntax.span.text.split()).encode()).hexdigest()[:6]
+    """A rule's text, as a few letters."""
+    return digest(" ".join(rule.definition.syntax.span.text.split()))
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def is_unchanged(rule: CompiledRule, golden: dict[str, str]) -> bool:
+    """True where a rule is as it was, or has got no more than its word about special numbers, on which no match depends."""
+    text = " ".join(rule.definition.syntax.span.text.split())
+    before = text.replace(" verify numerics = nonfinite", "").replace("[reassociates, nonfinite]", "reassociates")
+    return golden.get(rule.name) in {text_of(rule), digest(before)}
 
 
 def found(name: str) -> dict[str, list[int | str]]:
@@ -82,7 +93,7 @@ def found(name: str) -> dict[str, list[int | str]]:
 @pytest.mark.parametrize("name", [*MODELS, *map(str, range(RANDOM))])
 def test_the_same_places_in_the_same_order(name: str) -> None:
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    unchanged = {rule.name for rule in library()[1] if golden["rules"].get(rule.name) == text_of(rule)}
+    unchanged = {rule.name for rule in library()[1] if is_unchanged(rule, golden["rules"])}
     now = {rule: values for rule, values in found(name).items() if rule in unchanged}
     assert now == {rule: values for rule, values in golden["found"][name].items() if rule in unchanged}
 
@@ -111,8 +122,8 @@ def circular(match: Match) -> bool:
 
 def test_most_rules_are_compared() -> None:
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    unchanged = {rule.name for rule in library()[1] if golden["rules"].get(rule.name) == text_of(rule)}
-    assert len({rule for one in golden["found"].values() for rule in one} & unchanged) > 90
+    unchanged = {rule.name for rule in library()[1] if is_unchanged(rule, golden["rules"])}
+    assert len({rule for one in golden["found"].values() for rule in one} & unchanged) > 100
 
 
 if __name__ == "__main__":
