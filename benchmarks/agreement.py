@@ -90,7 +90,9 @@ def row(
     verdicts = []
     for prover in provers:
         axioms = _axioms() if prover == "axioms" else None
-        found: Any = limited(functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms, small=False), seconds)
+        found: Any = limited(
+            functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms, small=False), seconds
+        )
         if not isinstance(found, Verdict):
             found = Verdict(prover, "unknown", reason=found)
             if axioms is not None:
@@ -149,20 +151,27 @@ def _work(task: tuple[str, int, int, int, float]) -> Row:
 def table(rows: Sequence[Row]) -> str:
     """Counts of the provers' answers, then of the edited rules by kind."""
     lines = []
-    for title, chosen in (("rules", [r for r in rows if r.kind == "rule"]), ("edited", [r for r in rows if r.kind != "rule"])):
+    for title, chosen in (
+        ("rules", [r for r in rows if r.kind == "rule"]),
+        ("edited", [r for r in rows if r.kind != "rule"]),
+    ):
         lines.append(f"{len(chosen)} {title}")
         for k, prover in enumerate(PROVERS):
             counts = Counter(r.verdicts[k].answer for r in chosen)
             parts = (f"{answer} {counts[answer]:5}   " for answer in ("equal", "differs", "unknown", "skipped"))
             lines.append(f"  {prover:8}{''.join(parts).rstrip()}")
         lines.append(f"  disagreements: {sum(r.wrong for r in chosen)}")
-    lines.append(f"{'kind':22}{'edited':>9}{'told apart':>12}{'proved':>8}{'not told apart, proved':>24}{'no instance':>13}")
+    lines.append(
+        f"{'kind':22}{'edited':>9}{'told apart':>12}{'proved':>8}{'not told apart, proved':>24}{'no instance':>13}"
+    )
     for kind in (*KINDS, "all"):
         chosen = [r for r in rows if r.kind == kind or (kind == "all" and r.kind != "rule")]
         apart = [r for r in chosen if r.interpreter == "differs"]
         same = [r for r in chosen if r.interpreter != "differs" and r.claimed]
         none = sum(r.interpreter == "none" for r in chosen)
-        lines.append(f"{kind:22}{len(chosen):9}{len(apart):12}{sum(bool(r.claimed) for r in apart):8}{len(same):24}{none:13}")
+        lines.append(
+            f"{kind:22}{len(chosen):9}{len(apart):12}{sum(bool(r.claimed) for r in apart):8}{len(same):24}{none:13}"
+        )
     return "\n".join(lines)
 
 
@@ -205,7 +214,9 @@ def main() -> None:
     if not options.quiet:
         print("\nproved, and not told apart:")
         for each in same:
-            print(f"  {each.name} | {each.kind} | {each.edit} | {each.interpreter} | {each.claimed[0].prover} {each.claimed[0].scope}")
+            print(
+                f"  {each.name} | {each.kind} | {each.edit} | {each.interpreter} | {each.claimed[0].prover} {each.claimed[0].scope}"
+            )
     print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -51,7 +51,9 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.anytime", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: eleven)")
-    parser.add_argument("--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0, 120.0], help="seconds (default 10 to 120)")
+    parser.add_argument(
+        "--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0, 120.0], help="seconds (default 10 to 120)"
+    )
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(SWITCHED), help="what is switched off")
     parser.add_argument("--isa", default="native", help="the level of instructions, as `dslc optimize --isa` takes it")
     parser.add_argument("--threads", type=int, default=1)
@@ -66,7 +68,9 @@ def main() -> int:
         with subject(name) as found:
             for arm in options.arms:
                 key = f"{name} {arm} {options.isa} {' '.join(f'{budget:g}' for budget in options.budgets)}"
-                row = known.get(key) or known.put(key, measured(found, arm, options.budgets, options.isa, options.threads))
+                row = known.get(key) or known.put(
+                    key, measured(found, arm, options.budgets, options.isa, options.threads)
+                )
                 print(f"| {' | '.join(cells(row, options.budgets))} |", flush=True)
     return 0
 

@@ -111,9 +111,7 @@ def attacked(rules: Rules, one: Definition, verdict: RuleVerdict, claimed: Claim
     return row
 
 
-def run(
-    rules: Rules, names: Sequence[str], options: argparse.Namespace, kept: Path | None = None
-) -> Iterator[Row]:
+def run(rules: Rules, names: Sequence[str], options: argparse.Namespace, kept: Path | None = None) -> Iterator[Row]:
     """A row for every rule as soon as it is known; those of `kept` that have not changed are not attacked again."""
     verdicts = statuses(rules, names)
     old = _kept(kept)
@@ -139,7 +137,9 @@ def _kept(path: Path | None) -> dict[str, Row]:
 
 
 def _meant(name: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(part, pattern) for pattern in patterns for part in (name, name.rpartition(".")[2]))
+    return not patterns or any(
+        fnmatchcase(part, pattern) for pattern in patterns for part in (name, name.rpartition(".")[2])
+    )
 
 
 def parser() -> argparse.ArgumentParser:

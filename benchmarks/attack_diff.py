@@ -74,7 +74,10 @@ def pair(kind: str, rnd: random.Random) -> Pair:
         case "several outputs":
             a, b = rnd.randint(2, 5), rnd.randint(2, 5)
             one = f"split(X: {dtype}[{a + b}, {a + b}], axis=0, sizes=[{a}, {b}])"
-            return one, f"split({rnd.choice(('transpose(X, perm=[1, 0])', 'add(X, X)', 'X'))}, axis=0, sizes=[{a}, {b}])"
+            return (
+                one,
+                f"split({rnd.choice(('transpose(X, perm=[1, 0])', 'add(X, X)', 'X'))}, axis=0, sizes=[{a}, {b}])",
+            )
         case "transposed":
             n, perm = rnd.randint(2, 5), rnd.choice(("2, 1, 0", "0, 2, 1", "1, 2, 0"))
             return f"transpose(X: {dtype}[{n}, {n}, {n}], perm=[0, 2, 1])", f"transpose(X, perm=[{perm}])"
@@ -83,7 +86,9 @@ def pair(kind: str, rnd: random.Random) -> Pair:
         case "products":
             n = rnd.randint(3, 6)
             turned = "transpose(matmul(transpose(B, perm=[1, 0]), transpose(A, perm=[1, 0])), perm=[1, 0])"
-            return f"matmul(A: {dtype}[{n}, {n}], B: {dtype}[{n}, {n}])", rnd.choice(("matmul(B, A)", turned, "matmul(A, A)"))
+            return f"matmul(A: {dtype}[{n}, {n}], B: {dtype}[{n}, {n}])", rnd.choice(
+                ("matmul(B, A)", turned, "matmul(A, A)")
+            )
         case "padded":
             one = f"relu(pad(X: {dtype}[{h}, {w}], before=[1, 1], after=[1, 0]))"
             sides = rnd.choice(("before=[1, 1], after=[1, 0]", "before=[2, 0], after=[0, 1]"))
@@ -156,7 +161,11 @@ def drawn(value: Any, rng: np.random.Generator, attempt: int) -> np.ndarray:
     if dtype is DType.BOOL:
         return rng.integers(0, 2, shape).astype(bool)
     if not dtype.is_float:
-        return rng.integers(0, 3, shape) if attempt % 2 else rng.choice([-9, -7, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 8], shape)
+        return (
+            rng.integers(0, 3, shape)
+            if attempt % 2
+            else rng.choice([-9, -7, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 8], shape)
+        )
     number = rng.standard_normal(shape)
     return number if attempt % 3 == 0 else np.abs(number) if attempt % 3 == 1 else -np.abs(number)
 
@@ -184,7 +193,11 @@ def attacked(rules: Rules, kind: str, one: str, other: str) -> str:
         return wrong(said(one, other), differing(rules, one, other))
     (found,) = said(one, other)
     equal = not any(mask.any() for n in SIZES for mask in differing(rules, one.replace("[N,", f"[{n},"), other))
-    return "" if (found["share"] == 0) is equal else f"share {found['share']} for all sizes, {'equal' if equal else 'different'}"
+    return (
+        ""
+        if (found["share"] == 0) is equal
+        else f"share {found['share']} for all sizes, {'equal' if equal else 'different'}"
+    )
 
 
 def main() -> int:

@@ -53,8 +53,13 @@ class Attack:
     feeds: tuple[dict[str, Any], ...]
 
 
-def built(nodes: list[Any], open_shape: list[Any], constants: Mapping[str, Any], rng: np.random.Generator) -> ModelProto:
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("X", open_shape), ("Y", None))]
+def built(
+    nodes: list[Any], open_shape: list[Any], constants: Mapping[str, Any], rng: np.random.Generator
+) -> ModelProto:
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("X", open_shape), ("Y", None))
+    ]
     weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "attack", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=OPSET, ir_version=8, doc_string="kept")
@@ -78,7 +83,11 @@ def pad(rng: np.random.Generator) -> Step:
 
 
 def clip(rng: np.random.Generator) -> Step:
-    return "Clip", [[np.float32(0)], [np.float32(-1), np.float32(1)], [np.float32(1), np.float32(-1)]][rng.integers(3)], {}
+    return (
+        "Clip",
+        [[np.float32(0)], [np.float32(-1), np.float32(1)], [np.float32(1), np.float32(-1)]][rng.integers(3)],
+        {},
+    )
 
 
 def with_number(rng: np.random.Generator) -> Step:
@@ -95,7 +104,22 @@ def along(rng: np.random.Generator) -> Step:
 
 
 def plain(rng: np.random.Generator) -> Step:
-    ops = ["Relu", "Abs", "Neg", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Erf", "Floor", "Round", "Sign", "Reciprocal", "Softplus"]
+    ops = [
+        "Relu",
+        "Abs",
+        "Neg",
+        "Sqrt",
+        "Exp",
+        "Log",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "Floor",
+        "Round",
+        "Sign",
+        "Reciprocal",
+        "Softplus",
+    ]
     return str(rng.choice(ops)), [], {}
 
 
@@ -139,7 +163,9 @@ def chain(seed: int) -> Attack:
             del at[-2]
     if rng.random() < 0.4:
         join = ["Add", "Mul", "Concat", "Max"][rng.integers(4)]
-        nodes.append(node(join, [at[-1], at[rng.integers(len(at))]], ["Y"], **({"axis": 0} if join == "Concat" else {})))
+        nodes.append(
+            node(join, [at[-1], at[rng.integers(len(at))]], ["Y"], **({"axis": 0} if join == "Concat" else {}))
+        )
     else:
         nodes.append(node(["Relu", "Identity", "Neg"][rng.integers(3)], [at[-1]], ["Y"]))
     shape: list[Any] = ["n", "m"] if rng.random() < 0.6 else [3, 5]
@@ -199,7 +225,10 @@ def wrong(attack: Attack, mode: str) -> str:
         if old != new:
             return f"{ends}s are {new} instead of {old}"
     kept = {entry.key: entry.value for entry in found.metadata_props}
-    if any(kept.get(entry.key) != entry.value for entry in attack.model.metadata_props) or found.doc_string != attack.model.doc_string:
+    if (
+        any(kept.get(entry.key) != entry.value for entry in attack.model.metadata_props)
+        or found.doc_string != attack.model.doc_string
+    ):
         return "metadata is lost"
     for feeds, want in zip(attack.feeds, reference, strict=True):
         if isinstance(want, str):
@@ -208,7 +237,7 @@ def wrong(attack: Attack, mode: str) -> str:
         said = got if isinstance(got, str) else next(filter(None, map(_different, want, got)), "")
         if said:
             ops = [one.op_type for one in found.graph.node]
-            return f"{said} on {({name: np.shape(value) for name, value in feeds.items()})}; written: {ops}"[:400]
+            return f"{said} on { ({name: np.shape(value) for name, value in feeds.items()}) }; written: {ops}"[:400]
     return ""
 
 

@@ -71,7 +71,9 @@ class Broken:
 class Attack:
     """The attack on one substitution; `instances`, `comparisons` and `types` say how far it came."""
 
-    def __init__(self, rules: Rules, sub: SubstitutionDef, seed: int = 0, claimed: Claimed = lambda names: True) -> None:
+    def __init__(
+        self, rules: Rules, sub: SubstitutionDef, seed: int = 0, claimed: Claimed = lambda names: True
+    ) -> None:
         """`claimed`: whether the rule is said to hold where its names are these, element types among them."""
         self._claimed = claimed
         self.rules, self.sub = rules, sub
@@ -169,7 +171,9 @@ class Attack:
         if one.way == "types" or not narrow:
             return False
         names = {name: DType.F64 if name in narrow else value for name, value in instance.drawn.items()}
-        terms = {name: self.rules.operators[value.name] for name, value in names.items() if isinstance(value, OperatorRef)}
+        terms = {
+            name: self.rules.operators[value.name] for name, value in names.items() if isinstance(value, OperatorRef)
+        }
         try:
             draws = replace(adversarial(self.near, self.rng), fixed=names)
             wide = instantiate(self.rules, self.sub, self.rng, terms, (DType.F64,), draws=draws)
@@ -177,7 +181,9 @@ class Attack:
             return False
         sides = tuple(wide.left.values()), tuple(wide.right[name] for name in wide.left)
         pair = pair_of(self.rules, wide.inputs, *sides)
-        if pair is None or [value.type.shape for value in wide.inputs] != [value.type.shape for value in instance.inputs]:
+        if pair is None or [value.type.shape for value in wide.inputs] != [
+            value.type.shape for value in instance.inputs
+        ]:
             return False
         feeds = {new: one.feeds[old] for new, old in zip(wide.inputs, instance.inputs, strict=True) if old in one.feeds}
         return len(feeds) == len(wide.inputs) and pair.difference(feeds) is None
@@ -192,7 +198,9 @@ class Attack:
     ) -> Found | None:  # fmt: skip
         for k, (a, b) in enumerate(zip(left, right, strict=True)):
             if a.type != b.type:
-                return Found(drawn, inputs, left, right, Difference("types", k, (), str(a.type), str(b.type), {}), matched)
+                return Found(
+                    drawn, inputs, left, right, Difference("types", k, (), str(a.type), str(b.type), {}), matched
+                )
         pair = pair_of(self.rules, inputs, left, right)
         if pair is None or pair.left == pair.right or (known_flops((*pair.left, *pair.right)) or 0) > _OPERATIONS:
             return None
@@ -208,7 +216,7 @@ class Attack:
         """Small numbers and extremes always, the others in turn."""
         rest = MANNERS[2:]
         start = int(self.rng.integers(len(rest)))
-        return (*MANNERS[:2], *(rest[(start + k) % len(rest)] for k in range(max(0, count - 2))))[:max(count, 1)]
+        return (*MANNERS[:2], *(rest[(start + k) % len(rest)] for k in range(max(0, count - 2))))[: max(count, 1)]
 
     # ---- graphs --------------------------------------------------------------------------------------------
 
@@ -216,7 +224,9 @@ class Attack:
         """The rule as `dslc optimize` uses it: on its left side, where operands of commutative operators change places."""
         return self._rewritten(instance.drawn, instance.inputs, tuple(instance.left.values()))
 
-    def _rewritten(self, drawn: Mapping[str, Any], inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> Found | None:
+    def _rewritten(
+        self, drawn: Mapping[str, Any], inputs: tuple[Value, ...], outputs: tuple[Value, ...]
+    ) -> Found | None:
         if self._compiled is None:
             try:
                 self._compiled = compile_directions(self.rules, self.sub)
@@ -301,7 +311,10 @@ class Attack:
             try:
                 lines.append(trace(self.rules, found.left, found.right, names, one.feeds, Floats(rounded=False)))
             except InterpretError:
-                lines += [f"{getattr(value.node, 'name', '?')}: {value.type} = {array.tolist()}" for value, array in one.feeds.items()]
+                lines += [
+                    f"{getattr(value.node, 'name', '?')}: {value.type} = {array.tolist()}"
+                    for value, array in one.feeds.items()
+                ]
         place = f"element {list(one.position)} of result {one.output}"
         lines.append(f"{place}: {one.left} on the left, {one.right} on the right" + " (as matched)" * found.matched)
         return Broken(one.way, "\n".join(lines))

@@ -67,7 +67,11 @@ def without_positions(theory: LawTheory, symbol: str, position: int) -> Theory:
         patterns = tuple(tuple(erased(term) for term in pattern) for pattern in axiom.patterns)
         used = {name for term in (left, right) for name in _variables(term)}
         premises = tuple(pair for pair in axiom.premises if pair[0] in used)
-        variables = tuple(each for each in axiom.variables if each[0] in used | {v for p in premises for t in p for v in _variables(t)})
+        variables = tuple(
+            each
+            for each in axiom.variables
+            if each[0] in used | {v for p in premises for t in p for v in _variables(t)}
+        )
         axioms.append(type(axiom)(axiom.name, variables, premises, left, right, patterns))
     symbols = {
         name: ((*sorts[:position], *sorts[position + 1 :]) if name.startswith(symbol) else sorts, result)

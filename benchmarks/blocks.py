@@ -190,7 +190,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
         bad = {where: problem for where, problem in found.items() if problem}
         wrong += len(bad)
         if found:
-            print(f"{page.relative_to(ROOT)}: {len(found)} blocks, {len(bad)} wrong, {time.monotonic() - began:.1f} s", flush=True)
+            print(
+                f"{page.relative_to(ROOT)}: {len(found)} blocks, {len(bad)} wrong, {time.monotonic() - began:.1f} s",
+                flush=True,
+            )
         for where, problem in bad.items():
             print(f"{where}: {problem}", file=sys.stderr)
     return int(wrong > 0)

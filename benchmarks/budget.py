@@ -30,7 +30,17 @@ def timed(model: models.Model, budget: float, threads: int | None, share: float 
     path = models.fetch(model.name).resolve()
     with tempfile.TemporaryDirectory() as cold:
         report = Path(cold) / "report.json"
-        command = [sys.executable, "-m", "dslc", "optimize", str(path), "-o", str(Path(cold) / "fast.onnx"), "--report", str(report)]
+        command = [
+            sys.executable,
+            "-m",
+            "dslc",
+            "optimize",
+            str(path),
+            "-o",
+            str(Path(cold) / "fast.onnx"),
+            "--report",
+            str(report),
+        ]
         command += ["--budget", f"{budget:g}s", *(f"--bind={name}={size}" for name, size in model.bind.items())]
         command += [] if threads is None else ["--threads", str(threads)]
         environment = {name: value for name, value in os.environ.items() if name != "DSLC_CACHE"}
@@ -49,14 +59,18 @@ def main() -> int:
     throttle.add_option(parser)
     arguments = parser.parse_args()
     print(machine.describe(arguments.threads))
-    print("| model | budget s | wall s | in time | ratio | outcome | phases s | cut |\n|---|---:|---:|---|---:|---|---|---|")
+    print(
+        "| model | budget s | wall s | in time | ratio | outcome | phases s | cut |\n|---|---:|---:|---|---:|---|---|---|"
+    )
     late = 0
     for model in [models.find(name) for name in arguments.names] or list(models.MODELS.values()):
         for budget in arguments.budget:
             seconds, report = timed(model, budget, arguments.threads, arguments.share)
             in_time = bool(report) and seconds <= allowed(budget)
             late += not in_time
-            phases = ", ".join(f"{name} {value:.1f}" for name, value in report.get("phases", {}).items() if value >= 0.05)
+            phases = ", ".join(
+                f"{name} {value:.1f}" for name, value in report.get("phases", {}).items() if value >= 0.05
+            )
             ratio = report.get("ratio")
             outcome = report.get("reason") if report.get("kept_original", True) else "rewritten"
             cells = (

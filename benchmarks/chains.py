@@ -69,7 +69,9 @@ class _Steps:
         return name
 
     def _function(self, shape: Shape) -> tuple[list[str], Shape]:
-        return [f"{name}({{}})" for name in self._rnd.sample(["relu", "neg", "abs", "sigmoid", "exp", "tanh"], 3)], shape
+        return [
+            f"{name}({{}})" for name in self._rnd.sample(["relu", "neg", "abs", "sigmoid", "exp", "tanh"], 3)
+        ], shape
 
     def _reshape(self, shape: Shape) -> tuple[list[str], Shape]:
         rest, sizes = prod(shape), []
@@ -93,8 +95,13 @@ class _Steps:
 
     def _slice(self, shape: Shape) -> tuple[list[str], Shape]:
         sizes = [self._rnd.randint(max(1, size // 2), size) for size in shape]
-        starts = [[self._rnd.randint(0, size - part) for size, part in zip(shape, sizes, strict=True)] for _ in range(3)]
-        steps = [2 if 2 * (part - 1) < size and self._rnd.random() < 0.5 else 1 for size, part in zip(shape, sizes, strict=True)]
+        starts = [
+            [self._rnd.randint(0, size - part) for size, part in zip(shape, sizes, strict=True)] for _ in range(3)
+        ]
+        steps = [
+            2 if 2 * (part - 1) < size and self._rnd.random() < 0.5 else 1
+            for size, part in zip(shape, sizes, strict=True)
+        ]
         ways = [f"slice({{}}, start={start}, size={sizes})" for start in starts]
         return [*ways, f"slice({{}}, start={[0] * len(shape)}, size={sizes}, step={steps})"], sizes
 
@@ -112,8 +119,12 @@ class _Steps:
     def _transpose(self, shape: Shape) -> tuple[list[str], Shape]:
         perm = self._rnd.sample(range(len(shape)), len(shape))
         sizes = [shape[k] for k in perm]
-        others = [list(each) for each in islice(permutations(range(len(shape))), 120) if [shape[k] for k in each] == sizes]
-        return [f"transpose({{}}, perm={each})" for each in (perm, *self._rnd.sample(others, min(2, len(others))))], sizes
+        others = [
+            list(each) for each in islice(permutations(range(len(shape))), 120) if [shape[k] for k in each] == sizes
+        ]
+        return [
+            f"transpose({{}}, perm={each})" for each in (perm, *self._rnd.sample(others, min(2, len(others))))
+        ], sizes
 
     def _reduce(self, shape: Shape) -> tuple[list[str], Shape]:
         axis, keep = self._rnd.randrange(len(shape)), self._rnd.random() < 0.5
@@ -124,7 +135,11 @@ class _Steps:
     def _matmul(self, shape: Shape) -> tuple[list[str], Shape]:
         width = self._rnd.randint(1, 4)
         one, other = self._fresh([shape[-1], width]), self._fresh([width, shape[-1]])
-        ways = [f"matmul({{}}, {one})", f"matmul({{}}, transpose({other}, perm=[1, 0]))", f"matmul({{}}, reverse({one}, axis=0))"]
+        ways = [
+            f"matmul({{}}, {one})",
+            f"matmul({{}}, transpose({other}, perm=[1, 0]))",
+            f"matmul({{}}, reverse({one}, axis=0))",
+        ]
         return ways, [*shape[:-1], width]
 
     def _conv(self, shape: Shape) -> tuple[list[str], Shape]:
@@ -135,7 +150,10 @@ class _Steps:
         stride = [rnd.choice((1, 1, 2)) for _ in window]
         spans = [(size - 1) * step for size, step in zip(window, dilation, strict=True)]
         margins = [max(0, span + rnd.choice((0, -1, 1))) for span in spans]
-        sizes = [(size + all_ - span - 1) // step + 1 for size, all_, span, step in zip(shape[2:], margins, spans, stride, strict=True)]
+        sizes = [
+            (size + all_ - span - 1) // step + 1
+            for size, all_, span, step in zip(shape[2:], margins, spans, stride, strict=True)
+        ]
         if min(sizes) < 1:
             return self.step(shape)
         kernel = self._fresh([filters, shape[1] // groups, *window])
@@ -156,7 +174,10 @@ class _Steps:
         if min(sizes) < 1:
             return self.step(shape)
         names = rnd.sample(["avg_pool", "avg_pool_valid", "max_pool"], 2)
-        return [f"{name}({{}}, kernel={window}, stride={stride}, pads={before + after})" for name in names], [*shape[:2], *sizes]
+        return [f"{name}({{}}, kernel={window}, stride={stride}, pads={before + after})" for name in names], [
+            *shape[:2],
+            *sizes,
+        ]
 
 
 __all__ = ["chain"]

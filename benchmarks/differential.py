@@ -122,7 +122,10 @@ def one(rules: Rules, compiled: Sequence[CompiledRule], worker: Worker, seed: in
     if index % 2:
         rule = compiled[index // 2 % len(compiled)]
         first = rule.name
-        tries = (seeded_model(rules, rule, rng, int(OPSETS[int(rng.integers(len(OPSETS)))]) if k else 23) for k in range(_TRIES))
+        tries = (
+            seeded_model(rules, rule, rng, int(OPSETS[int(rng.integers(len(OPSETS)))]) if k else 23)
+            for k in range(_TRIES)
+        )
         model = next((found for found in tries if found is not None), None)
         if model is None:
             return Record(index, _ABSENT + first)
@@ -159,7 +162,9 @@ def text(table: Table, compiled: Sequence[CompiledRule], seconds: float) -> str:
         f"{len(table.records)} models, {len(walks)} walks, {sum(applied.values())} applications of {len(applied)} of "
         f"{len(compiled)} directions of rules in {seconds:.0f} s"
     ]
-    reasons = Counter(record.skipped.partition(":")[0].partition(" of ")[0] for record in table.records if record.skipped)
+    reasons = Counter(
+        record.skipped.partition(":")[0].partition(" of ")[0] for record in table.records if record.skipped
+    )
     lines += [f"  {count} times {reason}" for reason, count in reasons.most_common()]
     lines.append("wrong:" if table.wrong() else "wrong: none")
     for record in table.wrong():
@@ -171,7 +176,9 @@ def text(table: Table, compiled: Sequence[CompiledRule], seconds: float) -> str:
         lines.append(f"  {rule}{'' if rule in stated else ' (which does not say so)'}: {', '.join(sorted(what))}")
     for found in ("no kernel", "by the runtime"):
         rules = Counter(record.rule for record in table.records if record.found == found)
-        lines += [f"{found}: " + ", ".join(f"{rule} ({count})" for rule, count in sorted(rules.items()))] if rules else []
+        lines += (
+            [f"{found}: " + ", ".join(f"{rule} ({count})" for rule, count in sorted(rules.items()))] if rules else []
+        )
     missing = sorted({rule.name for rule in compiled} - set(applied))
     unwritten = {name for record in table.records for name in record.unwritten}
     lines.append(f"not exercised: {len(missing)}")

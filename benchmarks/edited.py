@@ -90,7 +90,9 @@ def _edits(rules: Rules, sub: SubstitutionDef) -> Iterator[_Edit]:
             continue
         if isinstance(statement, t.Bind) and len(statement.names) > 1:
             for k in range(len(statement.names) - 1):
-                yield _Edit("results exchanged", statement, replace(statement, names=_exchanged(statement.names, k, k + 1)))
+                yield _Edit(
+                    "results exchanged", statement, replace(statement, names=_exchanged(statement.names, k, k + 1))
+                )
         value = statement.body if isinstance(statement, t.Function) else statement.value
         for node in walk_expr(value):
             if isinstance(node, t.Call):
@@ -157,7 +159,10 @@ def _values(value: t.Expr, type: t.TypeExpr | None) -> Iterator[tuple[str, t.Exp
         if name in _NUMBERS:
             for k, element in enumerate(value.elements):
                 if not isinstance(element, t.Pack):
-                    yield "shifted", replace(value, elements=(*value.elements[:k], _plus(element), *value.elements[k + 1 :]))
+                    yield (
+                        "shifted",
+                        replace(value, elements=(*value.elements[:k], _plus(element), *value.elements[k + 1 :])),
+                    )
     elif name in _NUMBERS:
         yield "shifted", _plus(value)
         if not isinstance(value, t.Int):
@@ -216,7 +221,12 @@ def _signature(op: OperatorDef) -> tuple[Any, ...]:
 def _with(syntax: t.Substitution, edit: _Edit) -> t.Substitution:
     """The rule with one node, found by identity, in another form."""
     left, right = (_rewritten(side, edit) for side in (syntax.left, syntax.right))
-    if edit.kind == "results exchanged" and isinstance(edit.old, t.Bind) and edit.new is not None and len(edit.old.names) == 1:
+    if (
+        edit.kind == "results exchanged"
+        and isinstance(edit.old, t.Bind)
+        and edit.new is not None
+        and len(edit.old.names) == 1
+    ):
         right = _exchange_values(right, edit)
     return replace(syntax, left=left, right=right)
 
@@ -226,7 +236,8 @@ def _exchange_values(right: tuple[Any, ...], edit: _Edit) -> tuple[Any, ...]:
     old, new = edit.old, edit.new
     assert isinstance(old, t.Bind) and isinstance(new, t.Bind)
     return tuple(
-        replace(s, value=old.value) if isinstance(s, t.Bind) and s is not new and s.value is new.value else s for s in right
+        replace(s, value=old.value) if isinstance(s, t.Bind) and s is not new and s.value is new.value else s
+        for s in right
     )
 
 

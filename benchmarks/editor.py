@@ -68,17 +68,24 @@ def client(cuts: int, seed: int) -> int:
                     "completion": editor.client.text_document_completion_async(lsp.CompletionParams(document, at)),
                     "definition": editor.client.text_document_definition_async(lsp.DefinitionParams(document, at)),
                     "symbols": editor.client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document)),
-                    "colours": editor.client.text_document_semantic_tokens_full_async(lsp.SemanticTokensParams(document)),
+                    "colours": editor.client.text_document_semantic_tokens_full_async(
+                        lsp.SemanticTokensParams(document)
+                    ),
                     "lenses": editor.client.text_document_code_lens_async(lsp.CodeLensParams(document)),
                 }
-                for name, answer in zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True):
+                for name, answer in zip(
+                    asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True
+                ):
                     if isinstance(answer, BaseException):
                         failed.append(f"{path.name} at {len(cut)}: {name}: {answer}")
             editor.close(uri)
 
     with tempfile.TemporaryDirectory() as folder:
         with_editor(Path(copytree(STD, Path(folder).resolve() / "std")), cutting)
-    print(f"{len(took)} texts, diagnostics after ms: " + ", ".join(f"{100 * q:g} % {quantile(took, q):.0f}" for q in (0.5, 0.95, 1)))
+    print(
+        f"{len(took)} texts, diagnostics after ms: "
+        + ", ".join(f"{100 * q:g} % {quantile(took, q):.0f}" for q in (0.5, 0.95, 1))
+    )
     print("\n".join(failed) or "every question was answered")
     return int(bool(failed))
 
@@ -88,8 +95,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", default=["conv_rules"])
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--compare", action="store_true", help="random edits of all kinds, compared with a check from scratch")
-    parser.add_argument("--client", action="store_true", help="through the protocol, over all files of std cut off anywhere")
+    parser.add_argument(
+        "--compare", action="store_true", help="random edits of all kinds, compared with a check from scratch"
+    )
+    parser.add_argument(
+        "--client", action="store_true", help="through the protocol, over all files of std cut off anywhere"
+    )
     given = parser.parse_args()
     if given.client:
         return client(given.edits, given.seed)
@@ -120,7 +131,9 @@ def main() -> int:
             path.write_text(text, encoding="utf-8")
             for kind, found in (("first", first), ("last", last)):
                 at = ", ".join(f"{100 * share:g} % {quantile(found, share):.0f}" for share in (0.5, 0.9, 0.95, 0.99, 1))
-                print(f"{name}: {kind} look after {len(found)} edits, ms: {at} (mean {1000 * statistics.mean(found):.0f})")
+                print(
+                    f"{name}: {kind} look after {len(found)} edits, ms: {at} (mean {1000 * statistics.mean(found):.0f})"
+                )
     if given.compare:
         print(f"{wrong} of them differ from `dslc check`")
     return int(wrong > 0)

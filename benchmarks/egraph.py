@@ -60,7 +60,12 @@ def roofline(node: Node) -> float:
     read = sum(_elements(value) for value in node.args)
     written = sum(_elements(value) for value in node.values)
     work = 0.0
-    if isinstance(node, Call) and len(node.args) == 2 and len(node.types) == 1 and {2} == {value.type.rank for value in node.args}:
+    if (
+        isinstance(node, Call)
+        and len(node.args) == 2
+        and len(node.types) == 1
+        and {2} == {value.type.rank for value in node.args}
+    ):
         (rows, inner), (again, columns) = (value.type.shape for value in node.args)
         if inner == again and node.types[0].shape == (rows, columns) and isinstance(inner, int):
             work = 2.0 * written * inner
@@ -196,16 +201,36 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--matches", type=int, default=CAPS.matches, help="places at which one rule is applied")
-    parser.add_argument("--rules", choices=["egraph", "std"], default="egraph", help="the thirty of egraph.rules, or all of std")
-    parser.add_argument("--profile", action="store_true", help="profile children of the last size instead of timing them")
+    parser.add_argument(
+        "--rules", choices=["egraph", "std"], default="egraph", help="the thirty of egraph.rules, or all of std"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="profile children of the last size instead of timing them"
+    )
     options = parser.parse_args()
     caps = replace_(CAPS, matches=options.matches, looked=options.matches)
     rules = load_many(["std", str(RULES)])
     own = options.rules == "egraph"
     used = [rule for rule in chosen_rules(rules) if rule.name.startswith("egraph." if own else "std.")]
     print(f"{len(used)} rules, {sum(len(rule.left.tops) > 1 for rule in used)} of them with several patterns\n")
-    columns = ["network", "e-nodes", "classes", "reward", "steps", "steps/s", "clone", "match", "apply", "extract", "added", "matches"]
-    print("| " + " | ".join([*columns, "clone alone, ms", "kB a clone"]) + " |\n|" + "---|" * (len(columns) + 2), flush=True)
+    columns = [
+        "network",
+        "e-nodes",
+        "classes",
+        "reward",
+        "steps",
+        "steps/s",
+        "clone",
+        "match",
+        "apply",
+        "extract",
+        "added",
+        "matches",
+    ]
+    print(
+        "| " + " | ".join([*columns, "clone alone, ms", "kB a clone"]) + " |\n|" + "---|" * (len(columns) + 2),
+        flush=True,
+    )
     for name in options.models:
         graph = network(name, rules)
         for size in options.sizes:
@@ -220,11 +245,17 @@ def main() -> None:
                 clone, memory = clone_of(egraph, growing)
                 both = measured(egraph, used, options.steps, joint, rng, caps)
                 for what, times in zip(("children", "walk"), both, strict=True):
-                    parts = [f"{1e3 * part / times.steps:.2f}" for part in (times.clone, times.match, times.apply, times.extract)]
+                    parts = [
+                        f"{1e3 * part / times.steps:.2f}"
+                        for part in (times.clone, times.match, times.apply, times.extract)
+                    ]
                     each = [f"{times.added / times.steps:.0f}", f"{times.matches / times.steps:.0f}"]
                     reward = "joint" if joint else "shared"
                     cells = [name, len(egraph), len(egraph.members), reward, what, f"{times.steps / times.total:.0f}"]
-                    print("| " + " | ".join(map(str, [*cells, *parts, *each, f"{clone:.3f}", f"{memory:.0f}"])) + " |", flush=True)
+                    print(
+                        "| " + " | ".join(map(str, [*cells, *parts, *each, f"{clone:.3f}", f"{memory:.0f}"])) + " |",
+                        flush=True,
+                    )
 
 
 def _profile(egraph: EGraph, used: Sequence[CompiledRule], steps: int, rng: random.Random, caps: Caps) -> None:

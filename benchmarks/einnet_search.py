@@ -79,7 +79,9 @@ class Row:
 def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: bool, limit: float, budget: float) -> Row:
     called = read_call(rules, CASES[case][0])
     (value,) = expand(rules, (called.value,))
-    limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget), fingerprint=fingerprint, guided=guided, max_states=limit)
+    limits = DerivationLimits(
+        max_depth=depth, until=Deadline.after(budget), fingerprint=fingerprint, guided=guided, max_states=limit
+    )
     targets = targets_of(rules, [call.op for call in called.calls])
     search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets)
     began = time.process_time()
@@ -126,7 +128,9 @@ def given(rules: Rules, case: str) -> float:
     return 1e3 * sum(price(node) for node in read_call(rules, CASES[case][0]).graph.nodes())
 
 
-def table(rules: Rules, rows: Mapping[Key, Row], figure: int, cases: Sequence[str], depths: Sequence[int], limit: float) -> str:
+def table(
+    rules: Rules, rows: Mapping[Key, Row], figure: int, cases: Sequence[str], depths: Sequence[int], limit: float
+) -> str:
     """One of the figures in Markdown: a row for each case and way to search, a column for each depth."""
     lines = ["| case | with | " + " | ".join(map(str, depths)) + " |", "|---|---|" + "---:|" * len(depths)]
     for case in cases:
@@ -160,7 +164,9 @@ def main() -> None:
     if options.figure == 16:
         from benchmarks.einnet_kernels import print_table
 
-        print_table(rules, {case: CASES[case][0] for case in cases}, max(options.depth or [4]), options.states, options.budget)
+        print_table(
+            rules, {case: CASES[case][0] for case in cases}, max(options.depth or [4]), options.states, options.budget
+        )
         return
     done = known(options.results)
     print("(* not everything within the depth was looked at: by time, or as only so many of a layer are taken further)")

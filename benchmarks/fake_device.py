@@ -122,7 +122,9 @@ class FakeDevice:
             raise CudaFailure(reason, "as it was asked to")
         return code
 
-    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+    def kernel(
+        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
+    ) -> None:
         code: Code = loaded
         self._refuse(code.name)
         self.recorded.append(Recorded(code.name, (tuple(reads), tuple(writes)), stream))
@@ -210,7 +212,9 @@ def _column_major(rows: Scalar, columns: Scalar, leading: int) -> Scalar:
     return apply("+", rows, apply("*", columns, as_scalar(leading)))
 
 
-def _product(device: FakeDevice, given: dict[str, Any], result: str, finish: Callable[[Scalar], Scalar], bias: Tensor | None) -> None:
+def _product(
+    device: FakeDevice, given: dict[str, Any], result: str, finish: Callable[[Scalar], Scalar], bias: Tensor | None
+) -> None:
     """`C[m, n, b] = finish(alpha * sum[k] op(A)[m, k, b] * op(B)[k, n, b])`, column by column."""
     m, n, k, batch = (int(given[name]) for name in ("m", "n", "k", "batch_count"))
     a, b, c = given["a"], given["b"], given[result]
@@ -227,7 +231,9 @@ def _product(device: FakeDevice, given: dict[str, Any], result: str, finish: Cal
         return (apply("+", apply("*", at, as_scalar(step)), place),)
 
     first = read(0, moved(_column_major(row, inner, lda) if plain_a else _column_major(inner, row, lda), steps["a"]))
-    second = read(1, moved(_column_major(inner, column, ldb) if plain_b else _column_major(column, inner, ldb), steps["b"]))
+    second = read(
+        1, moved(_column_major(inner, column, ldb) if plain_b else _column_major(column, inner, ldb), steps["b"])
+    )
     total = reduce("sum", (inner,), (as_scalar(k),), apply("*", first, second))
     total = apply("*", as_scalar(given.get("alpha", 1)), total)
     operands = [device._flat(a, reach_a), device._flat(b, reach_b)]
@@ -286,7 +292,9 @@ def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
     group = apply("//", iters[1], as_scalar(weight.shape[0] // groups))
     index = [iters[0], apply("+", apply("*", group, as_scalar(each)), inner[0])]
     for k in range(rank):
-        place = apply("+", apply("*", iters[2 + k], as_scalar(sizes[0][k])), apply("*", inner[1 + k], as_scalar(sizes[1][k])))
+        place = apply(
+            "+", apply("*", iters[2 + k], as_scalar(sizes[0][k])), apply("*", inner[1 + k], as_scalar(sizes[1][k]))
+        )
         index.append(apply("+", place, as_scalar(-sizes[2][k])))
     body = apply("*", read(0, tuple(index), num(0)), read(1, (iters[1], *inner)))
     total = reduce("sum", tuple(inner), tuple(as_scalar(size) for size in weight.shape[1:]), body)

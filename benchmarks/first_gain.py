@@ -55,20 +55,32 @@ def summary(rows: Sequence[Row], budgets: Sequence[float]) -> str:
     for isa in dict.fromkeys(row["isa"] for row in rows):
         own = [row for row in rows if row["isa"] == isa]
         means = (math.exp(sum(math.log(row["ratios"][f"{budget:g}"]) for row in own) / len(own)) for budget in budgets)
-        lines.append(f"{isa}: " + ", ".join(f"{mean:.2f} in {budget:g} s" for mean, budget in zip(means, budgets, strict=True)))
+        lines.append(
+            f"{isa}: " + ", ".join(f"{mean:.2f} in {budget:g} s" for mean, budget in zip(means, budgets, strict=True))
+        )
     return "Geometric means of the ratios: " + "; ".join(lines) + "."
 
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.first_gain", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.first_gain", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: ten of all kinds)")
-    parser.add_argument("--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0], help="seconds (default 10 20 40 60)")
-    parser.add_argument("--isa", nargs="+", default=["native"], help="levels of instructions, as `dslc optimize --isa` takes them")
+    parser.add_argument(
+        "--budgets", type=float, nargs="+", default=[10.0, 20.0, 40.0, 60.0], help="seconds (default 10 20 40 60)"
+    )
+    parser.add_argument(
+        "--isa", nargs="+", default=["native"], help="levels of instructions, as `dslc optimize --isa` takes them"
+    )
     parser.add_argument("--threads", type=int)
     parser.add_argument("--fresh", action="store_true", help="measure again what is known")
     options = parser.parse_args()
-    names = [one for name in options.names or NAMES for one in ([case.label for case in CASES] if name == "kernels" else [name])]
+    names = [
+        one
+        for name in options.names or NAMES
+        for one in ([case.label for case in CASES] if name == "kernels" else [name])
+    ]
     on = machine.describe(options.threads)
     print(on)
     header = ("model", "instructions", "checked s", "decided s", *(f"{budget:g} s" for budget in options.budgets))

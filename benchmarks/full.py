@@ -178,7 +178,11 @@ def _many(text: str, shape: tuple[int, ...], expected: Callable[[Any], Any]) -> 
     except Exception as problem:
         return f"{type(problem).__name__}: {problem}"
     wanted = expected(x)
-    return 0.0 if np.array_equal(found, wanted) else float(np.abs(found[..., -99:].astype(int) - wanted[..., -99:]).max() or 1)
+    return (
+        0.0
+        if np.array_equal(found, wanted)
+        else float(np.abs(found[..., -99:].astype(int) - wanted[..., -99:]).max() or 1)
+    )
 
 
 # ---- documentation -------------------------------------------------------------------------------------------------
@@ -230,7 +234,10 @@ def main() -> int:
         errors = [error for error in found.values() if isinstance(error, float)]
         bad = {one: error for one, error in found.items() if not isinstance(error, float) or error > TOLERANCE}
         wrong += len(bad)
-        print(f"| {name} | {len(found)} | {len(bad)} | {max(errors, default=0):.1e} | {known[name]['seconds']} |", flush=True)
+        print(
+            f"| {name} | {len(found)} | {len(bad)} | {max(errors, default=0):.1e} | {known[name]['seconds']} |",
+            flush=True,
+        )
         for one, error in bad.items():
             print(f"{name}: {one}: {error}", file=sys.stderr)
     return int(wrong > 0)

@@ -61,7 +61,9 @@ class Case:
     def model(self) -> ModelProto:
         nodes = [parser.parse_node(line.strip()) for line in self.nodes.strip().splitlines()]
         inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT64 if name in self.integers else TensorProto.FLOAT, shape)
+            helper.make_tensor_value_info(
+                name, TensorProto.INT64 if name in self.integers else TensorProto.FLOAT, shape
+            )
             for name, shape in self.inputs.items()
         ]
         read = {name for node in nodes for name in node.input}
@@ -69,7 +71,9 @@ class Case:
         output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
         graph = helper.make_graph(nodes, self.name, inputs, [output], weights)
         opsets = [helper.make_opsetid("", self.opset)]
-        model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=_IR[self.opset]))
+        model = onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=opsets, ir_version=_IR[self.opset])
+        )
         onnx.checker.check_model(model)
         return model
 
@@ -91,7 +95,15 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         measured = (f"{self.ratio:.2f}", f"[{self.low:.2f}, {self.high:.2f}]", f"{self.predicted:.2f}")
-        return (self.name, self.spelling, "yes" if self.found else "no", self.before, self.after, *measured, self.rules or "-")
+        return (
+            self.name,
+            self.spelling,
+            "yes" if self.found else "no",
+            self.before,
+            self.after,
+            *measured,
+            self.rules or "-",
+        )
 
 
 def _array(value: Any) -> Any:
@@ -277,7 +289,9 @@ def _worked(kinds: Counter[str]) -> int:
 
 def _shown(kinds: Counter[str]) -> str:
     kept = [(kind, count) for kind, count in kinds.items() if not kind.startswith("Reorder")]
-    return f"{sum(count for _, count in kept)}: " + " ".join(kind if count == 1 else f"{count}x{kind}" for kind, count in kept)
+    return f"{sum(count for _, count in kept)}: " + " ".join(
+        kind if count == 1 else f"{count}x{kind}" for kind, count in kept
+    )
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -76,12 +76,17 @@ def searched(case: Case | Network | Built, sheet: str, fake: bool, budget: float
     return done.model, _rules(done.report)
 
 
-def ahead(cases: Sequence[Case | Network | Built], options: argparse.Namespace, cache: Path) -> dict[str, tuple[Any, str]]:
+def ahead(
+    cases: Sequence[Case | Network | Built], options: argparse.Namespace, cache: Path
+) -> dict[str, tuple[Any, str]]:
     """Searches of several models at a time, each in a process of its own; nothing is timed while they run. One that fails is
     searched again where it is measured, and its reason is in its row."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        began = {case.label: pool.submit(searched, case, options.device, options.fake, options.budget, cache) for case in cases}
+        began = {
+            case.label: pool.submit(searched, case, options.device, options.fake, options.budget, cache)
+            for case in cases
+        }
         return {label: one.result() for label, one in began.items() if one.exception() is None}
 
 
@@ -99,7 +104,9 @@ def measured(
         model, feeds, _ = case.given(fake)
     except (RuntimeError, OSError) as problem:
         return Row(case.label, _name(launcher, sheet), note=f"it is not at hand: {str(problem).splitlines()[0]}")
-    wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, feeds
+    )
     name = _name(launcher, sheet)
     sessions: dict[str, Any] = {}
     notes: list[str] = []
@@ -169,7 +176,9 @@ def priced(case: Case | Network | Built, sheet: str, budget: float, cache: Path)
         notes = [f"{_told(plans[0])} -> {_told(plans[1])}", _rules(done.report)]
         notes += [fault for plan in plans for fault in faults(plan)[:2]]
         try:
-            recorded = within(RECORDED, lambda: Session(done.model, launcher=FakeDevice(rules, order=0)).run(None, feeds))
+            recorded = within(
+                RECORDED, lambda: Session(done.model, launcher=FakeDevice(rules, order=0)).run(None, feeds)
+            )
             apart = max(apart, *(_apart(a, b) for a, b in zip(recorded, wanted, strict=True)))
             notes.append("recorded")
         except TooLong:
@@ -214,7 +223,9 @@ def _in_turns(programs: Mapping[str, Callable[[int], float]], rounds: int, runs:
     return {which: statistics.median(times) for which, times in found.items()}
 
 
-def _torch(model: Any, feeds: Mapping[str, Any], wanted: Sequence[Any], most: float) -> tuple[Callable[[int], float] | None, str]:
+def _torch(
+    model: Any, feeds: Mapping[str, Any], wanted: Sequence[Any], most: float
+) -> tuple[Callable[[int], float] | None, str]:
     """The model by torch.compile on the device; None and why there is none."""
     try:
         import torch
@@ -341,27 +352,47 @@ def environment(folder: Path, home: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--carry", type=Path, metavar="WHEELS", help="fetch the packages that are needed into a folder, and end")
-    parser.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}", help="with --carry: the machine's Python")
-    parser.add_argument("--have", type=Path, help="with --carry: names of packages that the machine has, one a line (`pip freeze`)")
-    parser.add_argument("--wheels", type=Path, help="install from this folder into an environment of its own, test, then measure")
-    parser.add_argument("--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by")
+    parser.add_argument(
+        "--carry", type=Path, metavar="WHEELS", help="fetch the packages that are needed into a folder, and end"
+    )
+    parser.add_argument(
+        "--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}", help="with --carry: the machine's Python"
+    )
+    parser.add_argument(
+        "--have", type=Path, help="with --carry: names of packages that the machine has, one a line (`pip freeze`)"
+    )
+    parser.add_argument(
+        "--wheels", type=Path, help="install from this folder into an environment of its own, test, then measure"
+    )
+    parser.add_argument(
+        "--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by"
+    )
     parser.add_argument("--row", action="append", help="only models whose name begins so")
-    parser.add_argument("--networks", action="store_true", help="real networks instead, as far as they are at hand or can be fetched")
+    parser.add_argument(
+        "--networks", action="store_true", help="real networks instead, as far as they are at hand or can be fetched"
+    )
     parser.add_argument("--zoo", action="store_true", help="networks of the papers instead")
-    parser.add_argument("--priced", action="store_true", help="no device: what the data sheet says, and what was chosen")
+    parser.add_argument(
+        "--priced", action="store_true", help="no device: what the data sheet says, and what was chosen"
+    )
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of one search")
     parser.add_argument("--jobs", type=int, default=1, help="searches at a time, all before the first is measured")
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="rows, kept as they are made")
     parser.add_argument("--again", action="store_true", help="make rows that failed again")
-    parser.add_argument("--fake", action="store_true", help="no device: small sizes, values by the interpreter, times that say nothing")
+    parser.add_argument(
+        "--fake", action="store_true", help="no device: small sizes, values by the interpreter, times that say nothing"
+    )
     options = parser.parse_args(arguments)
     if options.carry is not None:
         have = options.have.read_text("utf-8").split("\n") if options.have is not None else []
         return carry(options.carry.resolve(), options.python, [name for name in have if name.strip()])
     if options.wheels is not None:
         python = environment(options.wheels, options.wheels / "environment")
-        rest = [word for word in sys.argv[1:] if word not in {"--wheels", str(options.wheels)} and not word.startswith("--wheels=")]
+        rest = [
+            word
+            for word in sys.argv[1:]
+            if word not in {"--wheels", str(options.wheels)} and not word.startswith("--wheels=")
+        ]
         subprocess.run([str(python), "-m", "pytest", "-q", "tests/gpu"], cwd=ROOT)
         return subprocess.run([str(python), "-m", "benchmarks.gpu", *rest], cwd=ROOT).returncode
     return table(options)

@@ -139,6 +139,7 @@ def _kernel_cases() -> Iterator[Case]:
 
     largest = {case.name: case for case in kernel_models.CASES}
     for case in largest.values():
+
         def write(w: Any, *sizes: int, own: Any = case.write) -> Any:
             return own(w, (), *sizes)
 

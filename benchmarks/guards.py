@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rules = load(options.library)
-    own = [sub for sub in rules.substitutions.values() if sub.module.library == options.library and not sub.syntax.partial]
+    own = [
+        sub for sub in rules.substitutions.values() if sub.module.library == options.library and not sub.syntax.partial
+    ]
     dropped = [wrong for sub in own for wrong in edited(rules, sub) if wrong.kind == "guard dropped"]
     ends = time.monotonic() + 60 * options.minutes
     needed: list[Edited] = []
@@ -47,7 +49,9 @@ def main() -> None:
         proved += answer == "equal"
         cells = (wrong.sub.name.rstrip("'"), wrong.edit, "-" if best is None else best.text, answer)
         print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |", flush=True)
-    print(f"\n{looked} of {len(dropped)} guards left out; without {len(needed)} of them a rule is wrong at a small shape;")
+    print(
+        f"\n{looked} of {len(dropped)} guards left out; without {len(needed)} of them a rule is wrong at a small shape;"
+    )
     print(f"for {found} of these a guard was found, for {proved} the rule with it is proved")
 
 

@@ -129,7 +129,17 @@ def optimized(of: Subject, budget: float, isa: str, threads: int | None, options
     """The report of one command with an empty cache; raises RuntimeError with what it said where it failed."""
     with tempfile.TemporaryDirectory() as cold:
         report = Path(cold) / "report.json"
-        command = [sys.executable, "-m", "dslc", "optimize", str(of.path), "-o", str(Path(cold) / "fast.onnx"), "--report", str(report)]
+        command = [
+            sys.executable,
+            "-m",
+            "dslc",
+            "optimize",
+            str(of.path),
+            "-o",
+            str(Path(cold) / "fast.onnx"),
+            "--report",
+            str(report),
+        ]
         command += ["--budget", f"{budget:g}s", *(f"--bind={name}={size}" for name, size in of.bind.items())]
         command += [*options, *([] if threads is None else ["--threads", str(threads)])]
         environment = {key: value for key, value in os.environ.items() if key not in {"DSLC_CACHE", "DSLC_ISA"}}

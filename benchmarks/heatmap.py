@@ -48,7 +48,9 @@ def svg(rows: Sequence[str], columns: Sequence[str], counts: Counts, title: str)
                 f"<title>{escape(f'{row}, {column}: {count}')}</title></rect>"
             )
             if count:
-                parts.append(f'<text x="{x + CELL[0] / 2}" y="{y + 15}" text-anchor="middle" fill="{ink}">{count}</text>')
+                parts.append(
+                    f'<text x="{x + CELL[0] / 2}" y="{y + 15}" text-anchor="middle" fill="{ink}">{count}</text>'
+                )
     return "\n".join([*parts, "</svg>", ""])
 
 

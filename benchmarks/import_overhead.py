@@ -1,6 +1,6 @@
 """Import, search and export of light_densenet121 (1,746 nodes as shipped) without any measuring.
 
-    python -m benchmarks.import_overhead [NAME]
+python -m benchmarks.import_overhead [NAME]
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def main() -> int:
     result = dslc.optimize(path, budget=0, bind=models.find(name).bind)
     seconds, worked = time.perf_counter() - started, time.process_time() - worked
     before, after = len(onnx.load(path).graph.node), len(result.model.graph.node)
-    print(f"{name}: {before} nodes -> {after}, {seconds:.2f} s, {worked:.2f} s of processor time (target < {TARGET:.0f} s)")
+    print(
+        f"{name}: {before} nodes -> {after}, {seconds:.2f} s, {worked:.2f} s of processor time (target < {TARGET:.0f} s)"
+    )
     return 0 if seconds < TARGET else 1
 
 

@@ -141,7 +141,9 @@ def grouped(w: Writer, names: tuple[str, ...], channels: int, size: int, groups:
     return w.model(w.op("Relu", found))
 
 
-def transposed(w: Writer, names: tuple[str, ...], batch: int, channels: int, size: int, filters: int) -> onnx.ModelProto:
+def transposed(
+    w: Writer, names: tuple[str, ...], batch: int, channels: int, size: int, filters: int
+) -> onnx.ModelProto:
     """A transposed convolution by 4 with strides of 2, its bias and its activation."""
     x = w.input("x", batch, channels, size, size, symbolic=names)
     kernel, bias = w.weight(weights(channels, filters, 4, 4)), w.weight(weights(filters))
@@ -199,7 +201,10 @@ class Case:
 CASES: tuple[Case, ...] = (
     *(Case("mish", mish, (n,), ("n",), 19.0) for n in (10**5, 10**6, 10**7)),
     *(Case("chain of five", chain, (n,), ("n",), 4.0) for n in (10**5, 10**6, 10**7)),
-    *(Case("add + RMS norm", add_rms_norm, sizes, ("n",), goal) for sizes, goal in (((128, 768), 2.4), ((1024, 1024), 1.5))),
+    *(
+        Case("add + RMS norm", add_rms_norm, sizes, ("n",), goal)
+        for sizes, goal in (((128, 768), 2.4), ((1024, 1024), 1.5))
+    ),
     *(Case("norm over channels", norm_over_channels, sizes, ("h", "w"), 2.0) for sizes in ((96, 56), (384, 14))),
     *(Case("scaled, masked softmax", masked_softmax, sizes, ("s", "s"), 1.5) for sizes in ((12, 128), (12, 512))),
     *(Case("rotary", rotary, sizes, ("s",), goal) for sizes, goal in (((512, 12), 1.7), ((2048, 16), 4.0))),
@@ -210,7 +215,10 @@ CASES: tuple[Case, ...] = (
     *(Case("grouped convolution", grouped, sizes, ("h", "w"), 1.6) for sizes in ((128, 56, 32), (256, 28, 32))),
     Case("transposed convolution", transposed, (16, 448, 2, 256), ("n",), 4.0),
     Case("transposed convolution", transposed, (1, 256, 8, 128), ("n",), 1.15),
-    *(Case("convolution 3x3", block, sizes, ("h", "w"), goal) for sizes, goal in (((128, 28), 2.9), ((64, 56), 2.4), ((256, 14), 2.2))),
+    *(
+        Case("convolution 3x3", block, sizes, ("h", "w"), goal)
+        for sizes, goal in (((128, 28), 2.9), ((64, 56), 2.4), ((256, 14), 2.2))
+    ),
     *(Case("dilated convolution", dilated, sizes, ("h", "w"), 2.0) for sizes in ((256, 28, 128), (512, 14, 256))),
 )
 

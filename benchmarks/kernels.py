@@ -100,9 +100,18 @@ def _measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
     model, shapes = case.model(symbolic)
     threads = options.threads
     made, library, story = with_kernels(model, sizes_of(model, shapes), threads, options.budget, options.cache)
-    row: Row = {"label": case.label, "sizes": "symbolic" if symbolic else "fixed", "goal": case.goal, "kernels": len(story.kept)}
+    row: Row = {
+        "label": case.label,
+        "sizes": "symbolic" if symbolic else "fixed",
+        "goal": case.goal,
+        "kernels": len(story.kept),
+    }
     if library is None:
-        return {**row, "why": "; ".join(f"{one.why.value} ({one.detail})" for one in story.dropped) or "nothing was predicted to gain"}
+        return {
+            **row,
+            "why": "; ".join(f"{one.why.value} ({one.detail})" for one in story.dropped)
+            or "nothing was predicted to gain",
+        }
     feeds = case.feeds()
     files = [ModelFile(model.SerializeToString()), ModelFile(made.SerializeToString())]
     timings, peers = raced_with_peers(files, feeds, threads, options.seconds)
@@ -117,7 +126,9 @@ def _measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
         alone = ModelFile(addition(n).SerializeToString())
         import numpy as np
 
-        plain = race([alone, alone], {name: np.ones(n, np.float32) for name in "xy"}, threads, options.seconds / 4)[0].minimum
+        plain = race([alone, alone], {name: np.ones(n, np.float32) for name in "xy"}, threads, options.seconds / 4)[
+            0
+        ].minimum
         row["bandwidth"] = plain / timings[1].minimum
     return row
 
@@ -164,9 +175,13 @@ def levels() -> tuple[str, ...]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose label has one of these in it (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="rows whose label has one of these in it (default: all)"
+    )
     parser.add_argument("--isa", action="append", choices=NAMES, help="a level of instructions; may be repeated")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds for finding the kernels of a model (default 60)")
+    parser.add_argument(
+        "--budget", type=float, default=60.0, help="seconds for finding the kernels of a model (default 60)"
+    )
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds for timing it (default 8)")
     parser.add_argument("--threads", type=int, default=this_machine().threads)
     parser.add_argument("--cache", type=Path, help="folder of the caches (default: dslc's own)")

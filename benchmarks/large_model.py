@@ -141,9 +141,7 @@ def _attention(b: Nodes, x: str) -> str:
     spread = b.op("ReduceMean", b.op("Mul", moved, moved), axes=[-1])
     scale = b.op("Sqrt", b.op("Add", spread, b.number(1e-5)))
     norm = b.op("Add", b.op("Mul", b.op("Div", moved, scale), b.weight(size)), b.weight(size))
-    query, key, value = (
-        b.op("Add", b.op("MatMul", norm, b.weight(size, size)), b.weight(size)) for _ in range(3)
-    )
+    query, key, value = (b.op("Add", b.op("MatMul", norm, b.weight(size, size)), b.weight(size)) for _ in range(3))
     scores = b.op("MatMul", query, b.op("Transpose", key, perm=[1, 0]))
     mixed = b.op("MatMul", b.op("Softmax", b.op("Mul", scores, b.number(0.25)), axis=-1), value)
     rest = b.op("Add", b.op("MatMul", mixed, b.weight(size, size)), x)
@@ -180,7 +178,9 @@ def model_of(kind: str, nodes: int) -> ModelProto:
 
 def many_nodes(sizes: Sequence[int], budget: float, kinds: Sequence[str], share: float = 1.0) -> int:
     """Prints a row for each model; exit code 1 where a target is missed."""
-    print("| model | nodes | import, s | export, s | steps | searching, s | steps a second | of the first | predicted | whole, s |")
+    print(
+        "| model | nodes | import, s | export, s | steps | searching, s | steps a second | of the first | predicted | whole, s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     met = True
     for kind in kinds:
@@ -223,7 +223,10 @@ def main() -> int:
         out = folder / "fast.onnx"
         child = subprocess.run(
             [sys.executable, "-c", _CHILD, str(model), str(out)],
-            capture_output=True, text=True, check=False, env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"},
         )
         if child.returncode:
             print(child.stderr, file=sys.stderr)
@@ -234,8 +237,10 @@ def main() -> int:
         others = {p.name: p.stat().st_size for p in folder.iterdir() if p not in (model, data)}
     size = layers * BYTES
     print(f"weights {size / 2**30:.2f} GiB in {layers} tensors; written besides: {others}")
-    print(f"peak memory {peak / 2**30:.2f} GiB = {peak / size:.2f} x weights (target < {TARGET}); "
-          f"{start / 2**20:.0f} MiB after importing dslc")
+    print(
+        f"peak memory {peak / 2**30:.2f} GiB = {peak / size:.2f} x weights (target < {TARGET}); "
+        f"{start / 2**20:.0f} MiB after importing dslc"
+    )
     print(f"weights file untouched: {untouched}; written again: {sum(others.values()) > size // 2}")
     return 0 if peak < TARGET * size and untouched and sum(others.values()) < size // 2 else 1
 

@@ -40,7 +40,10 @@ def weights(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def model(
-    nodes: list[NodeProto], inputs: dict[str, list[int]], outputs: dict[str, list[int]], constants: dict[str, np.ndarray]
+    nodes: list[NodeProto],
+    inputs: dict[str, list[int]],
+    outputs: dict[str, list[int]],
+    constants: dict[str, np.ndarray],
 ) -> onnx.ModelProto:
     def info(names: dict[str, list[int]]) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in names.items()]
@@ -52,7 +55,12 @@ def model(
 
 def bert_product() -> onnx.ModelProto:
     """TASO's example: 64x1024 by 1024x4096, the weights on the right."""
-    return model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": [64, 1024]}, {"y": [64, 4096]}, {"w": weights(1024, 4096)})
+    return model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": [64, 1024]},
+        {"y": [64, 4096]},
+        {"w": weights(1024, 4096)},
+    )
 
 
 def left_operand() -> onnx.ModelProto:
@@ -134,7 +142,9 @@ def main() -> None:
     options = parser.parse_args()
     found = this_machine(options.threads)
     print(found)
-    print(f"{'case':16}{'original':>12}{'substitutions':>16}{'layouts':>12}{'one after other':>18}{'joint':>12}   predicted ms")
+    print(
+        f"{'case':16}{'original':>12}{'substitutions':>16}{'layouts':>12}{'one after other':>18}{'joint':>12}   predicted ms"
+    )
     with CostCache(None, print) as cache:
         measurer = Measurer(found, cache)
         try:
@@ -155,7 +165,9 @@ def timed(name: str, threads: int) -> None:
     import dslc
 
     report = dslc.optimize(CASES[name](), threads=threads, budget=30).report
-    print(f"{'':16}measured: {report.ratio} times as fast (95 %: {report.ratio_low} to {report.ratio_high}) {report.reason}")
+    print(
+        f"{'':16}measured: {report.ratio} times as fast (95 %: {report.ratio_low} to {report.ratio_high}) {report.reason}"
+    )
 
 
 if __name__ == "__main__":

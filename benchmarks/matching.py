@@ -137,23 +137,36 @@ def main() -> None:
     options = parser.parse_args()
     rules = load_many(options.rules)
     used = chosen_rules(rules)
-    print(f"{len(used)} directions of {len({rule.definition.name for rule in used})} rules of {', '.join(options.rules)}\n")
+    print(
+        f"{len(used)} directions of {len({rule.definition.name for rule in used})} rules of {', '.join(options.rules)}\n"
+    )
     if options.models:
         graphs = {name: import_model(build(name, weights=False), rules).graph for name in options.models}
-        print("| network | nodes | round, s | matches | applied | rules that match | guard keys |\n|---|---|---|---|---|---|---|")
+        print(
+            "| network | nodes | round, s | matches | applied | rules that match | guard keys |\n|---|---|---|---|---|---|---|"
+        )
         for name, (seconds, found) in medians(graphs, used, options.rounds).items():
             matching, keys = _keys(graphs[name], used)
             cells = (name, len(graphs[name].nodes()), f"{seconds:.3f}", found.matches, found.applied, matching, keys)
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     if options.largest >= SMALLEST:
-        print("\n| graph | nodes | round, s | matches | ms for a node | against the smallest |\n|---|---|---|---|---|---|")
+        print(
+            "\n| graph | nodes | round, s | matches | ms for a node | against the smallest |\n|---|---|---|---|---|---|"
+        )
         # a long sum has a hundred matches for each of its nodes
         for make, largest in ((chain, options.largest), (blocks, options.largest), (residuals, options.largest // 10)):
             rows = growth(make, rules, used, largest, max(1, options.rounds // 2))
             base = rows[0][1] / rows[0][0]
             for nodes, seconds, found in rows:
                 each = seconds / nodes
-                cells = (make.__name__, nodes, f"{seconds:.3f}", found.matches, f"{1e3 * each:.3f}", f"{each / base:.2f}")
+                cells = (
+                    make.__name__,
+                    nodes,
+                    f"{seconds:.3f}",
+                    found.matches,
+                    f"{1e3 * each:.3f}",
+                    f"{each / base:.2f}",
+                )
                 print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 

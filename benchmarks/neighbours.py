@@ -20,7 +20,13 @@ def model(dimensions: int = 32, points: int = 64, manhattan: bool = False) -> on
     `manhattan`: the sum of absolute differences.
     """
     known = np.random.default_rng(0).standard_normal((points, dimensions)).astype(np.float32)
-    constants = {"known": known, "two": np.float32(2), "first": np.array([0]), "second": np.array([1]), "last": np.array([2])}
+    constants = {
+        "known": known,
+        "two": np.float32(2),
+        "first": np.array([0]),
+        "second": np.array([1]),
+        "last": np.array([2]),
+    }
     nodes = [
         helper.make_node("Unsqueeze", ["x", "second"], ["a"]),
         helper.make_node("Unsqueeze", ["known", "first"], ["b"]),
@@ -35,7 +41,11 @@ def model(dimensions: int = 32, points: int = 64, manhattan: bool = False) -> on
         "neighbours",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", dimensions])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", points])],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items() if name != "two" or not manhattan],
+        [
+            numpy_helper.from_array(np.asarray(value), name)
+            for name, value in constants.items()
+            if name != "two" or not manhattan
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 

@@ -137,7 +137,9 @@ def extracted(egraph: EGraph, costs: Gpu) -> dict[str, Any]:
     return out
 
 
-def searched(graph: Graph, rules: Sequence[CompiledRule], library: Rules, make: Make, plan: Plan, seed: int) -> dict[str, Any]:
+def searched(
+    graph: Graph, rules: Sequence[CompiledRule], library: Rules, make: Make, plan: Plan, seed: int
+) -> dict[str, Any]:
     """What a search ends with, in us: the sum of prices of what it found, and of the start."""
     costs = prices(library)
     start = Candidate(graph, costs.graph_cost(graph))
@@ -226,7 +228,14 @@ class Run:
     def __init__(
         self, library: Rules, rules: Sequence[CompiledRule], chosen: str, kept: Kept, names: Sequence[str], small: bool
     ) -> None:
-        self.library, self.rules, self.chosen, self.kept, self.names, self.small = library, rules, chosen, kept, names, small
+        self.library, self.rules, self.chosen, self.kept, self.names, self.small = (
+            library,
+            rules,
+            chosen,
+            kept,
+            names,
+            small,
+        )
         self._graphs: dict[str, Graph] = {}
 
     def graph(self, name: str) -> Graph:
@@ -245,10 +254,23 @@ def row_of(cells: Sequence[object]) -> str:
 
 def table1(run: Run) -> None:
     """What extractors estimate on the e-graphs of the networks themselves (Table 1)."""
-    columns = ("network", "e-nodes", "default", "Algorithm 2", "shared", "joint", "ILP", "proved", "seconds of Algorithm 2", "of ILP")
+    columns = (
+        "network",
+        "e-nodes",
+        "default",
+        "Algorithm 2",
+        "shared",
+        "joint",
+        "ILP",
+        "proved",
+        "seconds of Algorithm 2",
+        "of ILP",
+    )
     print("\n" + row_of(columns) + "\n|" + "---|" * len(columns), flush=True)
     for name in run.names:
-        row = run.kept.get(run.key(name, "table1"), lambda name=name: extracted(EGraph.of(run.graph(name)), prices(run.library)))  # type: ignore[misc]
+        row = run.kept.get(
+            run.key(name, "table1"), lambda name=name: extracted(EGraph.of(run.graph(name)), prices(run.library))
+        )  # type: ignore[misc]
         if row is None:
             continue
         estimates = [row.get(f"{how} estimate") for how in ("greedy", "printed", "shared", "joint", "ilp")]

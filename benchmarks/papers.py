@@ -112,7 +112,9 @@ def shown(paper: str, name: str, table: Table, known: Rows, chosen: argparse.Nam
         for batch in batches:
             cells, time = [], "-"
             for arm, options in of.items():
-                key = f"{model} {batch} {' '.join(options)} {chosen.isa} {chosen.budget:g} {chosen.threads} {chosen.seed}"
+                key = (
+                    f"{model} {batch} {' '.join(options)} {chosen.isa} {chosen.budget:g} {chosen.threads} {chosen.seed}"
+                )
                 row = known.get(key)
                 if row is None and not chosen.print:
                     try:
@@ -138,7 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paper", choices=[*TABLES, "pact24"])
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(f"{one}: {' '.join(own)}" for one, own in TABLES.items()))
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help=", ".join(f"{one}: {' '.join(own)}" for one, own in TABLES.items())
+    )
     parser.add_argument("--models", nargs="+", metavar="NAME", help="in the place of the table's")
     parser.add_argument("--batch", nargs="+", type=int, help="in the place of the table's")
     parser.add_argument("--arms", nargs="+", metavar="NAME", help="some of the table's")

@@ -13,7 +13,10 @@ from dslc.cost.timing import race
 from dslc.deadline import TimeUp
 
 #: by the package that says whether they are here: their names, and what runs them
-PEERS = {"openvino": ("OpenVINO f32", "benchmarks.openvino_runner"), "torch": ("torch.compile", "benchmarks.torch_runner")}
+PEERS = {
+    "openvino": ("OpenVINO f32", "benchmarks.openvino_runner"),
+    "torch": ("torch.compile", "benchmarks.torch_runner"),
+}
 #: seconds in which another runtime has to load a model and run it once
 FIRST = 240.0
 #: what a cell says of a runtime that refuses a model, and of one whose process ended while it was timed
@@ -52,7 +55,9 @@ def raced_with_peers(
             continue
         peer = ModelFile(files[0].model, folder=files[0].folder, runner=runner)
         try:
-            found[name] = race([files[0], peer], feeds, threads, seconds / 2, clock=Clock(FIRST + seconds))[1].ratio.ratio
+            found[name] = race([files[0], peer], feeds, threads, seconds / 2, clock=Clock(FIRST + seconds))[
+                1
+            ].ratio.ratio
         except WorkerFailed as problem:
             found[name] = _word(problem)
         except TimeUp:

@@ -105,7 +105,9 @@ CASES = {
 }  # fmt: skip
 #: of the mutants that the paper names so many of the cheapest are compared
 CHEAP = 3
-COLUMNS = "operator, batch, kept, mutant, found after, what it takes, differs, boxes, set, correction, operations, price".split(", ")
+COLUMNS = "operator, batch, kept, mutant, found after, what it takes, differs, boxes, set, correction, operations, price".split(
+    ", "
+)
 
 
 def price(rules: Rules, *values: Value) -> float:
@@ -171,21 +173,42 @@ def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> No
         value, node, after = min(named[:CHEAP], key=lambda each: wrong(rules, old, each[0]))
         row(name, batch, kept, what, f"{after:.1f} s", shapes_of(node)[0], *compared(rules, old, value))
     for value, node, after in every[:shown]:
-        row(name, batch, kept, node.op.removeprefix("std."), f"{after:.1f} s", shapes_of(node)[0], *compared(rules, old, value))
+        row(
+            name,
+            batch,
+            kept,
+            node.op.removeprefix("std."),
+            f"{after:.1f} s",
+            shapes_of(node)[0],
+            *compared(rules, old, value),
+        )
     began = time.process_time()
     tiles = sorted(overlapping(rules, old), key=lambda value: price(rules, value)) if name == "conv" else []
     taken = time.process_time() - began
-    for value in [each for each in tiles if (node := only(each)) is not None and shapes_of(node)[0][2:] == (14, 14)][:1]:
+    for value in [each for each in tiles if (node := only(each)) is not None and shapes_of(node)[0][2:] == (14, 14)][
+        :1
+    ]:
         node = only(value)
         assert node is not None
-        row(name, batch, len(tiles), "sixteen that overlap", f"{taken:.1f} s", shapes_of(node)[0], *compared(rules, old, value))
+        row(
+            name,
+            batch,
+            len(tiles),
+            "sixteen that overlap",
+            f"{taken:.1f} s",
+            shapes_of(node)[0],
+            *compared(rules, old, value),
+        )
 
 
 def branches(rules: Rules, batch: int) -> None:
     """Figure 10 at Table 3's sizes: two convolutions with 192 and two with 160 filters of one image, and of an image each."""
     for images in (1, 4):
         data = [hole(k, TensorType(DType.F32, (batch, 768, 18, 18))) for k in range(images)]
-        kernels = [hole(k + images, TensorType(DType.F32, (filters, 768, 1, 1))) for k, filters in enumerate((192, 192, 160, 160))]
+        kernels = [
+            hole(k + images, TensorType(DType.F32, (filters, 768, 1, 1)))
+            for k, filters in enumerate((192, 192, 160, 160))
+        ]
         calls = [apply(rules, "std.conv", [data[k % images], kernel])[0] for k, kernel in enumerate(kernels)]
         region = program((*data, *kernels), calls)
         before = price(rules, *calls)
@@ -202,7 +225,20 @@ def branches(rules: Rules, batch: int) -> None:
             node = next(each for each in topological([values[0].node]) if isinstance(each, Call))
             what = f"{'(b) one image' if images == 1 else '(a) an image each'}, groups {groups}"
             times = f"{price(rules, *values) / before:.2f}"
-            row("four branches", batch, len(ways), what, seconds, shapes_of(node)[0], "nowhere", 0, "", "none", "", times)
+            row(
+                "four branches",
+                batch,
+                len(ways),
+                what,
+                seconds,
+                shapes_of(node)[0],
+                "nowhere",
+                0,
+                "",
+                "none",
+                "",
+                times,
+            )
 
 
 def main() -> None:

@@ -63,7 +63,9 @@ def graphics(rules: Rules) -> Price:
             return 0.0
         sizes = sum(value.type.elements * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
         if isinstance(node, Call) and node not in products:
-            products[node] = 2.0 * node.values[0].type.elements * summed(rules, node) / (WINOGRAD if winograd(node) else 1.0)
+            products[node] = (
+                2.0 * node.values[0].type.elements * summed(rules, node) / (WINOGRAD if winograd(node) else 1.0)
+            )
         return LAUNCH + max(products.get(node, 0.0) / PRODUCTS, sizes / BYTES)
 
     return price
@@ -145,7 +147,9 @@ def wanted(rules: Rules, region: Graph) -> bool:
         (value,) = expand(rules, region.outputs)
     except DslcError:
         return False
-    reduces = isinstance(value.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(value.node.scope.body))
+    reduces = isinstance(value.node, ScopeNode) and any(
+        isinstance(part, Reduce) for part in walk(value.node.scope.body)
+    )
     return reduces and is_linear_region(rules, region)
 
 
@@ -153,7 +157,13 @@ def branches(rules: Rules, graph: Graph) -> Iterator[tuple[Call, ...]]:
     """Calls of one operator with equal attributes and other weights, of one tensor each, none below another (Figure 10)."""
     users: dict[tuple[Value, str, object], list[Call]] = {}
     for node in graph.nodes():
-        if isinstance(node, Call) and len(node.args) == 2 and not node.constant and node.args[1].constant and node.types[0].is_static:
+        if (
+            isinstance(node, Call)
+            and len(node.args) == 2
+            and not node.constant
+            and node.args[1].constant
+            and node.types[0].is_static
+        ):
             users.setdefault((node.args[0], node.op, node.attrs), []).append(node)
     yield from (tuple(calls) for calls in users.values() if len(calls) > 1)
 
@@ -192,7 +202,9 @@ def table(rules: Rules, name: str, seconds: float, measure: float) -> None:
                     found[region] = programs(rules, region, seconds)
             spent += time.process_time() - began
             choices = {region: list(best(rules, region, found[region], price)) for region in counts}
-            operations = sum(flops(rules, node.values[0]) for node in graph.nodes() if isinstance(node, Call) and not node.constant)
+            operations = sum(
+                flops(rules, node.values[0]) for node in graph.nodes() if isinstance(node, Call) and not node.constant
+            )
             gained = {calls: as_one(rules, calls, price) for calls in branches(rules, graph)}
             for policy, kinds in (("equal", {False}), ("partial", {True}), ("both", {False, True})):
                 # branches as one are equal
@@ -215,7 +227,9 @@ def table(rules: Rules, name: str, seconds: float, measure: float) -> None:
         if measure:
             for mutate in (True, False):
                 report = dslc.optimize(path, budget=measure, bind=bind, mutate=mutate).report
-                told = f"{report.ratio:.3f} [{report.ratio_low:.3f}, {report.ratio_high:.3f}]" if report.ratio else "kept"
+                told = (
+                    f"{report.ratio:.3f} [{report.ratio_low:.3f}, {report.ratio_high:.3f}]" if report.ratio else "kept"
+                )
                 print(f"{name}, {'with' if mutate else 'without'} mutants: {told} times as fast", flush=True)
 
 
@@ -223,10 +237,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NETWORKS)
     parser.add_argument("--seconds", type=float, default=5.0, help="of the process, for each operator")
-    parser.add_argument("--measure", type=float, default=0.0, help="seconds for `dslc optimize` with and without mutants")
+    parser.add_argument(
+        "--measure", type=float, default=0.0, help="seconds for `dslc optimize` with and without mutants"
+    )
     args = parser.parse_args()
     rules = standard()
-    columns = "network, table, mutants, operators, found, search s, replaced, branches, FLOPs, price ratio, without fusion".split(", ")
+    columns = "network, table, mutants, operators, found, search s, replaced, branches, FLOPs, price ratio, without fusion".split(
+        ", "
+    )
     print(f"| {' | '.join(columns)} |\n| {' | '.join(['---'] * len(columns))} |")
     for name in args.names:
         table(rules, name, args.seconds, args.measure)

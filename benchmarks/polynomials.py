@@ -175,7 +175,9 @@ class Polynomials:
         return self._fold(_times, array, axes, _constant(1))
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return self._fold(lambda a, b: self._extreme(kind, a, b), array, axes, float("-inf") if kind == "max" else float("inf"))
+        return self._fold(
+            lambda a, b: self._extreme(kind, a, b), array, axes, float("-inf") if kind == "max" else float("inf")
+        )
 
     def _extreme(self, kind: str, *items: Any) -> Any:
         members: set[Any] = set()

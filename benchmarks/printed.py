@@ -40,7 +40,11 @@ def printed_of(
         for number, row in enumerate(problem.rows):
             for choice in row:
                 found = _charged(choice, best)
-                if found is not None and number not in found[1] and (number not in best or found[0] < best[number][0] - 1e-12):
+                if (
+                    found is not None
+                    and number not in found[1]
+                    and (number not in best or found[0] < best[number][0] - 1e-12)
+                ):
                     best[number] = (*found, choice)
                     changed = True
         if not changed or until.over:
@@ -51,7 +55,9 @@ def printed_of(
     return Extraction(program.cost, program.choice, sum(best[root][0] for root in problem.roots))
 
 
-def _charged(choice: Choice, best: Mapping[int, tuple[float, Mapping[int, float], Choice]]) -> tuple[float, dict[int, float]] | None:
+def _charged(
+    choice: Choice, best: Mapping[int, tuple[float, Mapping[int, float], Choice]]
+) -> tuple[float, dict[int, float]] | None:
     total = choice.cost
     history: dict[int, float] = {}
     for kid in choice.kids:

@@ -42,7 +42,9 @@ def laws_of(rules: Rules, library: str) -> list[PropertyDef]:
 
 def _law(library: str, name: str) -> tuple[Rules, SubstitutionDef]:
     rules = _rules(library)
-    return rules, next(sub for law in laws_of(rules, library) for sub in law_substitutions(rules, law) if sub.name == name)
+    return rules, next(
+        sub for law in laws_of(rules, library) for sub in law_substitutions(rules, law) if sub.name == name
+    )
 
 
 def _exact(library: str, name: str) -> Verdict:
@@ -103,16 +105,28 @@ def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: li
     done, tried, choices = (sum(getattr(t, key) for t in large) for key in ("shown", "tried", "choices"))
     print(f"\nexact: {sum(v.answer == 'equal' for v in exact)} of {len(exact)} properties" if exact else "")
     obligations = sum(t.tried - t.excluded for t in small)
-    print(f"up to 2x2x2x2: {sum(t.shown for t in small)} of {obligations} obligations shown as identities of polynomials")
-    print(f"up to 4x4x4x4: {done} obligations shown modulo 2^31 - 1; {tried} of {choices} choices of sizes and attributes were tried")
-    print(f"wrong: {len(wrong)}; probability of any error there, without unknown functions: {sum(t.error_bound for t in large):.1e}")
+    print(
+        f"up to 2x2x2x2: {sum(t.shown for t in small)} of {obligations} obligations shown as identities of polynomials"
+    )
+    print(
+        f"up to 4x4x4x4: {done} obligations shown modulo 2^31 - 1; {tried} of {choices} choices of sizes and attributes were tried"
+    )
+    print(
+        f"wrong: {len(wrong)}; probability of any error there, without unknown functions: {sum(t.error_bound for t in large):.1e}"
+    )
 
 
 def _together(rules: Rules, laws: list[PropertyDef]) -> None:
     theory = law_theory(rules, laws)
     forced = collapse(theory.theory, 10_000)
-    print(f"two arbitrary tensors equal: {forced.answer} after {forced.instances} instances of {len(theory.axioms)} axioms")
-    print("consistent, as all of them hold in the interpreter on every shape above" if forced.answer == "unknown" else "INCONSISTENT")
+    print(
+        f"two arbitrary tensors equal: {forced.answer} after {forced.instances} instances of {len(theory.axioms)} axioms"
+    )
+    print(
+        "consistent, as all of them hold in the interpreter on every shape above"
+        if forced.answer == "unknown"
+        else "INCONSISTENT"
+    )
     with AxiomProver(laws) as prover:
         following = list(redundant(prover, rules, laws))
     print(f"redundant: {len(following)}" + "".join(f"\n  {name} {reason}" for name, reason in following))

@@ -31,7 +31,18 @@ from dslc.onnx.save import save
 
 #: what is known to be possible over ONNX Runtime, by hand
 GOALS: Mapping[str, float] = {"resnet18": 1.55, "infogan": 2.1, "fsrcnn": 2.1, "dcgan": 1.15, "nasrnn": 1.8}
-DEFAULT = (*GOALS, "nasrnn_20", "convnext", "llama", "longformer", "gcn", "csrnet", "csrnet_14", "squeezenet", "inception_v3")
+DEFAULT = (
+    *GOALS,
+    "nasrnn_20",
+    "convnext",
+    "llama",
+    "longformer",
+    "gcn",
+    "csrnet",
+    "csrnet_14",
+    "squeezenet",
+    "inception_v3",
+)
 #: those that take gigabytes, and pieces of others
 LEFT_OUT = {"vit_huge", "vit_large", "nasnet_pools", "nasrnn_gates"}
 HEADER = (
@@ -69,7 +80,9 @@ def named(name: str, folder: Path) -> Racer:
 
 def optimized(racer: Racer, folder: Path, options: argparse.Namespace) -> Row:
     """What dslc makes of a model, as a file, and what its report says."""
-    made = dslc.optimize(racer.path, budget=options.budget, threads=options.threads, bind=racer.bind, cache=options.cache)
+    made = dslc.optimize(
+        racer.path, budget=options.budget, threads=options.threads, bind=racer.bind, cache=options.cache
+    )
     report = made.report
     row: Row = {
         "before": report.before.operators if report.before else 0, "after": report.after.operators if report.after else 0,
@@ -95,7 +108,13 @@ def timed(racer: Racer, row: Row, options: argparse.Namespace) -> Row:
     timings, peers = raced_with_peers(files, feeds, options.threads, options.seconds)
     ratios = [(one.ratio.ratio, one.ratio.low, one.ratio.high) for one in timings[1:]]
     # without the library of kernels, where it has one
-    return {**row, "ms": timings[0].minimum * 1e3, "dslc": ratios[:1], "bare": ratios[1:], "peers": {**row.get("peers", {}), **peers}}
+    return {
+        **row,
+        "ms": timings[0].minimum * 1e3,
+        "dslc": ratios[:1],
+        "bare": ratios[1:],
+        "peers": {**row.get("peers", {}), **peers},
+    }
 
 
 def cells(name: str, row: Row) -> tuple[str, ...]:
@@ -128,7 +147,9 @@ def chosen(names: Sequence[str]) -> list[str]:
 def main() -> int:
     """The command line; exit code 1 where a model failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.race", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"models, `zoo` or `real` (default: {', '.join(DEFAULT)})")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"models, `zoo` or `real` (default: {', '.join(DEFAULT)})"
+    )
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for optimizing a model (default 60)")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds for timing it (default 20)")
     parser.add_argument("--threads", type=int, default=this_machine().threads)

@@ -21,8 +21,19 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 #: what follows this heading is written by hand and stays
 OTHERS = "## Other benchmarks"
 HEADER = (
-    "model", "nodes", "after", "before ms", "after ms", "ratio", "95 % of ratio", "predicted", "max error",
-    "original kept", "rules (predicted gain)", "seconds", "import + export s",
+    "model",
+    "nodes",
+    "after",
+    "before ms",
+    "after ms",
+    "ratio",
+    "95 % of ratio",
+    "predicted",
+    "max error",
+    "original kept",
+    "rules (predicted gain)",
+    "seconds",
+    "import + export s",
 )
 
 

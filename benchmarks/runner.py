@@ -37,7 +37,9 @@ class _Served:
             model = request["model"]
             # as ONNX Runtime's process: with one thread its own time leaves out what other processes took of the processor
             self._now = time.process_time if request["threads"] == 1 else time.perf_counter
-            self._loaded = self._runner(model if isinstance(model, bytes) else Path(model).read_bytes(), request["threads"])
+            self._loaded = self._runner(
+                model if isinstance(model, bytes) else Path(model).read_bytes(), request["threads"]
+            )
             return {"outputs": []}
         if request["do"] == "bind" and self._loaded is not None:
             self._call = self._loaded.bind(request["feeds"])

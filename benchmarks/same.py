@@ -46,14 +46,19 @@ def compared(path: Path, bind: dict[str, int], threads: int | None, budget: floa
 
 def main() -> int:
     """The command line; exit code 1 where there are too many verdicts."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.same", description="How often a model differs from itself.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.same", description="How often a model differs from itself."
+    )
     parser.add_argument("model", nargs="?", default="light-squeezenet", help="a file, or a name of benchmarks.models")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--budget", type=float, default=3.0, help="seconds of each run (default 3)")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--bind", action="append", default=[], metavar="NAME=N")
     arguments = parser.parse_args()
-    path, bind = Path(arguments.model), {name: int(size) for name, _, size in (one.rpartition("=") for one in arguments.bind)}
+    path, bind = (
+        Path(arguments.model),
+        {name: int(size) for name, _, size in (one.rpartition("=") for one in arguments.bind)},
+    )
     if not path.is_file():
         bind = {**models.find(arguments.model).bind, **bind}
         path = models.fetch(arguments.model)
@@ -65,7 +70,9 @@ def main() -> int:
         slower += found.high < 1
         print(f"{run + 1:4}  {found}  faster {faster}, slower {slower}", flush=True)
     most = allowed(arguments.runs)
-    print(f"{faster + slower} verdicts on equal files in {arguments.runs} runs ({faster} faster, {slower} slower); at most {most}")
+    print(
+        f"{faster + slower} verdicts on equal files in {arguments.runs} runs ({faster} faster, {slower} slower); at most {most}"
+    )
     return 1 if faster + slower > most else 0
 
 

@@ -49,7 +49,9 @@ def fresh(kind: str) -> Iterator[Value]:
         else:
             producer = product(4 * number, 8, 16)
             body = apply("+", read(0, (I0, I1)), apply("*", num(number), read(1, (I1,))))
-            yield scope_value(Scope((4 * number, 16), body, DType.F32), (producer, input_value("C", TensorType(DType.F32, (16,)))))
+            yield scope_value(
+                Scope((4 * number, 16), body, DType.F32), (producer, input_value("C", TensorType(DType.F32, (16,))))
+            )
 
 
 #: batches of which the fastest counts: other programs on the machine only make some of them slower
@@ -76,7 +78,10 @@ def main() -> None:
     rewrites: dict[str, tuple[str, Callable[[Value], object]]] = {
         "split, outside": ("product", lambda v: split_iterator(v, I0, 2)),
         "split, of a sum": ("convolution", lambda v: split_iterator(v, R0, 2)),
-        "substitute": ("convolution", lambda v: substitute(v.node.scope.body, {I1: apply("+", I2, num(v.type.elements)), I2: I1})),  # type: ignore[attr-defined]
+        "substitute": (
+            "convolution",
+            lambda v: substitute(v.node.scope.body, {I1: apply("+", I2, num(v.type.elements)), I2: I1}),
+        ),  # type: ignore[attr-defined]
         "inline": ("fused", lambda v: inline(v, 0)),
         "renumber": ("convolution", renumber),
         "drop an axis": ("convolution", lambda v: drop_axis(v, 0, 1)),

@@ -50,7 +50,19 @@ def timed(command: Sequence[str]) -> tuple[float, float, str]:
 def applied(path: Path, folder: Path, growth: float | None, bind: Sequence[str]) -> Row:
     """What `dslc optimize --apply` makes of a model."""
     out, report = folder / "applied.onnx", folder / "report.json"
-    command = [sys.executable, "-m", "dslc", "optimize", "--apply=simplify", str(path), "-o", str(out), "--report", str(report), "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "dslc",
+        "optimize",
+        "--apply=simplify",
+        str(path),
+        "-o",
+        str(out),
+        "--report",
+        str(report),
+        "-q",
+    ]
     seconds, user, problem = timed(command + [*bind] + ([] if growth is None else ["--file-growth", f"{growth:g}"]))
     if problem:
         return {"problem": problem}
@@ -101,7 +113,18 @@ def main() -> int:
     arguments = parser.parse_args()
     described = machine.describe()
     rows = Rows(arguments.kept, described, arguments.again)
-    heading = ["model", "file", "dslc", "onnxslim", "no more", "s", "of which comparing", "onnxslim s", "user s", "onnxslim user s"]
+    heading = [
+        "model",
+        "file",
+        "dslc",
+        "onnxslim",
+        "no more",
+        "s",
+        "of which comparing",
+        "onnxslim s",
+        "user s",
+        "onnxslim user s",
+    ]
     lines, wrong = [heading], 0
     for model in map(models.find, arguments.names or NAMES):
         row = rows.get(model.name)

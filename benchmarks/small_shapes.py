@@ -102,7 +102,11 @@ class SmallShapes:
     def _shapes(self, type: t.TypeExpr, bound: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """What else the names of one type may be."""
         slots = [s for e in type.dims or () for s in (e.slots if isinstance(e, t.TupleExpr) else (e,))]
-        packs = [s.value.id for s in slots if isinstance(s, t.Pack) and isinstance(s.value, t.Name) and s.value.id not in bound]
+        packs = [
+            s.value.id
+            for s in slots
+            if isinstance(s, t.Pack) and isinstance(s.value, t.Name) and s.value.id not in bound
+        ]
         names = [s.id for s in slots if isinstance(s, t.Name) and s.id not in bound]
         one = range(1, self._most + 1)
         shapes = [shape for rank in range(_RANK + 1) for shape in product(one, repeat=rank)]
@@ -201,7 +205,13 @@ class SmallShapes:
 
 
 def check(
-    rules: Rules, sub: SubstitutionDef, most: int, way: Way, seconds: float = math.inf, seed: int = 0, enough: float = math.inf
+    rules: Rules,
+    sub: SubstitutionDef,
+    most: int,
+    way: Way,
+    seconds: float = math.inf,
+    seed: int = 0,
+    enough: float = math.inf,
 ) -> Tally:
     """A law (as `law_substitutions` gives it) on all shapes up to `most`; with a limit of time, or where so many shapes are `enough`,
     in random order, until that is reached."""
@@ -220,9 +230,13 @@ def check(
             tally.excluded += 1
             continue
         inputs, (left, right) = found
-        wrong = _types(left, right) or (_polynomials if way == "polynomials" else _field)(inputs, left, right, rng, tally)
+        wrong = _types(left, right) or (_polynomials if way == "polynomials" else _field)(
+            inputs, left, right, rng, tally
+        )
         if wrong:
-            shown = ", ".join(f"{name} = {show(value)}" for name, value in chosen.items() if not isinstance(value, DType))
+            shown = ", ".join(
+                f"{name} = {show(value)}" for name, value in chosen.items() if not isinstance(value, DType)
+            )
             tally.wrong = f"{wrong} at {shown}"
             break
         tally.shown += 1

@@ -145,7 +145,9 @@ class Study:
             at = random.choice(starts)
             for _ in range(random.randint(1, WALK)):
                 for rule in random.sample(list(rules), len(rules)):
-                    one = everywhere(SweepState(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost)
+                    one = everywhere(
+                        SweepState(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost
+                    )
                     if one is not None and abs(one.cost / at.cost - 1) > STEP:
                         at = one
                         found.append(one)

@@ -20,7 +20,10 @@ class Torch(Runner):
         torch.set_num_threads(threads)
         self.torch = torch
         self.model = onnx.ModelProto.FromString(model)
-        weights = {tensor.name: torch.from_numpy(_owned(onnx.numpy_helper.to_array(tensor))) for tensor in self.model.graph.initializer}
+        weights = {
+            tensor.name: torch.from_numpy(_owned(onnx.numpy_helper.to_array(tensor)))
+            for tensor in self.model.graph.initializer
+        }
         self.outputs = [end.name for end in self.model.graph.output]
         self.compiled = torch.compile(_function(self.model, weights, self.outputs, torch))
 
@@ -62,14 +65,21 @@ def _function(model: onnx.ModelProto, weights: Mapping[str, Any], outputs: list[
     """The nodes one after the other. What is about sizes is computed with Python's own numbers, so that nothing breaks the graph."""
     inputs = [end.name for end in model.graph.input]
     nodes = [
-        (node.op_type, list(node.input), list(node.output), {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute})
+        (
+            node.op_type,
+            list(node.input),
+            list(node.output),
+            {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute},
+        )
         for node in model.graph.node
     ]
     for kind, _, _, _ in nodes:
         if kind not in KINDS:
             raise NotImplementedError(kind)
     # integers are sizes, axes and places; torch knows attention by its scale only where that is a number
-    constants = {name: value if value.is_floating_point() and value.dim() else value.tolist() for name, value in weights.items()}
+    constants = {
+        name: value if value.is_floating_point() and value.dim() else value.tolist() for name, value in weights.items()
+    }
 
     def run(*values: Any) -> Any:
         known = {"": None, **constants, **dict(zip(inputs, values, strict=True))}
@@ -96,7 +106,13 @@ def _conv(torch: Any, attributes: Mapping[str, Any], x: Any, weight: Any, bias: 
     if pads[:2] != pads[2:]:
         raise NotImplementedError("Conv of uneven pads")
     return torch.nn.functional.conv2d(
-        x, weight, bias, attributes.get("strides", [1, 1]), pads[:2], attributes.get("dilations", [1, 1]), attributes.get("group", 1)
+        x,
+        weight,
+        bias,
+        attributes.get("strides", [1, 1]),
+        pads[:2],
+        attributes.get("dilations", [1, 1]),
+        attributes.get("group", 1),
     )
 
 
@@ -112,7 +128,11 @@ def _conv_transpose(torch: Any, attributes: Mapping[str, Any], x: Any, weight: A
 
 def _pool(name: str) -> Callable[..., Any]:
     def call(torch: Any, attributes: Mapping[str, Any], x: Any) -> Any:
-        window, steps, pads = attributes["kernel_shape"], attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
+        window, steps, pads = (
+            attributes["kernel_shape"],
+            attributes.get("strides", [1, 1]),
+            attributes.get("pads", [0] * 4),
+        )
         if pads[:2] != pads[2:] or attributes.get("ceil_mode"):
             raise NotImplementedError(f"{name} of uneven pads")
         if name == "AveragePool":
@@ -124,10 +144,14 @@ def _pool(name: str) -> Callable[..., Any]:
 
 
 def _mean(torch: Any, attributes: Mapping[str, Any], x: Any, axes: Any = None) -> Any:
-    return x.mean(dim=list(axes if axes is not None else attributes["axes"]), keepdim=bool(attributes.get("keepdims", 1)))
+    return x.mean(
+        dim=list(axes if axes is not None else attributes["axes"]), keepdim=bool(attributes.get("keepdims", 1))
+    )
 
 
-def _slice(torch: Any, attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def _slice(
+    torch: Any, attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
+) -> Any:
     index = [slice(None)] * x.dim()
     for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = at if axes is None else axes[at]

@@ -63,7 +63,12 @@ def main() -> None:
 
 
 def measured(
-    graph: Graph, egraph: EGraph, rules: Sequence[CompiledRule], library: Rules, matches: int, options: argparse.Namespace
+    graph: Graph,
+    egraph: EGraph,
+    rules: Sequence[CompiledRule],
+    library: Rules,
+    matches: int,
+    options: argparse.Namespace,
 ) -> list[object]:
     """Simulations and steps, steps a second, milliseconds of one, and the sum of prices of the best program in us."""
     costs = prices(library)
@@ -84,7 +89,9 @@ def measured(
     # the clock of the processor, so that other work on the machine counts for none
     profile = cProfile.Profile(time.process_time)
     with profile if options.profile else nullcontext():
-        while (time.process_time() < end if options.simulations is None else count < options.simulations) and searching.expand():
+        while (
+            time.process_time() < end if options.simulations is None else count < options.simulations
+        ) and searching.expand():
             count += 1
     took, steps = time.process_time() - began, limits.done - before
     if options.profile:

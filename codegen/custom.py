@@ -100,7 +100,8 @@ class Filling:
     def pointers(self) -> list[dict[str, Any]]:
         """What the functions of a template take, in order."""
         return [
-            {"kind": "out" if one.out else "in", "at": one.at, "type": store_type(self.type_of(one).dtype)} for one in self.tensors
+            {"kind": "out" if one.out else "in", "at": one.at, "type": store_type(self.type_of(one).dtype)}
+            for one in self.tensors
         ]
 
 
@@ -129,9 +130,7 @@ def custom_kernel(filling: Filling) -> KernelText:
     return KernelText(name, signature.inputs, signature.outputs, tuple(syms), text)
 
 
-def rendered(
-    source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY
-) -> str:
+def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY) -> str:
     """A template of a library, filled in: in a sandbox, and in a process that takes no more time and memory. Raises NotRendered."""
     with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
         given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
@@ -141,7 +140,9 @@ def rendered(
             code, said = limited(command, Path(folder), seconds, memory)
         except NotBuilt as problem:
             late = problem.reason is BuildReason.TIMEOUT
-            raise NotRendered(f"it does not end in {seconds:.0f} s" if late else f"it cannot be rendered: {problem}") from None
+            raise NotRendered(
+                f"it does not end in {seconds:.0f} s" if late else f"it cannot be rendered: {problem}"
+            ) from None
         try:
             answer = json.loads(answered.read_text("utf-8"))
         except (OSError, ValueError):
@@ -159,7 +160,13 @@ def _tensor(signature: Signature, type: TensorType) -> dict[str, Any]:
     """What a template knows of a tensor: its element type in C++ and in the language, and sizes as C++."""
     shape = [f"({size})" for size in signature.shape(type)]
     elements = " * ".join(shape) if shape else "1"
-    return {"type": store_type(type.dtype), "dtype": str(type.dtype), "rank": type.rank, "shape": shape, "elements": f"({elements})"}
+    return {
+        "type": store_type(type.dtype),
+        "dtype": str(type.dtype),
+        "rank": type.rank,
+        "shape": shape,
+        "elements": f"({elements})",
+    }
 
 
 def _plain(signature: Signature, value: Any) -> Any:

@@ -54,7 +54,10 @@ class Emitter(Expressions):
         if tensor.scope is not None:
             at_iters = positions(tensor.scope, node.index)
             parts = tuple(at_iters[it] for it in tensor.scope.iters)
-        index = [self.place(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
+        index = [
+            self.place(part, env) if stride.terms else const(0)
+            for part, stride in zip(parts, tensor.strides, strict=True)
+        ]
         return self._at(tensor, index, [_is_data(part) for part in parts])
 
     def _at(self, tensor: TensorPlace, index: Sequence[Poly], data: Sequence[bool]) -> Val:
@@ -112,7 +115,9 @@ class Emitter(Expressions):
             name = self.outside[outside.lanes] = self.name("outside")
             kind = c_type(DType.BOOL, self.width if outside.lanes else 0)
             self.root.statements.insert(0, Variable(kind, name, "{}"))
-        text = f"{outside.text} & k_first<{self.width}>({self.active})" if outside.lanes and self.active else outside.text
+        text = (
+            f"{outside.text} & k_first<{self.width}>({self.active})" if outside.lanes and self.active else outside.text
+        )
         key = ("outside", text)
         if self.recall(key) is None:
             self.levels[level].memo[key] = outside
@@ -225,11 +230,19 @@ class Emitter(Expressions):
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
         elif step is not None:
             block.append(
-                Store(f"k_store_step<{stored}, {width}>", (pointer, value.text, self.text(step), self.active or str(width)))
+                Store(
+                    f"k_store_step<{stored}, {width}>",
+                    (pointer, value.text, self.text(step), self.active or str(width)),
+                )
             )
         else:
             places = self.lane_numbers(address)
-            block.append(Store(f"k_scatter<{stored}, {width}>", (tensor.pointer, value.text, places.text, self.active or str(width))))
+            block.append(
+                Store(
+                    f"k_scatter<{stored}, {width}>",
+                    (tensor.pointer, value.text, places.text, self.active or str(width)),
+                )
+            )
 
     def table(self, node: Table, env: Env, want: DType) -> Val:
         items = list(flat(node.values))
@@ -309,7 +322,9 @@ class Emitter(Expressions):
                 level = max(level, self.bound[datum.name])
         return level
 
-    def _accumulate(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def _accumulate(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         home = self.top
         lanes_free = self.lane is not None and self.bound.get(self.lane.name, 0) <= home
         if not lanes_free:
@@ -322,7 +337,9 @@ class Emitter(Expressions):
                 self.lane, self.active, self.splitting, self.frozen = lane, active, splitting, frozen
         return self.nested(places, dtypes, vars, extents)
 
-    def nested(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def nested(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         """Plain loops inside the loop of the lanes, or without any lanes."""
         home = self.top
         lanes = self.lane is not None
@@ -331,7 +348,9 @@ class Emitter(Expressions):
             start = literal(neutral(node.kind, dtype), dtype)
             names.append(self.name("acc"))
             kind = c_type(dtype, self.width if lanes else 0)
-            self.levels[home].block.statements.append(Variable(kind, names[-1], self.spread_text(start) if lanes else start.text))
+            self.levels[home].block.statements.append(
+                Variable(kind, names[-1], self.spread_text(start) if lanes else start.text)
+            )
         blocks = [Block() for _ in vars]
         with self.loops(vars, extents, blocks):
             for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
@@ -389,7 +408,9 @@ class Emitter(Expressions):
         assert text is not None
         self.levels[-1].block.statements.append(Assign(name, text))
 
-    def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def across(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
         uneven = any(ragged(node, node.iters[-1:]) for node, _ in places)
@@ -402,7 +423,9 @@ class Emitter(Expressions):
             start = literal(neutral(node.kind, dtype), dtype)
             names = [self.name("acc") for _ in range(unroll)]
             for name in names:
-                self.levels[home].block.statements.append(Variable(c_type(dtype, self.width), name, self.spread_text(start)))
+                self.levels[home].block.statements.append(
+                    Variable(c_type(dtype, self.width), name, self.spread_text(start))
+                )
             accumulators.append(names)
         outer, outer_extents = vars[:-1], extents[:-1]
         blocks = [Block() for _ in outer]

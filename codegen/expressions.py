@@ -63,7 +63,9 @@ class Expressions(Positions):
         self.remember((node, id(env), free, False), value)
 
     def _fresh(self, node: Scalar, env: Env, want: DType) -> Val:
-        if node.integral and (not isinstance(node, Apply) or (node.name in POSITIONS and self.is_polynomial(node, env))):
+        if node.integral and (
+            not isinstance(node, Apply) or (node.name in POSITIONS and self.is_polynomial(node, env))
+        ):
             return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
         if isinstance(node, Read):
             return self.element(node, env)
@@ -94,12 +96,16 @@ class Expressions(Positions):
             dtype = element_type(raw_apply("+", *node.args), env.part.dtypes, env.types)
             dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
             dtype = self._wide_enough(node, env, dtype)
-            return self.apply(name, tuple(self.emit_as(arg, env, computed(dtype)) for arg in node.args), computed(dtype))
+            return self.apply(
+                name, tuple(self.emit_as(arg, env, computed(dtype)) for arg in node.args), computed(dtype)
+            )
         if name in {"floor", "ceil", "trunc"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
             inner = node.args[0]
             dtype = env.type_of(inner)
             if (dtype is not None and not dtype.is_float) or all(arg.integral for arg in inner.args):
-                function = "truncdiv" if dtype is not None else {"floor": "//", "ceil": "ceildiv", "trunc": "truncdiv"}[name]
+                function = (
+                    "truncdiv" if dtype is not None else {"floor": "//", "ceil": "ceildiv", "trunc": "truncdiv"}[name]
+                )
                 dtype = dtype or DType.I64
                 return self.apply(function, tuple(self.emit_as(arg, env, dtype) for arg in inner.args), dtype)
         dtype = env.type_of(node)
@@ -109,7 +115,9 @@ class Expressions(Positions):
             # positions and fractions: exactly where they are integers, else in double precision
             if name in {"floor", "ceil"} and self.is_polynomial(node, env):
                 return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
-            whole = name in {"+", "*", "min", "max", "abs", "sign", "//", "%", "^"} and all(is_whole(arg) for arg in node.args)
+            whole = name in {"+", "*", "min", "max", "abs", "sign", "//", "%", "^"} and all(
+                is_whole(arg) for arg in node.args
+            )
             dtype = DType.I64 if whole else DType.F64
         dtype = computed(dtype)
         if name == "^":
@@ -161,14 +169,21 @@ class Expressions(Positions):
             value = exponent.value
             if value == Fraction(1, 2) and dtype.is_float:
                 return self.apply("sqrt", (base,), dtype)
-            if not isinstance(value, bool) and value == int(value) and abs(int(value)) <= 16 and (dtype.is_float or value >= 0):
+            if (
+                not isinstance(value, bool)
+                and value == int(value)
+                and abs(int(value)) <= 16
+                and (dtype.is_float or value >= 0)
+            ):
                 return self._integer_power(base, int(value), dtype)
         kind = env.type_of(exponent)
         other = self.emit(exponent, env, dtype if kind is None else kind)
         if dtype.is_float:
             return self.apply("^", (base, self.cast(other, dtype)), dtype)
         if other.dtype.is_float:
-            return self.cast(self.apply("^", (self.cast(base, DType.F64), self.cast(other, DType.F64)), DType.F64), dtype)
+            return self.cast(
+                self.apply("^", (self.cast(base, DType.F64), self.cast(other, DType.F64)), DType.F64), dtype
+            )
         return self.apply("^", (base, self.cast(other, dtype)), dtype)
 
     def _integer_power(self, base: Val, exponent: int, dtype: DType) -> Val:

@@ -89,7 +89,13 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
     step = int(by.value)
     for at, (it, extent) in enumerate(zip(node.iters, node.extents, strict=True)):
         factor = factor_of(whole, it)
-        if not factor or not isinstance(extent, Num) or step < 2 or gcd(factor, step) != 1 or any(it in e.free for e in node.extents):
+        if (
+            not factor
+            or not isinstance(extent, Num)
+            or step < 2
+            or gcd(factor, step) != 1
+            or any(it in e.free for e in node.extents)
+        ):
             continue
         size = int(extent.value)
         rest = apply("+", whole, apply("*", num(-factor), it))
@@ -206,7 +212,9 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
     here: dict[Iter, Scalar] = dict(zip(batch, places, strict=False))
     terms = []
     for side in sides:
-        index = [next(inner) if axis in side.axes else substitute(one, here) for axis, one in enumerate(side.read.index)]
+        index = [
+            next(inner) if axis in side.axes else substitute(one, here) for axis, one in enumerate(side.read.index)
+        ]
         terms.append(read(side.read.operand, tuple(index)))
     body = reduce("sum", tuple(summed), tuple(extents[it] for it in summed), raw_apply("*", *terms))
     dtype = element_type(node.body, tuple(arg.type.dtype for arg in args)) or DType.F32
@@ -222,7 +230,11 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
 def _alone(factor: Read, it: Iter, iters: tuple[Iter, ...]) -> bool:
     """Whether an iterator of a sum is, in one place of a read, by itself or behind iterators around the sum."""
     places = [one for one in factor.index if it in one.free]
-    return len(places) == 1 and factor_of(places[0], it) == 1 and not any(other in places[0].free for other in iters if other is not it)
+    return (
+        len(places) == 1
+        and factor_of(places[0], it) == 1
+        and not any(other in places[0].free for other in iters if other is not it)
+    )
 
 
 def _side(factor: Read, summed: list[Iter]) -> _Side:

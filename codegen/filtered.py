@@ -160,7 +160,10 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
         if taken is None:
             continue
         product = by_value.get(part.args[taken.operand])
-        if product is None or sum(isinstance(e, Read) and e.operand == taken.operand for e in walk(part.scope.body)) != 1:
+        if (
+            product is None
+            or sum(isinstance(e, Read) and e.operand == taken.operand for e in walk(part.scope.body)) != 1
+        ):
             continue
         body = product.scope.body
         if not isinstance(body, Reduce) or body.kind != "sum" or body.where is not None or len(body.iters) != 1:
@@ -238,7 +241,10 @@ def _whole(
     weights = product.args[chain.weights.operand]
     panels = _panels(chain.weights, new.get(weights, weights), points, column, channel, sizes, terms, panel)
     source = operand.args[taken.operand]
-    ranges: dict[Iter, Dim] = {**sizes, **{it: plain(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}}
+    ranges: dict[Iter, Dim] = {
+        **sizes,
+        **{it: plain(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)},
+    }
     copied, before_it = _copied(taken, new.get(source, source), places, ranges, terms, lanes)
     # a position in a tile comes after the row that it belongs to, so that neighbours lie side by side
     order: list[Iter | str] = []
@@ -270,13 +276,17 @@ def _axis(it: Iter) -> str:
     return it.name
 
 
-def _before(inner: Reduce, here: dict[Iter, Scalar], points: Sequence[Iter], sizes: dict[Iter, Dim]) -> Transform | None:
+def _before(
+    inner: Reduce, here: dict[Iter, Scalar], points: Sequence[Iter], sizes: dict[Iter, Dim]
+) -> Transform | None:
     """The transform of a tile: axes are the iterators of its sum, and those of the product that are points."""
     own = {_axis(it): _number(extent) for it, extent in zip(inner.iters, inner.extents, strict=True)}
     made = {_axis(it): _number(sizes[it]) for it in points}
     put: dict[Iter, Scalar] = {**here, **{it: it for it in inner.iters}}
     tables = [each for each in _factors(inner) if isinstance(each, Table)]
-    factors = tuple(_factor(each.values, [substitute(place, put) for place in each.index], {**own, **made}) for each in tables)
+    factors = tuple(
+        _factor(each.values, [substitute(place, put) for place in each.index], {**own, **made}) for each in tables
+    )
     if set(own) & set(made) or None in factors:
         return None
     return _checked(Transform(tuple(e for e in factors if e), tuple(own), tuple(own), tuple(made), {**own, **made}))
@@ -287,7 +297,9 @@ def _after(
 ) -> tuple[Transform, dict[str, Scalar]] | None:
     """The transform of points, whose new axes stand for positions in a tile; and what these are outside."""
     own = {_axis(it): _number(extent) for it, extent in zip(node.iters, node.extents, strict=True)}
-    if [at[it] for it in points] != list(dict.fromkeys(at[it] for it in points)) or set(node.iters) != {at[it] for it in points}:
+    if [at[it] for it in points] != list(dict.fromkeys(at[it] for it in points)) or set(node.iters) != {
+        at[it] for it in points
+    }:
         return None
     outside: dict[Scalar, str] = {}
     lengths: dict[str, int] = {}
@@ -376,7 +388,14 @@ def _places(index: Sequence[Scalar], iters: Sequence[Iter], channel: Iter) -> li
 
 
 def _panels(
-    weights: Read, value: Value, points: Sequence[Iter], column: Iter, channel: Iter, sizes: dict[Iter, Dim], terms: Scalar, panel: int
+    weights: Read,
+    value: Value,
+    points: Sequence[Iter],
+    column: Iter,
+    channel: Iter,
+    sizes: dict[Iter, Dim],
+    terms: Scalar,
+    panel: int,
 ) -> Part:
     """The weights as `[panel, points, channel, column]`, 0 in columns that there are not: in the order in which they are read."""
     width, wide = sizes[column], num(panel)
@@ -428,7 +447,11 @@ def _copied(
     for number, arg in enumerate(args):
         reads = [each for each in walk(scope.body) if isinstance(each, Read) and each.operand == number]
         axes = {axis for each in reads for axis, at in enumerate(each.index) if channel in at.free}
-        if len(axes) == 1 and axes != {len(arg.type.shape) - 1} and all(each.index[min(axes)] is channel for each in reads):
+        if (
+            len(axes) == 1
+            and axes != {len(arg.type.shape) - 1}
+            and all(each.index[min(axes)] is channel for each in reads)
+        ):
             # neighbours of places that are anywhere are channels: these are brought together once
             turned[number] = _turned(arg, min(axes))
             args[number] = turned[number].value
@@ -470,7 +493,9 @@ def _body(
     moved = read(1, (*(place.text(spot) for place in places if place.spatial), through))
     one = reduce("sum", tuple(tile[it] for it in inner.iters), inner.extents, raw_apply("*", *tables, moved))
     wide = num(panel)
-    whole = read(0, (apply("//", names[column], wide), *(spot[it] for it in points), through, apply("%", names[column], wide)))
+    whole = read(
+        0, (apply("//", names[column], wide), *(spot[it] for it in points), through, apply("%", names[column], wide))
+    )
     product = reduce("sum", (through,), (terms,), raw_apply("*", whole, one))
     new: dict[Scalar, Scalar] = {it: back[it] for it in node.iters}
     factors: list[Scalar] = []
@@ -478,7 +503,8 @@ def _body(
     for table in _factors(node):
         if isinstance(table, Table):
             index = [
-                new[place] if place in new else outside.setdefault(place, names[f"k{len(outside)}"]) for place in table.index
+                new[place] if place in new else outside.setdefault(place, names[f"k{len(outside)}"])
+                for place in table.index
             ]
             factors.append(Table._make(tuple(index), table.values))
     iters = tuple(back[it] for it in node.iters)

@@ -59,10 +59,18 @@ def filtered_code(filter: Filter, memory: GroupMemory, names: dict[Sym, str], va
     ((result, _),) = memory.stores[part.value]
     sizes = [of_size(extent) for extent in part.scope.extents]
     rows = [(f"r{k}", sizes[at]) for k, at in enumerate(filter.rows)]
-    source = sum((of(Var(name)) * _dot(move, operand.strides) for (name, _), move in zip(rows, filter.moves, strict=True)), const(0))
-    target = sum((of(Var(name)) * result.strides[at] for (name, _), at in zip(rows, filter.rows, strict=True)), const(0))
+    source = sum(
+        (of(Var(name)) * _dot(move, operand.strides) for (name, _), move in zip(rows, filter.moves, strict=True)),
+        const(0),
+    )
+    target = sum(
+        (of(Var(name)) * result.strides[at] for (name, _), at in zip(rows, filter.rows, strict=True)), const(0)
+    )
     steps = {axis: (f"x{k}", _dot(step, operand.strides)) for k, (axis, step) in enumerate(filter.steps.items())}
-    steps |= {axis: (f"z{k}", result.strides[at]) for k, (axis, at) in enumerate(zip(filter.after.made, filter.tiles, strict=True))}
+    steps |= {
+        axis: (f"z{k}", result.strides[at])
+        for k, (axis, at) in enumerate(zip(filter.after.made, filter.tiles, strict=True))
+    }
     width, points = variant.width, 1
     for axis in filter.before.made:
         points *= filter.before.sizes[axis]
@@ -143,7 +151,9 @@ def written(
     for axis in transform.summed:
         own = [factor for factor in left if axis in factor.axes]
         left = [factor for factor in left if factor not in own]
-        made = tuple(dict.fromkeys(other for factor in own for other in factor.axes if other != axis and other not in axes))
+        made = tuple(
+            dict.fromkeys(other for factor in own for other in factor.axes if other != axis and other not in axes)
+        )
         beside = tuple(other for other in axes if other != axis)
         shared = tuple(dict.fromkeys(other for factor in own for other in factor.axes if other in beside))
         values = {}
@@ -175,7 +185,9 @@ def _entry(factors: Sequence[Any], at: dict[str, int]) -> Fraction:
     return total
 
 
-def _combined(rows: Sequence[Sequence[Fraction]], inputs: Sequence[str], let: Callable[[str], str], type: str) -> list[str]:
+def _combined(
+    rows: Sequence[Sequence[Fraction]], inputs: Sequence[str], let: Callable[[str], str], type: str
+) -> list[str]:
     """A matrix times some vectors. Two rows that are the sum and the difference of two shorter ones take these."""
     out = [""] * len(rows)
     for a, row in enumerate(rows):
@@ -196,7 +208,9 @@ def _combined(rows: Sequence[Sequence[Fraction]], inputs: Sequence[str], let: Ca
 
 def _linear(row: Sequence[Fraction], inputs: Sequence[str], type: str) -> str:
     """A sum of multiples, those by 1 first."""
-    terms = sorted(((factor, name) for factor, name in zip(row, inputs, strict=True) if factor), key=lambda one: one[0] != 1)
+    terms = sorted(
+        ((factor, name) for factor, name in zip(row, inputs, strict=True) if factor), key=lambda one: one[0] != 1
+    )
     text = ""
     for factor, name in terms:
         size = abs(factor)

@@ -70,7 +70,9 @@ def variants(rules: Rules, group: Graph, processor: Processor | None = None) -> 
             place = len(shapes) + 1 if products else 0
             out[place:place] = [replace(shape, keep=True, fuse=False) for shape in (first, shapes[0])]
         if len(factored(parts).parts) > len(parts.parts):
-            windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [replace(shapes[0], windows=True)]
+            windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [
+                replace(shapes[0], windows=True)
+            ]
             # to look at every position for its remainder is hopeless
             apart = any(strided(node) is not node for scope in scopes for node in outermost(scope.body))
             if apart:
@@ -236,7 +238,9 @@ def unknown_sizes(parts: Parts) -> tuple[Sym, ...]:
     found = tuple(_syms([value.type for value in parts.inputs]))
     for value in (*parts.outputs, *(part.value for part in parts.parts)):
         for size in value.type.shape:
-            if any(isinstance(node, Sym) and node not in found for node in ([] if isinstance(size, int) else walk(size))):
+            if any(
+                isinstance(node, Sym) and node not in found for node in ([] if isinstance(size, int) else walk(size))
+            ):
                 raise NotGenerated(Reason.SIZE, str(size))
     return found
 

@@ -143,7 +143,9 @@ def _nested(values: Any) -> Any:
     return tuple(_nested(item) for item in values) if isinstance(values, list) else values
 
 
-def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], read: frozenset[Value], keep: bool) -> Value:
+def _fused(
+    node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], read: frozenset[Value], keep: bool
+) -> Value:
     """A scope with its constants and those operands inside that are not worth keeping, none of `read` among them."""
     scope = node.scope
     constants = {k for k, arg in enumerate(node.args) if isinstance(arg.node, Constant)}
@@ -157,7 +159,11 @@ def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], r
             current = value.node
             assert isinstance(current, ScopeNode)
             places = [k for k, each in enumerate(current.args) if each == inner]
-            if places and not (keep and _is_often_read(current, places, inner)) and _goes_in(current, places, inner, users[arg]):
+            if (
+                places
+                and not (keep and _is_often_read(current, places, inner))
+                and _goes_in(current, places, inner, users[arg])
+            ):
                 for k in reversed(places):
                     value = inline(value, k)
     return value
@@ -169,7 +175,9 @@ def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
     from dslc.ir.scalar import read as make
 
     body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
-    return scope_value(Scope(scope.extents, _narrowed(body, scope), scope.dtype, scope.groups), tuple(args[k] for k in read))
+    return scope_value(
+        Scope(scope.extents, _narrowed(body, scope), scope.dtype, scope.groups), tuple(args[k] for k in read)
+    )
 
 
 def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
@@ -186,7 +194,9 @@ def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
         element = _constant(arg, index)
         bare = isinstance(element, Num) and arg.type.dtype.is_float and not isinstance(element.value, bool)
         # the number keeps the type that the tensor had: it decides what it is computed with
-        element = element if bare and _same_float(arg.type.dtype, dtypes) else converted(element, arg.type.dtype, dtypes)
+        element = (
+            element if bare and _same_float(arg.type.dtype, dtypes) else converted(element, arg.type.dtype, dtypes)
+        )
         return element if other is None else make("select", inside(index, arg.type.shape), element, other)
 
     scope = node.scope

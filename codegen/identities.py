@@ -243,7 +243,11 @@ def _in_order(
 
 
 def _in_any_order(
-    patterns: tuple[Scalar, ...], nodes: tuple[Scalar, ...], name: str, values: Mapping[int, Scalar], inner: tuple[Scalar, ...]
+    patterns: tuple[Scalar, ...],
+    nodes: tuple[Scalar, ...],
+    name: str,
+    values: Mapping[int, Scalar],
+    inner: tuple[Scalar, ...],
 ) -> Iterator[Match]:
     if not patterns:
         if not nodes:

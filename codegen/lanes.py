@@ -55,7 +55,11 @@ class StageLayout:
         """Every position that a part uses, for the positions of the outer loops."""
         part = placed.part
         iters, inner, volume = self._iters(placed, at, ranges)
-        out = list(positions_in(part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index, inner), volume))
+        out = list(
+            positions_in(
+                part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index, inner), volume
+            )
+        )
         if part.value in self.memory.stores:
             (tensor, _) = self.memory.stores[part.value][0]
             out.append((self.place(part, iters, tensor), True, volume))
@@ -111,7 +115,9 @@ class StageLayout:
         for lane in (None, *range(len(vars))):
             if lane is not None and self._ragged(lane):
                 continue
-            costs[lane] = sum(self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed)
+            costs[lane] = sum(
+                self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed
+            )
         if self.variant.lane is not None and self.variant.lane < len(costs):
             ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
             return ordered[self.variant.lane]
@@ -162,7 +168,9 @@ class StageLayout:
         if lane is None:
             # the lanes of a reduction are joined; one that needs no inner position is computed once a row
             own = {part.scope.iters[k] for k in placed.inner}
-            total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
+            total += sum(
+                4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce)
+            )
         return total
 
     @staticmethod

@@ -54,13 +54,21 @@ class _Zero:
             return all(self.expression(one, operands, inside) for one in node.children if one not in node.extents)
         if isinstance(node, Read) and any(self.gone(extent) for extent in operands[node.operand].shape):
             # it has no elements; what does not move with an empty loop may be read before that loop
-            return node.other is None and any(not empty.isdisjoint(index.free) for index in node.index) and not self.divides(node)
+            return (
+                node.other is None
+                and any(not empty.isdisjoint(index.free) for index in node.index)
+                and not self.divides(node)
+            )
         if self.divides(node) or (node is self.size and not empty):
             return False
         return all(self.expression(one, operands, empty) for one in node.children)
 
     def gone(self, extent: Dim) -> bool:
-        found = rebuild(extent, lambda node: num(0) if node is self.size else None) if isinstance(extent, Scalar) else num(extent)
+        found = (
+            rebuild(extent, lambda node: num(0) if node is self.size else None)
+            if isinstance(extent, Scalar)
+            else num(extent)
+        )
         return isinstance(found, Num) and found.value == 0
 
     def occurs(self, extent: Dim) -> bool:

@@ -82,9 +82,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     if inside or not isinstance(each.other, Num):
         return None
     times, copied = prod(numbers.values()), prod(map(_number, counts))
-    if times < USED * copied or copied > LARGER * max(
-        1, prod(_number(as_scalar(size)) for size in shape)
-    ):
+    if times < USED * copied or copied > LARGER * max(1, prod(_number(as_scalar(size)) for size in shape)):
         return None
     # along the last loop that moves it an operand is read side by side
     moved = [(axis, factor_of(index, it)) for it in sizes for axis, index in enumerate(each.index) if it in index.free]
@@ -94,7 +92,11 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     places = tuple(apply("+", iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends))
     dtype = args[each.operand].type.dtype
     kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    copy = part_of(Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
+    copy = part_of(
+        Scope(tuple(plain(counts[axis]) for axis in order), read(each.operand, places, each.other), kept),
+        args,
+        alone=True,
+    )
     index = tuple(apply("+", each.index[axis], apply("*", num(-1), ends[axis][0])) for axis in order)
     return copy, read(len(args), index)
 

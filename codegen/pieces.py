@@ -47,5 +47,7 @@ class Notes:
                 continue
             step, rest = condition.coefficient(lane), condition.without(lane).number
             assert step is not None and step.number is not None and rest is not None
-            out.statements.append(self.taken(statement.then if step.number * at + rest >= 0 else statement.other, lane, at))
+            out.statements.append(
+                self.taken(statement.then if step.number * at + rest >= 0 else statement.other, lane, at)
+            )
         return out

@@ -172,7 +172,11 @@ class Positions(ABC):
         if found is not None:
             return bool(found.number)
         try:
-            of_scalar(node, lambda each: env.iters.get(each) if isinstance(each, Iter) else self._tentative(each, env), self.ranges)
+            of_scalar(
+                node,
+                lambda each: env.iters.get(each) if isinstance(each, Iter) else self._tentative(each, env),
+                self.ranges,
+            )
             held = True
         except NotPolynomial:
             held = False
@@ -325,7 +329,9 @@ class Positions(ABC):
             raise UndecidedCondition(condition)
         step = self.step(condition)
         if not self.varies(condition):
-            return self.let(("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, self.level_of(condition))
+            return self.let(
+                ("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, self.level_of(condition)
+            )
         level = self.level_of(condition)
         if step is not None and step.number is not None:
             text = f"k_from<{self.width}>({self.text(condition)}, {step.number})"

@@ -15,7 +15,9 @@ from dslc.outside import in_code
 @cache
 def _environment(folder: str) -> jinja2.Environment:
     loader = jinja2.FunctionLoader(lambda name: template(name, folder))
-    out = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    out = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
+    )
     out.globals["kind"], out.filters["outside"] = kind, in_code
     return out
 

@@ -109,7 +109,9 @@ class _Taken:
             # an extent may use the iterators before it: only one on which none depends, and that depends on none, is cut
             used = {it for extent in node.extents for it in extent.free}
             free = [k for k, extent in enumerate(node.extents) if not extent.free and node.iters[k] not in used]
-            longest = max(free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else self.cutting.long, default=None)  # type: ignore[arg-type, return-value]
+            longest = max(
+                free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else self.cutting.long, default=None
+            )  # type: ignore[arg-type, return-value]
             if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * self.cutting.pieces):  # type: ignore[operator]
                 continue
             if self.cutting.only is None:
@@ -137,7 +139,9 @@ class _Taken:
         taken = part_of(scope, self.args, alone=True)
         self.parts.append(taken)
         inner = iterator("pieces")
-        whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner)))
+        whole = reduce(
+            node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner))
+        )
         self._put(node, whole, taken.value)
 
     def _cut_evenly(self, node: Reduce, at: int, size: int) -> None:
@@ -152,7 +156,9 @@ class _Taken:
         taken = part_of(scope, self.args)
         self.parts.append(taken)
         inner = iterator("pieces")
-        whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (inner, *self.scope.iters)))
+        whole = reduce(
+            node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (inner, *self.scope.iters))
+        )
         self._put(node, whole, taken.value)
 
     def _put(self, node: Scalar, new: Scalar, value: Value) -> None:

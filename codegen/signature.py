@@ -33,7 +33,9 @@ class Signature:
 
     def title(self, scopes: int) -> str:
         """What a kernel computes, for people: its types with the names that sizes have in C++."""
-        inputs, outputs = ([f"{type.dtype}[{', '.join(self.shape(type))}]" for type in types] for types in (self.inputs, self.outputs))
+        inputs, outputs = (
+            [f"{type.dtype}[{', '.join(self.shape(type))}]" for type in types] for types in (self.inputs, self.outputs)
+        )
         return f"{scopes} scopes, {', '.join(inputs)} -> {', '.join(outputs)}"
 
     def sizes(self) -> list[dict[str, Any]]:

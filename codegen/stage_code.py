@@ -43,7 +43,9 @@ class StageCode:
     kept: tuple[int, ...] = ()
 
 
-def code_of(stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
+def code_of(
+    stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant
+) -> StageCode:
     """The loop nest of a stage. `later`: values that another stage reads."""
     return StageWriter(stage, memory, later, names, variant).write()
 
@@ -51,7 +53,9 @@ def code_of(stage: Stage, memory: GroupMemory, later: frozenset[Value], names: d
 class StageWriter(StageLayout):
     """Writes one stage; a target that has other threads than the CPU's says otherwise where they differ."""
 
-    def __init__(self, stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
+    def __init__(
+        self, stage: Stage, memory: GroupMemory, later: frozenset[Value], names: dict[Sym, str], variant: Variant
+    ) -> None:
         super().__init__(stage, memory, variant)
         self.later = later
         self.emitter = self.emits(names)
@@ -79,11 +83,7 @@ class StageWriter(StageLayout):
         if lane is not None:
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = (
-                CHUNK
-                if self.shared(lane)
-                else max(self.variant.width * 4, CHUNK // max(1, int(volume)))
-            )
+            small = CHUNK if self.shared(lane) else max(self.variant.width * 4, CHUNK // max(1, int(volume)))
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         packed = lane is not None and self.packed(lane)
         if packed:
@@ -105,7 +105,9 @@ class StageWriter(StageLayout):
                 start, stop = f"{piece.name} * {chunk}", f"k_min64({total}, ({piece.name} + 1) * {chunk})"
                 if packed:
                     start, stop = "0", f"k_min64({total} - {piece.name} * {chunk}, {chunk})"
-                    at, vars[lane] = self._inside(at, vars[lane], piece, self.vectors_at_once(vars[lane], self.extents[lane]))
+                    at, vars[lane] = self._inside(
+                        at, vars[lane], piece, self.vectors_at_once(vars[lane], self.extents[lane])
+                    )
         blocked = block is not None and lane is not None
         with emitter.level(body, *row_vars):
             if lane is None:
@@ -224,7 +226,11 @@ class StageWriter(StageLayout):
     def pieces(self, lane: Var, start: str, stop: str, rows: list[list[Poly]], vectors: int) -> None:
         """The lanes' loop, in pieces where conditions or quotients change on the way."""
         self._run_pieces(
-            self.emitter.levels[-1].block, lane, start, stop, lambda block, at: self._lanes(block, lane, at, rows, vectors)
+            self.emitter.levels[-1].block,
+            lane,
+            start,
+            stop,
+            lambda block, at: self._lanes(block, lane, at, rows, vectors),
         )
 
     def _cut(self, condition: Poly, lane: Var) -> str | None:
@@ -245,7 +251,13 @@ class StageWriter(StageLayout):
         return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
 
     def _split(
-        self, block: Block, notes: Notes, build: Callable[[Block, tuple[str, str]], None], lane: Var, start: str, stop: str
+        self,
+        block: Block,
+        notes: Notes,
+        build: Callable[[Block, tuple[str, str]], None],
+        lane: Var,
+        start: str,
+        stop: str,
     ) -> None:
         """Code for one piece; where it needs a condition that is constant in it, a branch with a piece for either case."""
         emitter = self.emitter
@@ -316,7 +328,9 @@ class StageWriter(StageLayout):
                 moved = row
                 if w:
                     assert lane is not None
-                    moved = [replaced(place, {lane: of(lane) + w * self.variant.width}, emitter.ranges) for place in row]
+                    moved = [
+                        replaced(place, {lane: of(lane) + w * self.variant.width}, emitter.ranges) for place in row
+                    ]
                 spots.append(moved)
         known_values: list[dict[Value, Val]] = [{} for _ in spots]
         for placed in self.stage.placed:
@@ -375,7 +389,9 @@ class StageWriter(StageLayout):
                 continue
             stack.extend(node.children)
 
-    def inner_loops(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+    def inner_loops(
+        self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None
+    ) -> None:
         """A part with loops of its own: a row, that is kept where later parts of the stage read it."""
         emitter, part = self.emitter, placed.part
         assert len(spots) == 1
@@ -388,7 +404,9 @@ class StageWriter(StageLayout):
             for number, place in zip(placed.outer, spots[0], strict=True):
                 iters[part.scope.iters[number]] = place
             iters.update(zip(own, at, strict=True))
-            ranges.extents.update({var: extent for var, extent in emitter.ranges.extents.items() if var not in ranges.extents})
+            ranges.extents.update(
+                {var: extent for var, extent in emitter.ranges.extents.items() if var not in ranges.extents}
+            )
             out = [
                 value
                 for value, _, _ in positions_in(
@@ -419,6 +437,7 @@ class StageWriter(StageLayout):
         if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
             self.alone(block, vars, whole, element)
         else:
+
             def innermost() -> None:
                 emitter_block = emitter.levels[-1].block
                 self.inner_lanes(emitter_block, vars[-1], whole[-1], element)
@@ -442,7 +461,9 @@ class StageWriter(StageLayout):
 
         self._run_pieces(block, var, "0", emitter.text(extent), build)
 
-    def vectors(self, var: Var, element: Callable[[], None], exact: bool = False) -> tuple[Block | None, Block | None, str]:
+    def vectors(
+        self, var: Var, element: Callable[[], None], exact: bool = False
+    ) -> tuple[Block | None, Block | None, str]:
         """The bodies of a loop over vectors: of whole ones, and of the last one with the name of its count; None where there is none.
         `exact`: there is no last one where the size says so."""
         emitter, width = self.emitter, self.variant.width
@@ -490,7 +511,9 @@ class StageWriter(StageLayout):
                 emitter.frozen = {}
         lets, cuts = [], []
         for quotient, datum in notes.frozen.items():
-            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})"))
+            lets.append(
+                Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})")
+            )
             cuts.append(self._boundary(quotient, datum, lane))
         cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
         known_pieces = notes.pieces(lane, start, stop)
@@ -498,7 +521,9 @@ class StageWriter(StageLayout):
             piece = notes.taken(body, lane, first)
             home.statements.append(Segments(lane.name, str(first), str(last), f"{lane.name}_to", (), (), piece))
         if not known_pieces:
-            home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
+            home.statements.append(
+                Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body)
+            )
 
     def nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.emitter
@@ -534,7 +559,9 @@ class StageWriter(StageLayout):
         name = self.emitter.name("row")
         spread = self.variant.width if lanes else 1
         dtype = computed(part.scope.dtype)
-        self.pointers[name] = Pointer("row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}")
+        self.pointers[name] = Pointer(
+            "row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}"
+        )
         return TensorPlace(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
 
     def row(self, at: list[Poly]) -> None:

@@ -102,9 +102,7 @@ def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
         return False
     if outer is not None and outer < 8:
         lengths = [_length(each.part) for each in stage.placed]
-        whole = sum(
-            (volume or ALONE) * length * max(outer, 1) for volume, length in zip(volumes, lengths, strict=True)
-        )
+        whole = sum((volume or ALONE) * length * max(outer, 1) for volume, length in zip(volumes, lengths, strict=True))
         return whole <= ALONE
     return not (outer is not None and not stage.extents)
 
@@ -114,9 +112,7 @@ def _length(part: Part) -> int:
     lengths = [1]
     for node in walk(part.scope.body):
         if isinstance(node, Reduce):
-            lengths.append(
-                prod(int(extent.value) if isinstance(extent, Num) else USUAL for extent in node.extents)
-            )
+            lengths.append(prod(int(extent.value) if isinstance(extent, Num) else USUAL for extent in node.extents))
     return max(lengths)
 
 
@@ -216,7 +212,10 @@ def places(extents: Sequence[Poly], groups: Sequence[Sequence[int]], vars: Seque
 
 
 def _linear(
-    extents: Sequence[Poly], groups: list[list[int]], at: int, uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None]
+    extents: Sequence[Poly],
+    groups: list[list[int]],
+    at: int,
+    uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None],
 ) -> bool:
     vars = [Var(f"merged{k}") for k in range(len(groups))]
     ranges = Ranges({})
@@ -233,7 +232,11 @@ def _linear(
 
 
 def positions_in(
-    node: Scalar, iters: dict[Iter, Poly], ranges: Ranges, address: Callable[[Read, list[Poly]], Poly | None], weight: float = 1.0
+    node: Scalar,
+    iters: dict[Iter, Poly],
+    ranges: Ranges,
+    address: Callable[[Read, list[Poly]], Poly | None],
+    weight: float = 1.0,
 ) -> Iterator[tuple[Poly, bool, float]]:
     """Every position that an expression uses: whether it is that of an element, and how often it is needed per evaluation.
 
@@ -282,7 +285,11 @@ def positions_in(
                         assert part is not None
                         yield part, False, times
                 continue
-        elif isinstance(each, Apply) and each.name in {"<", "<=", ">", ">=", "==", "!="} and all(arg.integral for arg in each.args):
+        elif (
+            isinstance(each, Apply)
+            and each.name in {"<", "<=", ">", ">=", "==", "!="}
+            and all(arg.integral for arg in each.args)
+        ):
             a, b = (poly(arg) for arg in each.args)
             if a is not None and b is not None:
                 yield a - b, False, times

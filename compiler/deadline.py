@@ -44,7 +44,11 @@ class Deadline:
     def part(self, share: float = 1.0, most: float = inf) -> Deadline:
         """The end of such a share of what is left, or of so many seconds where that is sooner."""
         left = self.left()
-        return self if left == inf and most == inf else Deadline(self.now() + min(share * left, most), self.now, self.outer)
+        return (
+            self
+            if left == inf and most == inf
+            else Deadline(self.now() + min(share * left, most), self.now, self.outer)
+        )
 
 
 #: never

@@ -99,7 +99,10 @@ class Said:
         """Equal for files with the same kernels, whatever their graphs and weights are."""
         total = hashlib.sha256()
         for name in sorted(self.functions):
-            for part in (self.functions[name].SerializeToString(deterministic=True), *map(str.encode, self._notes(name))):
+            for part in (
+                self.functions[name].SerializeToString(deterministic=True),
+                *map(str.encode, self._notes(name)),
+            ):
                 total.update(len(part).to_bytes(8, "little") + part)
         return total.hexdigest()
 
@@ -250,8 +253,13 @@ def prepared(
     except NotBuilt as problem:
         missing += [Missing(name, WhyMissing.BUILT, str(problem), lasting=False) for name in named]
         return Kernels(None, (), tuple(missing))
-    lost = [Missing(one.op, WhyMissing.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried) for one in library.failed]
-    return _remember(file, folder, processor, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh))
+    lost = [
+        Missing(one.op, WhyMissing.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried)
+        for one in library.failed
+    ]
+    return _remember(
+        file, folder, processor, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh)
+    )
 
 
 def texts_of(
@@ -287,7 +295,11 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
 
 
 def _all_generated(
-    file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None, processor: Processor | None
+    file: Said,
+    given: Mapping[str, KernelText],
+    rules: Rules | None,
+    generator: Generator | None,
+    processor: Processor | None,
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
     from dslc.codegen.limited import ALL_SECONDS as LIMITED_ALL_SECONDS
@@ -333,7 +345,12 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
 
 
 def _generated(
-    file: Said, name: str, function: FunctionProto, rules: Rules, generator: Generator | None, processor: Processor | None
+    file: Said,
+    name: str,
+    function: FunctionProto,
+    rules: Rules,
+    generator: Generator | None,
+    processor: Processor | None,
 ) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
 

@@ -39,7 +39,11 @@ class Step:
         if self.validated in {"exact", ""}:
             return self.validated
         found = "rule" if self.status == "proved" else "nothing"
-        return f"{found}, {self.validated} {'agrees' if self.validated == 'field' else 'agree'}" if self.validated != "rule" else found
+        return (
+            f"{found}, {self.validated} {'agrees' if self.validated == 'field' else 'agree'}"
+            if self.validated != "rule"
+            else found
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +236,20 @@ class Report:
         if self.before_ms is None or self.after_ms is None or self.ratio is None:
             return f"{self.model}: rewritten, {self.reason or 'not timed'}"
         # JSON has no infinity: an end that was read back may be unknown
-        ends = "" if self.ratio_low is None or self.ratio_high is None else f" [{self.ratio_low:.2f}, {self.ratio_high:.2f}]"
+        ends = (
+            ""
+            if self.ratio_low is None or self.ratio_high is None
+            else f" [{self.ratio_low:.2f}, {self.ratio_high:.2f}]"
+        )
         predicted = "" if self.predicted_ratio is None else f" (predicted {self.predicted_ratio:.2f})"
         return f"{self.model}: {self.before_ms:.3g} ms -> {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast{ends}{predicted}"
 
     def __str__(self) -> str:
         lines = [self.summary(), *([f"  {self.without_library}"] if self.without_library else [])]
         for step in self.steps:
-            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}")
+            lines.append(
+                f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}"
+            )
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 

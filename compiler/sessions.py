@@ -54,7 +54,13 @@ def session(
     from dslc.onnx.runtime import first_line
 
     ort: Any = onnxruntime
-    data: Any = model.SerializeToString() if isinstance(model, ModelProto) else model if isinstance(model, bytes) else os.fspath(model)
+    data: Any = (
+        model.SerializeToString()
+        if isinstance(model, ModelProto)
+        else model
+        if isinstance(model, bytes)
+        else os.fspath(model)
+    )
     wanted = said(data).threads if threads is None else threads
 
     def made() -> Any:
@@ -117,7 +123,9 @@ def _with_bodies() -> Any:
             again = partial(_bound, iobinding, run_options)
             return self._or_bodies("run_with_iobinding", iobinding, run_options, again=again)
 
-        def run_async(self, output_names: Any, input_feed: Any, callback: Any, user_data: Any, run_options: Any = None) -> Any:
+        def run_async(
+            self, output_names: Any, input_feed: Any, callback: Any, user_data: Any, run_options: Any = None
+        ) -> Any:
             def answered(results: Any, data: Any, problem: str) -> None:
                 if problem and REFUSED.search(problem):
                     try:
@@ -188,7 +196,9 @@ def register(
     if found.missing:
         first = found.missing[0]
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
-        text = f"{count} of the model run as plain nodes: {first.why.value}" + (f" ({first.detail})" if first.detail else "")
+        text = f"{count} of the model run as plain nodes: {first.why.value}" + (
+            f" ({first.detail})" if first.detail else ""
+        )
         _warn(text)
     if not registered(options, found, library is not None) and found.library is not None:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")

@@ -31,9 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dslc", "rule files of dslc")
     group.addoption("--dslc-verify", action="store_true", help="prove the rules and laws of rule files, too")
     group.addoption(
-        "--dslc-require", choices=("proved", "bounded"), help="with --dslc-verify: fail where a rule or law is less than this"
+        "--dslc-require",
+        choices=("proved", "bounded"),
+        help="with --dslc-verify: fail where a rule or law is less than this",
     )
-    group.addoption("--dslc-trials", type=int, default=3, metavar="N", help="random instances of each rule and law (3; 0: none)")
+    group.addoption(
+        "--dslc-trials", type=int, default=3, metavar="N", help="random instances of each rule and law (3; 0: none)"
+    )
     group.addoption("--dslc-seed", type=int, default=0, metavar="N", help="seed of the random instances (0)")
     parser.addini("dslc_files", "rule files that are tests", type="args", default=["tests/*.rules", "*_test.rules"])
 
@@ -104,7 +108,9 @@ class RuleFile(pytest.File):
             names, options = [str(self.path)], self.config.option
             rules = load_many(names)
             found = cases(rules, modules_of(rules, names), options.dslc_seed, options.dslc_trials)
-            self._cases = {case.span.start: case for case in found if Path(case.span.source.path).resolve() == self.path.resolve()}
+            self._cases = {
+                case.span.start: case for case in found if Path(case.span.source.path).resolve() == self.path.resolve()
+            }
         return self._cases[place]
 
     def proofs(self) -> Proofs:
@@ -114,7 +120,11 @@ class RuleFile(pytest.File):
 
             wanted = [item.rule for item in self.session.items if isinstance(item, RuleProof) and item.parent is self]
             found = VerifyOutcome()
-            verified(VerifyRequest((str(self.path),), wanted, jobs=1, no_lock=True, seed=self.config.option.dslc_seed), found, None)
+            verified(
+                VerifyRequest((str(self.path),), wanted, jobs=1, no_lock=True, seed=self.config.option.dslc_seed),
+                found,
+                None,
+            )
             self._proofs = found
         return self._proofs
 

@@ -36,7 +36,14 @@ _OVERFLOWING = """
 
 def chromium() -> str | None:
     """The browser of this machine, if any."""
-    return next((found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None)
+    return next(
+        (
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome", "chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
+    )
 
 
 class Browser:
@@ -76,7 +83,9 @@ class Browser:
     def show(self, path: Path, width: int = 1280, dark: bool = False) -> None:
         """Opens a file in a window of some width."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self._ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self._ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+        )
         self._ask("Emulation.setEmulatedMedia", features=scheme)
         self._events.clear()
         self.errors.clear()
@@ -88,7 +97,9 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        found = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True)
+        found = self._ask(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True
+        )
         if "exceptionDetails" in found:
             self.errors.append(json.dumps(found["exceptionDetails"])[:400])
         return found["result"].get("value")
@@ -100,7 +111,9 @@ class Browser:
 
     def picture(self, path: Path, whole: bool = True) -> None:
         """Writes a PNG of the page."""
-        answer = self._ask("Page.captureScreenshot", captureBeyondViewport=whole, **({"clip": self._whole()} if whole else {}))
+        answer = self._ask(
+            "Page.captureScreenshot", captureBeyondViewport=whole, **({"clip": self._whole()} if whole else {})
+        )
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def _whole(self) -> dict[str, float]:

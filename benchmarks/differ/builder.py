@@ -96,7 +96,12 @@ class Builder:
         return self.weight(np.array(items, np.int64))
 
     def node(
-        self, op: str, inputs: Sequence[Tensor | None], shape: Sequence[int], dtype: np.dtype[Any] | None = None, **attrs: Any
+        self,
+        op: str,
+        inputs: Sequence[Tensor | None],
+        shape: Sequence[int],
+        dtype: np.dtype[Any] | None = None,
+        **attrs: Any,
     ) -> Tensor:
         """A node with one output; its element type is that of the first input unless it is given."""
         first = next(value for value in inputs if value is not None)

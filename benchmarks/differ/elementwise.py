@@ -63,7 +63,9 @@ def unary(b: Builder, x: Tensor) -> Tensor | None:
         if x.dtype.kind == "u":
             return None
         return b.node(b.pick(["Neg", "Abs", "Sign"]), [x], x.shape)
-    op = b.pick(["Neg", "Abs", "Sqrt", "Exp", "Log", "Reciprocal", "Floor", "Erf", "Sign", "Sin", "Cos", "Identity", "Square"])
+    op = b.pick(
+        ["Neg", "Abs", "Sqrt", "Exp", "Log", "Reciprocal", "Floor", "Erf", "Sign", "Sin", "Cos", "Identity", "Square"]
+    )
     if op == "Square":
         return b.node("Pow", [x, b.number(2, x.dtype)], x.shape) if b.chance(0.5) else b.node("Mul", [x, x], x.shape)
     if op in {"Sqrt", "Log", "Reciprocal"}:
@@ -82,8 +84,10 @@ def binary(b: Builder, x: Tensor) -> Tensor | None:
     if others and b.chance(0.6):
         other = b.pick(others)
     elif x.floating:
-        other = b.noise(*_below(b, x.shape), dtype=x.dtype) if b.chance(0.6) else b.weight(
-            np.array(b.pick([0, 1, -1, 2, 0.5, -0.25, 1e-3]), x.dtype)
+        other = (
+            b.noise(*_below(b, x.shape), dtype=x.dtype)
+            if b.chance(0.6)
+            else b.weight(np.array(b.pick([0, 1, -1, 2, 0.5, -0.25, 1e-3]), x.dtype))
         )
     else:
         other = b.weight(b.rng.integers(1, 7, _below(b, x.shape)).astype(x.dtype))
@@ -138,5 +142,7 @@ def integer(b: Builder, x: Tensor) -> Tensor | None:
     op = b.pick(["Div", "Mod", "Mul", "Add", "Sub", "Neg"])
     if op == "Neg":
         return b.node("Neg", [x], x.shape)
-    other = b.weight(np.array(b.pick([2, 3, 4, -3, 5]) if op in {"Div", "Mod"} else b.pick([0, 1, -1, 2, -5, 7]), x.dtype))
+    other = b.weight(
+        np.array(b.pick([2, 3, 4, -3, 5]) if op in {"Div", "Mod"} else b.pick([0, 1, -1, 2, -5, 7]), x.dtype)
+    )
     return b.node(op, [x, other], x.shape)

@@ -110,7 +110,10 @@ def cut(b: Builder, x: Tensor) -> Tensor | None:
     else:
         parts = b.several("Split", [x], shapes, axis=axis, split=sizes)
     if b.chance(0.5):
-        parts = [found if (found := activation(b, part)) is not None and found.shape == part.shape else part for part in parts]
+        parts = [
+            found if (found := activation(b, part)) is not None and found.shape == part.shape else part
+            for part in parts
+        ]
     if b.chance(0.3):
         return b.pick(parts)
     if parts[0].dtype != parts[1].dtype:
@@ -143,7 +146,11 @@ def looked_up(b: Builder, x: Tensor) -> Tensor | None:
     if b.chance(0.3) and b.opset >= 11:
         at = b.input(_shape(b, b.whole(0, 1)), INT64)
     else:
-        at = b.weight(b.rng.integers(-x.shape[axis] if b.chance(0.3) else 0, x.shape[axis], _shape(b, b.whole(0, 2))).astype(np.int64))
+        at = b.weight(
+            b.rng.integers(-x.shape[axis] if b.chance(0.3) else 0, x.shape[axis], _shape(b, b.whole(0, 2))).astype(
+                np.int64
+            )
+        )
     shape = (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
     return b.node("Gather", [x, at], shape, axis=axis) if math.prod(shape) <= LARGE else None
 
@@ -203,7 +210,9 @@ def ordered(b: Builder, x: Tensor) -> Tensor | None:
     if b.chance(0.4) and x.dtype != INT64:
         shape = [1 if k == axis else size for k, size in enumerate(x.shape)]
         return b.node(b.pick(["ArgMax", "ArgMin"]), [x], shape, INT64, axis=axis, keepdims=1)
-    return b.node("CumSum", [x, b.weight(np.array(axis, np.int64))], x.shape, exclusive=b.whole(0, 1), reverse=b.whole(0, 1))
+    return b.node(
+        "CumSum", [x, b.weight(np.array(axis, np.int64))], x.shape, exclusive=b.whole(0, 1), reverse=b.whole(0, 1)
+    )
 
 
 IDIOMS: tuple[Idiom, ...] = (

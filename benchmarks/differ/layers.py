@@ -30,7 +30,11 @@ def linear(b: Builder, x: Tensor) -> Tensor | None:
             pair = [product, b.noise(wide, dtype=x.dtype)]
             product = b.node("Add", pair if b.chance(0.5) else pair[::-1], product.shape)
         outs.append(product)
-    return outs[0] if len(outs) == 1 else b.node("Concat", outs, (*x.shape[:-1], sum(out.shape[-1] for out in outs)), axis=x.rank - 1)
+    return (
+        outs[0]
+        if len(outs) == 1
+        else b.node("Concat", outs, (*x.shape[:-1], sum(out.shape[-1] for out in outs)), axis=x.rank - 1)
+    )
 
 
 def multiplied(b: Builder, x: Tensor) -> Tensor | None:
@@ -40,7 +44,11 @@ def multiplied(b: Builder, x: Tensor) -> Tensor | None:
     perm = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     turned = b.node("Transpose", [x], [x.shape[k] for k in perm], perm=perm)
     square = b.node("MatMul", [x, turned], (*x.shape[:-1], x.shape[-2]))
-    scaled = b.node("Mul", [square, b.number(1 / math.sqrt(x.shape[-1]), x.dtype)], square.shape) if b.chance(0.5) else square
+    scaled = (
+        b.node("Mul", [square, b.number(1 / math.sqrt(x.shape[-1]), x.dtype)], square.shape)
+        if b.chance(0.5)
+        else square
+    )
     return b.node("MatMul", [scaled, x], x.shape) if b.chance(0.5) else scaled
 
 
@@ -166,7 +174,9 @@ def _conv(b: Builder, x: Tensor) -> Tensor | None:
     attrs: dict[str, object] = {"strides": stride, "dilations": dilation, "group": groups, "kernel_shape": kernel}
     if b.chance(0.25) and dilation[0] == 1:
         out = [-(-size // s) for size, s in zip(sizes, stride, strict=True)]
-        return b.node("Conv", [x, weight, *bias], (n, filters, *out), **attrs, auto_pad=b.pick(["SAME_UPPER", "SAME_LOWER"]))
+        return b.node(
+            "Conv", [x, weight, *bias], (n, filters, *out), **attrs, auto_pad=b.pick(["SAME_UPPER", "SAME_LOWER"])
+        )
     pads = [b.whole(0, r // 2) for r in reach] * 2
     out = [(size + 2 * p - r) // s + 1 for size, p, r, s in zip(sizes, pads, reach, stride, strict=False)]
     if min(out) < 1:

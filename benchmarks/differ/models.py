@@ -46,7 +46,11 @@ def _input(b: Builder, like: Tensor | None = None) -> Tensor:
         return b.input(like.shape, like.dtype)
     kind = b.whole(0, 9)
     if kind <= 3:  # images
-        shape: tuple[int, ...] = (b.pick([1, 1, 2]), b.pick([1, 2, 3, 4, 8]), *[b.whole(3, 8) for _ in range(b.pick([1, 2, 2, 2]))])
+        shape: tuple[int, ...] = (
+            b.pick([1, 1, 2]),
+            b.pick([1, 2, 3, 4, 8]),
+            *[b.whole(3, 8) for _ in range(b.pick([1, 2, 2, 2]))],
+        )
     elif kind <= 5:  # sequences
         shape = (b.pick([1, 2]), b.whole(2, 6), b.pick([4, 6, 8]))
     elif kind <= 7:  # rows

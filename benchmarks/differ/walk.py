@@ -118,9 +118,7 @@ def _applications(rules: Rules, rule: CompiledRule, index: GraphIndex, rng: np.r
             yield graph
 
 
-def seeded_model(
-    rules: Rules, rule: CompiledRule, rng: np.random.Generator, opset: int
-) -> ModelProto | None:
+def seeded_model(rules: Rules, rule: CompiledRule, rng: np.random.Generator, opset: int) -> ModelProto | None:
     """A model in which the rule's pattern occurs at random sizes and attributes, with its variables as inputs or weights.
 
     Half of the time it is the graph of one of the rule's own tests. None where no instance was drawn, or no ONNX node of the
@@ -141,9 +139,13 @@ def seeded_model(
             except (Rejected, Mismatch, DslcError):
                 continue
             side = instance.right if rule.reverse else instance.left
-            if any(not value.type.is_static or value.type.elements > 4096 for value in (*side.values(), *instance.inputs)):
+            if any(
+                not value.type.is_static or value.type.elements > 4096 for value in (*side.values(), *instance.inputs)
+            ):
                 continue
-            if all(value.type.elements for value in instance.inputs) and not all(value.type.elements for value in side.values()):
+            if all(value.type.elements for value in instance.inputs) and not all(
+                value.type.elements for value in side.values()
+            ):
                 continue  # a window that does not fit: some nodes of a runtime give nothing then, some refuse
             model = _written(rules, tuple(side.values()), instance.inputs, rng, opset)
             if model is not None:
@@ -151,7 +153,9 @@ def seeded_model(
     return None
 
 
-def _written(rules: Rules, outputs: tuple[Value, ...], inputs: Sequence[Value], rng: np.random.Generator, opset: int) -> Any:
+def _written(
+    rules: Rules, outputs: tuple[Value, ...], inputs: Sequence[Value], rng: np.random.Generator, opset: int
+) -> Any:
     from dslc.onnx.runtime import session
     from dslc.onnx.small import with_weights
 

@@ -71,14 +71,19 @@ ENTRIES: Mapping[str, Entry] = {
     "vit_base": Entry(vit, _FEW_LAYERS),
     "vit_large": Entry(vit, _FEW_LAYERS, _LARGE),
     "vit_huge": Entry(vit, _FEW_LAYERS, _HUGE),
-    "mobilenet_v2": Entry(mobilenet_v2, {"resolution": 32, "stages": ((1, 8, 1, 1), (2, 8, 2, 2)), "last": 16, "classes": 10}),
+    "mobilenet_v2": Entry(
+        mobilenet_v2, {"resolution": 32, "stages": ((1, 8, 1, 1), (2, 8, 2, 2)), "last": 16, "classes": 10}
+    ),
     "transformer_transducer": Entry(
         transformer_transducer,
         {"frames": 6, "labels": 3, "layers": (1, 1), "hidden": 32, "heads": 4, "inner": 64, "symbols": 10},
     ),
     "convnext": Entry(convnext, {"resolution": 32, "widths": (8, 16), "blocks": (1, 1), "classes": 10}),
-    "llama": Entry(llama, {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48},
-                   sizes={"batch": 1, "sequence": 128}),
+    "llama": Entry(
+        llama,
+        {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48},
+        sizes={"batch": 1, "sequence": 128},
+    ),
 }
 #: weights of so many bytes are written beside a model
 LARGE = 256 << 20

@@ -36,7 +36,13 @@ def vgg19(
 
 
 def squeezenet(
-    *, batch: int = 1, resolution: int = 224, narrow: int = 1, classes: int = 1000, weights: Weights = True, seed: int = 0
+    *,
+    batch: int = 1,
+    resolution: int = 224,
+    narrow: int = 1,
+    classes: int = 1000,
+    weights: Weights = True,
+    seed: int = 0,
 ) -> ModelProto:
     """SqueezeNet 1.0: a module squeezes by 1x1 and expands by 1x1 and 3x3 side by side; `narrow` divides the channels."""
     net = Network("squeezenet", seed)
@@ -54,7 +60,13 @@ def squeezenet(
 
 
 def inception_v3(
-    *, batch: int = 1, resolution: int = 299, narrow: int = 1, classes: int = 1000, weights: Weights = True, seed: int = 0
+    *,
+    batch: int = 1,
+    resolution: int = 299,
+    narrow: int = 1,
+    classes: int = 1000,
+    weights: Weights = True,
+    seed: int = 0,
 ) -> ModelProto:
     """Inception-v3 without its auxiliary classifier; `narrow` divides the channels."""
     net = _Inception(seed, narrow)
@@ -111,7 +123,9 @@ class _Inception(Network):
 
     def reduced(self, x: Tensor, *branches: Sequence[_Layer]) -> Tensor:
         """Half the size."""
-        return self.concat([*(self.layers(x, *branch) for branch in branches), self.max_pool(x, 3, 2, padded=False)], axis=1)
+        return self.concat(
+            [*(self.layers(x, *branch) for branch in branches), self.max_pool(x, 3, 2, padded=False)], axis=1
+        )
 
     def wide(self, x: Tensor) -> Tensor:
         def forked(t: Tensor) -> list[Tensor]:

@@ -104,7 +104,9 @@ def _repeated(net: Network, x: Tensor, times: int) -> Tensor:
     sizes = [net.node("Unsqueeze", [_size(net, x, axis), net.integers([0])], (1,))[0] for axis in (0, 2)]
     wanted = net.concat([sizes[0], net.integers([heads, times]), sizes[1], net.integers([width])], axis=0)
     spread = net.node("Expand", [apart, wanted], shape)[0]
-    return net.node("Reshape", [spread, net.integers([0, heads * times, -1, width])], (batch, heads * times, length, width))[0]
+    return net.node(
+        "Reshape", [spread, net.integers([0, heads * times, -1, width])], (batch, heads * times, length, width)
+    )[0]
 
 
 def _gated(net: Network, x: Tensor, inner: int) -> Tensor:

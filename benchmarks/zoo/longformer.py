@@ -11,7 +11,14 @@ from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def longformer(
-    *, batch: int = 1, length: int = 1024, hidden: int = 512, heads: int = 8, window: int = 64, weights: Weights = True, seed: int = 0
+    *,
+    batch: int = 1,
+    length: int = 1024,
+    hidden: int = 512,
+    heads: int = 8,
+    window: int = 64,
+    weights: Weights = True,
+    seed: int = 0,
 ) -> ModelProto:
     """Attention within a window on either side, by chunks of its size, each over itself and its two neighbours, as exporters write it.
 

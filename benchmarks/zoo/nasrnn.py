@@ -35,7 +35,9 @@ def nasrnn_gates(*, hidden: int = 512, batch: int = 1, weights: Weights = True, 
 
 
 def _weights(net: Network, hidden: int) -> list[tuple[Tensor, Tensor]]:
-    return [(net.weight(hidden, hidden, fan_in=hidden), net.weight(hidden, hidden, fan_in=hidden)) for _ in range(GATES)]
+    return [
+        (net.weight(hidden, hidden, fan_in=hidden), net.weight(hidden, hidden, fan_in=hidden)) for _ in range(GATES)
+    ]
 
 
 def _gates(net: Network, x: Tensor, state: Tensor, pairs: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:

@@ -154,7 +154,9 @@ class Network:
         self, x: Tensor, channels: int, kernel: int, stride: int, pad: int, beyond: int = 0, bias: bool = True
     ) -> Tensor:
         """A transposed convolution; `beyond` rows and columns are added at the end (output_padding)."""
-        weight = self.weight(x.shape[1], channels, kernel, kernel, fan_in=x.shape[1] * kernel * kernel // stride**2, gain=1.4)
+        weight = self.weight(
+            x.shape[1], channels, kernel, kernel, fan_in=x.shape[1] * kernel * kernel // stride**2, gain=1.4
+        )
         sides = [(size - 1) * stride - 2 * pad + kernel + beyond for size in x.shape[2:]]
         return self.node(
             "ConvTranspose", [x, weight, *self._bias(channels, bias)], (x.shape[0], channels, *sides),
@@ -214,7 +216,10 @@ class Network:
     # ---- the model ------------------------------------------------------------------------------------------
 
     def model(
-        self, outputs: Mapping[str, Tensor], weights: Weights = True, sizes: Mapping[str, Mapping[int, str]] | None = None
+        self,
+        outputs: Mapping[str, Tensor],
+        weights: Weights = True,
+        sizes: Mapping[str, Mapping[int, str]] | None = None,
     ) -> ModelProto:
         """The finished model. Without weights these are inputs: the structure alone, which takes no memory.
 

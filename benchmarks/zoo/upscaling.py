@@ -11,7 +11,12 @@ from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def dcgan(
-    *, batch: int = 1, latent: int = 100, widths: Sequence[int] = (512, 256, 128, 64, 3), weights: Weights = True, seed: int = 0
+    *,
+    batch: int = 1,
+    latent: int = 100,
+    widths: Sequence[int] = (512, 256, 128, 64, 3),
+    weights: Weights = True,
+    seed: int = 0,
 ) -> ModelProto:
     """DCGAN's generator (Radford et al. 2016): a latent vector to 4x4, and twice the size with each further layer."""
     net = Network("dcgan", seed)
@@ -20,7 +25,12 @@ def dcgan(
 
 
 def infogan(
-    *, batch: int = 16, latent: int = 228, widths: Sequence[int] = (448, 256, 128, 64, 3), weights: Weights = True, seed: int = 0
+    *,
+    batch: int = 16,
+    latent: int = 228,
+    widths: Sequence[int] = (448, 256, 128, 64, 3),
+    weights: Weights = True,
+    seed: int = 0,
 ) -> ModelProto:
     """InfoGAN's generator (Chen et al. 2016) as EinNet runs it: a latent vector with its codes to 2x2, then as DCGAN's."""
     net = Network("infogan", seed)

@@ -36,5 +36,7 @@ def attention(net: Network, x: Tensor, heads: int) -> Tensor:
     """Every place of a sequence [batch, length, hidden] by all of them."""
     hidden = x.shape[-1]
     queries, keys, values = (net.heads(net.linear(x, hidden), heads) for _ in range(3))
-    logits = net.binary("Mul", net.matmul(queries, net.transpose(keys, 0, 1, 3, 2)), net.number(1 / sqrt(hidden // heads)))
+    logits = net.binary(
+        "Mul", net.matmul(queries, net.transpose(keys, 0, 1, 3, 2)), net.number(1 / sqrt(hidden // heads))
+    )
     return net.linear(net.joined(net.matmul(net.unary("Softmax", logits, axis=-1), values)), hidden)

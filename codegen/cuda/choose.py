@@ -45,7 +45,9 @@ def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None
     """The threads that a multiprocessor holds at a time, as a part of those that it could; registers count where they are known."""
     threads = prod(launch.block)
     blocks = min(hardware.blocks, hardware.threads // threads)
-    shared = max(launch.static_shared + (launch.shared if isinstance(launch.shared, int) else 0), usage.shared if usage else 0)
+    shared = max(
+        launch.static_shared + (launch.shared if isinstance(launch.shared, int) else 0), usage.shared if usage else 0
+    )
     if shared:
         blocks = min(blocks, hardware.shared // (shared + 1024))
     if usage is not None:

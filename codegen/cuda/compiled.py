@@ -39,5 +39,7 @@ def compile(text: str, arch: str = "sm_80") -> Binary:
         if code != 0 and "gpu-architecture" in said:
             raise NotCompiled(NvrtcReason.DEVICE, arch)
         if code != 0:
-            raise NotCompiled(NvrtcReason.ERROR, next((line for line in said.splitlines() if "error" in line), said)[:300])
+            raise NotCompiled(
+                NvrtcReason.ERROR, next((line for line in said.splitlines() if "error" in line), said)[:300]
+            )
         return Binary(arch, cubin.read_bytes(), tuple(usages(said)))

@@ -52,7 +52,9 @@ class CudaEmitter(Emitter):
 
         def uses(at: list[Poly], ranges: Ranges) -> Iterable[Poly]:
             iters = {**env.iters, **dict(zip(node.iters, at, strict=True))}
-            ranges.extents.update({var: extent for var, extent in self.ranges.extents.items() if var not in ranges.extents})
+            ranges.extents.update(
+                {var: extent for var, extent in self.ranges.extents.items() if var not in ranges.extents}
+            )
             addresses = positions_in(node.body, iters, ranges, lambda read, index: self._address(env, read, index))
             found = [value for value, _, _ in addresses]
             if node.where is not None:
@@ -68,7 +70,9 @@ class CudaEmitter(Emitter):
         tensor = env.tensors.get(env.part.args[node.operand])
         return None if tensor is None or tensor.scope is not None else dot(index, tensor.strides)
 
-    def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def across(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         if self.team == 1 or self.apart or not vars:
             return self.nested(places, dtypes, vars, extents)
         free = not any(_depends(node) for node, _ in places)
@@ -80,9 +84,15 @@ class CudaEmitter(Emitter):
         narrow = uneven or (extents[at].number or FEW) < 2 * self.width
         order = [*(k for k in range(len(vars)) if k != at), at]
         vars, extents = [vars[k] for k in order], [extents[k] for k in order]
-        return self._one_by_one(places, dtypes, vars, extents) if narrow else self._in_vectors(places, dtypes, vars, extents)
+        return (
+            self._one_by_one(places, dtypes, vars, extents)
+            if narrow
+            else self._in_vectors(places, dtypes, vars, extents)
+        )
 
-    def _one_by_one(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def _one_by_one(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         """Each thread takes single steps of the last loop."""
         home = self.top
         names = [self.name("acc") for _ in places]
@@ -103,15 +113,22 @@ class CudaEmitter(Emitter):
                     self.apart = False
             outer.statements.append(Loop(vars[-1].name, "k_rank", stop, self.team, inner))
         self.levels[home].block.statements.extend(blocks[:1])
-        return [self._joined(node.kind, dtype, name, home) for (node, _), dtype, name in zip(places, dtypes, names, strict=True)]
+        return [
+            self._joined(node.kind, dtype, name, home)
+            for (node, _), dtype, name in zip(places, dtypes, names, strict=True)
+        ]
 
-    def _in_vectors(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def _in_vectors(
+        self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]
+    ) -> list[Val]:
         """Each thread takes vectors of the last loop."""
         home, lane = self.top, vars[-1]
         names = [self.name("acc") for _ in places]
         for (node, _), dtype, name in zip(places, dtypes, names, strict=True):
             start = literal(neutral(node.kind, dtype), dtype)
-            self.levels[home].block.statements.append(Variable(c_type(dtype, self.width), name, self.spread_text(start)))
+            self.levels[home].block.statements.append(
+                Variable(c_type(dtype, self.width), name, self.spread_text(start))
+            )
 
         def body(block: Block, active: str | None) -> None:
             with self.level(block, lane):
@@ -134,7 +151,9 @@ class CudaEmitter(Emitter):
             if not exact:
                 body(tail, active)
             stop = self.text(extents[-1])
-            self.levels[-1].block.statements.append(self.spread_lanes(lane, "0", stop, full, None if exact else tail, active))
+            self.levels[-1].block.statements.append(
+                self.spread_lanes(lane, "0", stop, full, None if exact else tail, active)
+            )
         self.levels[home].block.statements.extend(blocks[:1])
         out = []
         for (node, _), dtype, name in zip(places, dtypes, names, strict=True):
@@ -146,7 +165,9 @@ class CudaEmitter(Emitter):
             out.append(self._joined(node.kind, dtype, whole, home))
         return out
 
-    def spread_lanes(self, lane: Var, start: str, stop: str, full: Block | None, tail: Block | None, active: str) -> Lanes:
+    def spread_lanes(
+        self, lane: Var, start: str, stop: str, full: Block | None, tail: Block | None, active: str
+    ) -> Lanes:
         """A loop whose vectors go to the threads of the team, one after the other."""
         first = f"{start} + k_rank*{self.width}" if start != "0" else f"(int64_t)k_rank*{self.width}"
         return Lanes(lane.name, first, stop, self.team * self.width, full, None, self.width, tail, active)

@@ -120,7 +120,9 @@ class _Kernels:
 
     def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
         const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
-        parameters = [f"{word}{each.type}* __restrict__ {each.name}" for word, each in zip(const, code.pointers, strict=True)]
+        parameters = [
+            f"{word}{each.type}* __restrict__ {each.name}" for word, each in zip(const, code.pointers, strict=True)
+        ]
         parameters.extend(f"int64_t {size}" for size in self.names.values())
         return {
             "symbol": launch.symbol, "form": code.form, "block": code.block, "blocks": code.blocks, "team": code.team,

@@ -69,7 +69,9 @@ def compile(text: str, arch: str = "sm_80", flags: Sequence[str] = ()) -> Binary
         code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         log = _bytes(library, "ProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if code == _REFUSED:
-            raise NotCompiled(NvrtcReason.ERROR, next((line for line in log.splitlines() if "error" in line), log)[:300])
+            raise NotCompiled(
+                NvrtcReason.ERROR, next((line for line in log.splitlines() if "error" in line), log)[:300]
+            )
         if code != 0 and "architecture" in log:
             raise NotCompiled(NvrtcReason.DEVICE, arch)
         _check(library, code)
@@ -109,7 +111,9 @@ def _paths() -> Iterator[str]:
     """Where NVIDIA's packages put it, then where the system has it; newest first."""
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations or () if found is not None else ():
-        files = [path for path in Path(folder).glob("*/lib/libnvrtc.so.*") if re.fullmatch(r"libnvrtc\.so\.\d+", path.name)]
+        files = [
+            path for path in Path(folder).glob("*/lib/libnvrtc.so.*") if re.fullmatch(r"libnvrtc\.so\.\d+", path.name)
+        ]
         yield from map(str, sorted(files, key=lambda path: int(path.suffix[1:]), reverse=True))
         yield from map(str, sorted(Path(folder).glob("*/bin/**/nvrtc64_*[0-9].dll"), reverse=True))
     system = ctypes.util.find_library("nvrtc")

@@ -52,7 +52,13 @@ class Shim:
     symbols: tuple[str, ...]
 
     def run(
-        self, text: CudaText, arrays: Sequence[Any], *, reverse: bool = False, grid: int | None = None, seconds: float = 60.0
+        self,
+        text: CudaText,
+        arrays: Sequence[Any],
+        *,
+        reverse: bool = False,
+        grid: int | None = None,
+        seconds: float = 60.0,
     ) -> tuple[Any, ...]:
         """The outputs of a text for some arrays.
 
@@ -68,7 +74,11 @@ class Shim:
         shapes = [tuple(at(size, sizes) for size in type.shape) for type in text.outputs]
         dtypes = [np.dtype(NUMPY[type.dtype]) for type in text.outputs]
         counts = [prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)]
-        first = {PointerPlace.INPUT: 0, PointerPlace.OUTPUT: len(arrays), PointerPlace.SCRATCH: len(arrays) + len(counts)}
+        first = {
+            PointerPlace.INPUT: 0,
+            PointerPlace.OUTPUT: len(arrays),
+            PointerPlace.SCRATCH: len(arrays) + len(counts),
+        }
         packed = [_numbers(int(reverse), len(arrays) + len(counts) + len(text.scratch))]
         for array, type in zip(arrays, text.inputs, strict=True):
             data = np.ascontiguousarray(array, dtype=NUMPY[type.dtype]).tobytes()
@@ -76,16 +86,24 @@ class Shim:
         scratch = [at(size, sizes) for size in text.scratch]
         packed.extend(_numbers(size, 0) for size in (*counts, *scratch))
         launches = [
-            (launch, blocks) for launch in text.launches if prod(blocks := [at(size, sizes) for size in launch.grid]) > 0
+            (launch, blocks)
+            for launch in text.launches
+            if prod(blocks := [at(size, sizes) for size in launch.grid]) > 0
         ]
         packed.append(_numbers(len(launches)))
         for launch, blocks in launches:
             limited_to = [blocks[0] if grid is None else min(blocks[0], grid), *blocks[1:]]
-            packed.append(_numbers(self.symbols.index(launch.symbol), int(launch.form != "points"), *limited_to, *launch.block))
-            packed.append(_numbers(len(launch.pointers), *(first[pointer.place] + pointer.number for pointer in launch.pointers)))
+            packed.append(
+                _numbers(self.symbols.index(launch.symbol), int(launch.form != "points"), *limited_to, *launch.block)
+            )
+            packed.append(
+                _numbers(len(launch.pointers), *(first[pointer.place] + pointer.number for pointer in launch.pointers))
+            )
             packed.append(_numbers(len(text.sizes), *(sizes[sym] for sym in text.sizes)))
         out = self._call(b"".join(packed), seconds)
-        where = sum(np.ascontiguousarray(a, dtype=NUMPY[t.dtype]).nbytes for a, t in zip(arrays, text.inputs, strict=True))
+        where = sum(
+            np.ascontiguousarray(a, dtype=NUMPY[t.dtype]).nbytes for a, t in zip(arrays, text.inputs, strict=True)
+        )
         found = []
         for shape, dtype, count in zip(shapes, dtypes, counts, strict=True):
             found.append(np.frombuffer(out[where : where + count], dtype).reshape(shape).copy())
@@ -110,7 +128,9 @@ def source(texts: Sequence[CudaText]) -> str:
     return render("host.cpp.j2", "cuda", texts=texts, symbols=symbols)
 
 
-def build(texts: Sequence[CudaText], folder: Path | None = None, *, sanitize: bool = True, seconds: float = 300.0) -> Shim:
+def build(
+    texts: Sequence[CudaText], folder: Path | None = None, *, sanitize: bool = True, seconds: float = 300.0
+) -> Shim:
     """A program for some texts, in a folder (else a new temporary one, which stays).
 
     Raises:

@@ -126,7 +126,9 @@ def bytes_of(dtype: DType, elements: Poly) -> Dim:
 class CudaStage(StageWriter):
     """Writes one stage."""
 
-    def __init__(self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+    def __init__(
+        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room
+    ) -> None:
         self.cuda = variant
         self.room = room
         width = variant.width or self._width(stage, memory)
@@ -238,7 +240,9 @@ class CudaStage(StageWriter):
         near = {each.name for each in shared}
         spread = frozenset(value for value, tensor in self.buffers.items() if tensor.pointer not in near)
         root = self.emitter.root
-        return LaunchCode(form, self.threads, blocks, self.team, root, grid, pointers, written, shared, apart, used, spread)
+        return LaunchCode(
+            form, self.threads, blocks, self.team, root, grid, pointers, written, shared, apart, used, spread
+        )
 
     def _meet(self) -> Store:
         return Store(f"k_meet<{self.team}>", ())
@@ -268,7 +272,9 @@ class CudaStage(StageWriter):
 
         self.nest(block, vars[:-1], extents[:-1], innermost)
 
-    def inner_loops(self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+    def inner_loops(
+        self, placed: PlacedInStage, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None
+    ) -> None:
         super().inner_loops(placed, spots, values, lane)
         if self.team > 1 and placed.part.value in self.buffers:
             self.emitter.levels[-1].block.statements.append(self._meet())

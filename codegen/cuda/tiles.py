@@ -164,7 +164,11 @@ class ProductStage(CudaStage):
     def launch(self) -> LaunchCode:
         emitter, tile, scope = self.own, self.tile, self.part.scope
         extents = sizes(self.part)
-        batch = [k for k, extent in enumerate(extents) if extent.number != 1 and k not in {*self.found.down, *self.found.right}]
+        batch = [
+            k
+            for k, extent in enumerate(extents)
+            if extent.number != 1 and k not in {*self.found.down, *self.found.right}
+        ]
         vars = [emitter.variable("o", extents[k]) for k in batch]
         below, beside = Var(emitter.name("o")), Var(emitter.name("o"))
         self.batch = {scope.iters[k]: of(var) for k, var in zip(batch, vars, strict=True)}
@@ -235,7 +239,9 @@ class ProductStage(CudaStage):
             vectors = []
             for node, memory, kind in tiles[side]:
                 name = emitter.name("t")
-                text = f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
+                text = (
+                    f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
+                )
                 emitter.levels[-1].block.statements.append(Let(c_type(kind, count), name, text))
                 emitter.bound[name] = emitter.top
                 vectors.append((node, name, kind))
@@ -248,7 +254,9 @@ class ProductStage(CudaStage):
                 self._is(node, env, Val(text, kind, False, emitter.top))
             for node, vector, kind in sides[1]:
                 self._is(node, env, Val(vector, kind, True, emitter.top))
-            emitter.take(self.found.node.kind, name, emitter.spread(emitter.term(self.found.node, env, dtype)), dtype, True)
+            emitter.take(
+                self.found.node.kind, name, emitter.spread(emitter.term(self.found.node, env, dtype)), dtype, True
+            )
         emitter.lane = None
 
     def _is(self, node: Scalar, env: Env, value: Val) -> None:
@@ -275,8 +283,12 @@ class ProductStage(CudaStage):
                         emitter.store(tensor, self.place(part, env.iters, tensor), whole)
                     emitter.lane, emitter.active = None, None
             stop = f"k_min64({emitter.text(self.width)}, {right.name} + {width})"
-            then.statements.append(Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active))
-        emitter.levels[-1].block.statements.append(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
+            then.statements.append(
+                Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active)
+            )
+        emitter.levels[-1].block.statements.append(
+            Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block())
+        )
 
     # ---- shared memory -------------------------------------------------------------------------------------------------------
 
@@ -310,7 +322,9 @@ class ProductStage(CudaStage):
                     then.statements.append(Store("k_store_one", (target, value.text)))
                 inside = f"{place.name} < {emitter.text(extent)} && {step.name} < {emitter.text(length)}"
                 load.statements.append(Branch(inside, then, self.outside(f"{shared.name} + {self.spot(side, q, p)}")))
-            emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load))
+            emitter.levels[-1].block.statements.append(
+                Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load)
+            )
             out.append((node, shared, dtype))
         return out
 

@@ -39,7 +39,9 @@ class TurnedOperand:
 class TurnedStage(CudaStage):
     """Writes a stage without reductions in squares of positions."""
 
-    def __init__(self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+    def __init__(
+        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room
+    ) -> None:
         super().__init__(stage, memory, names, variant, room)
         self.turn = self._turn()
         if self.turn is not None:
@@ -72,7 +74,9 @@ class TurnedStage(CudaStage):
 
     def _turn(self) -> TurnedOperand | None:
         bodies = [placed.part.scope.body for placed in self.stage.placed]
-        if any(placed.inner for placed in self.stage.placed) or any(isinstance(node, Reduce) for body in bodies for node in walk(body)):
+        if any(placed.inner for placed in self.stage.placed) or any(
+            isinstance(node, Reduce) for body in bodies for node in walk(body)
+        ):
             return None
         ranges = self.emitter.ranges
         vars = [Var(f"turned{k}") for k in range(len(self.extents))]
@@ -92,7 +96,12 @@ class TurnedStage(CudaStage):
                 below = self._along(address, vars)
                 # what is the same for all neighbours needs no turning
                 apart = address is not None and vars[beside] in address.deep
-                if below is not None and below != beside and apart and element_type(node, placed.part.dtypes) is not None:
+                if (
+                    below is not None
+                    and below != beside
+                    and apart
+                    and element_type(node, placed.part.dtypes) is not None
+                ):
                     assert isinstance(node, Read)
                     found.setdefault(below, []).append((number, node))
         best = max(found, key=lambda k: len(found[k]), default=None)
@@ -115,7 +124,10 @@ class TurnedStage(CudaStage):
             return None
         ranges = self.emitter.ranges
         try:
-            index = [of_scalar(part, lambda each: iters.get(each) if isinstance(each, Iter) else None, ranges) for part in node.index]
+            index = [
+                of_scalar(part, lambda each: iters.get(each) if isinstance(each, Iter) else None, ranges)
+                for part in node.index
+            ]
         except NotPolynomial:
             return None
         return dot(index, self.memory.tensors[value].strides)
@@ -132,7 +144,9 @@ class TurnedStage(CudaStage):
     # ---- squares -------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _square(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], fast: int) -> Iterator[tuple[list[Poly], str]]:
+    def _square(
+        self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], fast: int
+    ) -> Iterator[tuple[list[Poly], str]]:
         """A loop over a square, neighbours along one side: the position of each outer loop, and the place in the square."""
         emitter = self.emitter
         each, loop, then = Var(emitter.name("e")), Block(), Block()
@@ -152,9 +166,7 @@ class TurnedStage(CudaStage):
         with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
             yield at, place
         loop.statements.append(Branch(inside, then, Block()))
-        emitter.levels[-1].block.statements.append(
-            Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop)
-        )
+        emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(SIDE * SIDE), THREADS, loop))
 
     def _load(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
         emitter = self.emitter
@@ -171,11 +183,15 @@ class TurnedStage(CudaStage):
                 emitter.guarded += 1
                 value = emitter.emit_as(node, env, dtype)
                 emitter.guarded -= 1
-                emitter.levels[-1].block.statements.append(Store("k_store_one", (f"{shared.name} + {place}", value.text)))
+                emitter.levels[-1].block.statements.append(
+                    Store("k_store_one", (f"{shared.name} + {place}", value.text))
+                )
                 tiles.append((shared, dtype))
         return tiles
 
-    def _compute(self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], tiles: list[tuple[Shared, DType]]) -> None:
+    def _compute(
+        self, turn: TurnedOperand, vars: list[Var], squares: dict[int, Var], tiles: list[tuple[Shared, DType]]
+    ) -> None:
         emitter = self.emitter
         with self._square(turn, vars, squares, turn.beside) as (at, place):
             values: dict[Value, Val] = {}

@@ -32,7 +32,12 @@ def takes(part: Part, found: Product, units: Units) -> bool:
     """Whether tensor cores compute a product: plain sums of products of two elements, of a type that they have."""
     node = found.node
     sides = [side[0] for side in found.shared if len(side) == 1]
-    if node.kind != "sum" or node.where is not None or len(sides) != 2 or not all(isinstance(one, Read) for one in sides):
+    if (
+        node.kind != "sum"
+        or node.where is not None
+        or len(sides) != 2
+        or not all(isinstance(one, Read) for one in sides)
+    ):
         return False
     body = node.body
     if not (isinstance(body, Apply) and body.name == "*" and set(body.args) == set(sides)):
@@ -56,7 +61,14 @@ class UnitStage(ProductStage):
     form = "units"
 
     def __init__(
-        self, stage: Stage, memory: GroupMemory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product, units: Units
+        self,
+        stage: Stage,
+        memory: GroupMemory,
+        names: dict[Sym, str],
+        variant: CudaVariant,
+        room: Room,
+        found: Product,
+        units: Units,
     ) -> None:
         super().__init__(stage, memory, names, variant, room, found, units)
         self.units = units
@@ -90,8 +102,9 @@ class UnitStage(ProductStage):
         home = emitter.top
         across = units.columns // (_COLUMNS * units.right)
         first = (self._let("m", f"{below.name} * {units.rows}"), self._let("n", f"{beside.name} * {units.columns}"))
-        warp = self._let("y", f"k_rank / 32 / {across} * {_ROWS * units.down}"), self._let(
-            "x", f"k_rank / 32 % {across} * {_COLUMNS * units.right}"
+        warp = (
+            self._let("y", f"k_rank / 32 / {across} * {_ROWS * units.down}"),
+            self._let("x", f"k_rank / 32 % {across} * {_COLUMNS * units.right}"),
         )
         group, place = self._let("y", "k_rank % 32 / 4"), self._let("x", f"k_rank % 4 * {_BESIDE}")
         down = self._let("m", f"{first[0].name} + {warp[0].name} + {group.name}", self.height)

@@ -90,11 +90,19 @@ class Compiler:
             raise NotBuilt(BuildReason.MEMORY, first)
         if code < 0 or code > 128 or "internal compiler error" in said:
             raise NotBuilt(BuildReason.CRASH, first)
-        raise NotBuilt(BuildReason.ERROR, said if said else f"exit code {code}" if code else "it ended well, and wrote nothing")
+        raise NotBuilt(
+            BuildReason.ERROR, said if said else f"exit code {code}" if code else "it ended well, and wrote nothing"
+        )
 
 
 _NO_ROOM = ("No space left on device", "Read-only file system", "Disk quota exceeded")
-_NO_MEMORY = ("out of memory", "cannot allocate memory", "Cannot allocate memory", "virtual memory exhausted", "bad_alloc")
+_NO_MEMORY = (
+    "out of memory",
+    "cannot allocate memory",
+    "Cannot allocate memory",
+    "virtual memory exhausted",
+    "bad_alloc",
+)
 
 
 def first_error(said: str) -> str:
@@ -157,7 +165,9 @@ def compiler(processor: Processor | None = None) -> Compiler:
             if isinstance(version, BuildReason):
                 raise NotBuilt(version, f"{path} --version does not end in {ASKED:.0f} s")
             return Compiler(command, version, processor)
-    missing = f"CXX is {wanted}" if wanted else f"none of {', '.join(names)}" if len(names) > 1 else f"there is no {names[0]}"
+    missing = (
+        f"CXX is {wanted}" if wanted else f"none of {', '.join(names)}" if len(names) > 1 else f"there is no {names[0]}"
+    )
     raise NotBuilt(BuildReason.NO_COMPILER, missing)
 
 

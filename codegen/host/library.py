@@ -82,7 +82,9 @@ class NotRun(Exception):
 class Library:
     """A shared library of kernels. `kernels` are those in it, by the operator's name; `failed` those that were left out."""
 
-    def __init__(self, path: Path, kernels: Mapping[str, KernelText], failed: tuple[Failure, ...] = (), fresh: bool = False) -> None:
+    def __init__(
+        self, path: Path, kernels: Mapping[str, KernelText], failed: tuple[Failure, ...] = (), fresh: bool = False
+    ) -> None:
         self.path, self.kernels, self.failed = path, dict(kernels), failed
         #: whether it was compiled just now
         self.fresh = fresh
@@ -112,7 +114,9 @@ class Library:
         sizes = (ctypes.c_int64 * max(1, len(text.sizes)))()
         fits = part("sizes", ctypes.c_int)(listed, sizes)
         if not fits:
-            raise NotRun(f"shapes {[list(array.shape) for array in arrays]} do not fit {', '.join(map(str, text.inputs))}")
+            raise NotRun(
+                f"shapes {[list(array.shape) for array in arrays]} do not fit {', '.join(map(str, text.inputs))}"
+            )
         outputs = []
         for k, type in enumerate(text.outputs):
             shape = (ctypes.c_int64 * max(1, type.rank))()
@@ -211,7 +215,9 @@ def build(
     raise failed
 
 
-def _built(used: Compiler, named: Mapping[str, KernelText], path: Path, temporary: Path, seconds: float, memory: int) -> Library:
+def _built(
+    used: Compiler, named: Mapping[str, KernelText], path: Path, temporary: Path, seconds: float, memory: int
+) -> Library:
     made, whole = temporary / f"kernels{SUFFIX}", temporary / "whole"
     good, failed = _compiled(used, named, temporary, made, seconds, memory)
     _check(made, good, used.processor)
@@ -260,7 +266,9 @@ def _alone(text: KernelText) -> str:
 def _failure(op: str, problem: NotBuilt) -> Failure:
     if problem.reason is BuildReason.NO_COMPILER:
         raise problem
-    return Failure(op, problem.reason, first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail)
+    return Failure(
+        op, problem.reason, first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail
+    )
 
 
 def _check(made: Path, kernels: Mapping[str, KernelText], processor: Processor) -> None:
@@ -324,8 +332,12 @@ def _letters(numbers: Any) -> str:
 def _template() -> Any:
     import jinja2
 
-    loader = jinja2.FunctionLoader(lambda name: resources.files("dslc.templates").joinpath(name).read_text(encoding="utf-8"))
-    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    loader = jinja2.FunctionLoader(
+        lambda name: resources.files("dslc.templates").joinpath(name).read_text(encoding="utf-8")
+    )
+    environment = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
     environment.filters["outside"] = in_code
     return environment.get_template("cpp/library.cpp.j2")
 
@@ -349,7 +361,9 @@ class Opened:
     machine: str
 
 
-def _seal(made: Path, target: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor) -> None:
+def _seal(
+    made: Path, target: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor
+) -> None:
     """Writes a library, and behind it what is in it and a seal: loading half a file would end the process.
 
     It is a new file: of one that was loaded macOS keeps a signature, and ends who loads it changed.

@@ -20,7 +20,13 @@ LOOK = 0.004  #: seconds between looks at compilers that run
 
 
 def objects(
-    used: Compiler, texts: Mapping[str, str], key: Callable[[str], str], kept: Path, folder: Path, seconds: float, memory: int
+    used: Compiler,
+    texts: Mapping[str, str],
+    key: Callable[[str], str],
+    kept: Path,
+    folder: Path,
+    seconds: float,
+    memory: int,
 ) -> tuple[dict[str, Path], dict[str, NotBuilt]]:
     """An object file of each C++ text that compiles, in a folder, and why there is none of the others; by their names.
 

@@ -126,7 +126,9 @@ def wanted_name() -> str:
     """The level that is wanted, or `native`. Raises DslcError E0906 where `DSLC_ISA` names none."""
     name = _chosen.get() or os.environ.get(VARIABLE, "").strip() or NATIVE
     if name not in NAMES:
-        raise error("E0906", f"{VARIABLE} is {name!r}, which is no level of instructions", hint=f"one of {', '.join(NAMES)}")
+        raise error(
+            "E0906", f"{VARIABLE} is {name!r}, which is no level of instructions", hint=f"one of {', '.join(NAMES)}"
+        )
     return name
 
 
@@ -266,7 +268,9 @@ def _sysctl(name: str) -> str:
     if platform.system() != "Darwin":
         return ""
     try:
-        return subprocess.run(["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+        return subprocess.run(
+            ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 

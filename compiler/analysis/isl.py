@@ -270,7 +270,8 @@ class Frame:
         if sample.is_void():
             return None
         names = {
-            name: int(sample.get_coordinate_val(isl.dim_type.param, k).to_python()) for k, name in enumerate(self.parameters)
+            name: int(sample.get_coordinate_val(isl.dim_type.param, k).to_python())
+            for k, name in enumerate(self.parameters)
         }
         count = relation.dim(isl.dim_type.in_)
         values = [

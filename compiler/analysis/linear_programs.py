@@ -27,7 +27,9 @@ def quiet_solver() -> highspy.Highs:
     return solver
 
 
-def least(cost: Sequence[float], rows: Sequence[tuple[Sequence[tuple[int, float]], float]], seconds: float) -> list[float] | None:
+def least(
+    cost: Sequence[float], rows: Sequence[tuple[Sequence[tuple[int, float]], float]], seconds: float
+) -> list[float] | None:
     """Numbers of at least 0 with the least cost for which every row is at least its bound; None where time was too short.
 
     A row is a sum of (number, factor).

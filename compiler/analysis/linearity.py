@@ -16,7 +16,9 @@ from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_INPUTS = 10  #: inputs of which every set is tried
 
-_INTEGERS = frozenset(f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
+_INTEGERS = frozenset(
+    f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
+)
 
 
 class Degree(IntEnum):

@@ -29,9 +29,7 @@ def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
         with suppress(NotIntegral):
             ranges.append(polynomial(loop.extent) - atom(loop.iterator) - 1)
     try:
-        return _by_cases(
-            polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), SPLITS
-        )
+        return _by_cases(polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), SPLITS)
     except NotIntegral:
         return False
 
@@ -63,9 +61,7 @@ def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int)
             node = _splittable(poly)
             if node is not None:
                 return all(
-                    _by_cases(
-                        _rewrite(goal, node, value), _rewritten(facts & case, node, value), iterators, left - 1
-                    )
+                    _by_cases(_rewrite(goal, node, value), _rewritten(facts & case, node, value), iterators, left - 1)
                     for alternatives, value in split_atom(node) or ()
                     for case in alternatives
                     if not _excluded(case, facts)
@@ -204,11 +200,7 @@ class _Prover:
         return all(coefficient >= 0 for _, coefficient in shifted.terms) or self.linear(goal)
 
     def _least(self, factor: Scalar) -> int | None:
-        found = [
-            -fact.constant
-            for fact in self._nonneg
-            if fact.atoms == {factor} and _single(fact)
-        ]
+        found = [-fact.constant for fact in self._nonneg if fact.atoms == {factor} and _single(fact)]
         return max(found, default=None)
 
     def positive(self, divisor: Scalar) -> bool:

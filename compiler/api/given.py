@@ -57,7 +57,10 @@ def model_of(given: Any) -> Path | ModelProto:
     if isinstance(given, bytes | bytearray | memoryview):
         return parsed(bytes(given), "the model")
     if is_pytorch(given):
-        raise wrong(f"{type(given).__name__} is PyTorch's", hint="`dslc.optimize(module, args=(x,))` takes it, and gives an ONNX model")
+        raise wrong(
+            f"{type(given).__name__} is PyTorch's",
+            hint="`dslc.optimize(module, args=(x,))` takes it, and gives an ONNX model",
+        )
     if not isinstance(given, str | os.PathLike):
         raise wrong(f"a model is a path, bytes or an onnx.ModelProto, not {told(given)}")
     return Path(given)

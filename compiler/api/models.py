@@ -52,24 +52,24 @@ def optimize(
 ) -> Optimized:
     """A faster model with the same outputs, or the original.
 
-    Args:
-        model: a path; the bytes of a file, or a model, whose external data (if any) lies relative to the working folder; or what
-            PyTorch has, where it is installed: a module, an exported program, or the path of one (`.pt2`).
-        args: what a module of PyTorch is called with, for its export; also the representative inputs, where there are no others.
-{options}
+        Args:
+            model: a path; the bytes of a file, or a model, whose external data (if any) lies relative to the working folder; or what
+                PyTorch has, where it is installed: a module, an exported program, or the path of one (`.pt2`).
+            args: what a module of PyTorch is called with, for its export; also the representative inputs, where there are no others.
+    {options}
 
-    Returns:
-        `.model`, which refers to the same external data as the original, and `.report` (times in milliseconds).
+        Returns:
+            `.model`, which refers to the same external data as the original, and `.report` (times in milliseconds).
 
-    Raises:
-        DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
+        Raises:
+            DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
 
-    Example:
-        >>> import dslc, onnx.parser
-        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
-        >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)
-        >>> [node.op_type for node in result.model.graph.node]
-        ['Relu']
+        Example:
+            >>> import dslc, onnx.parser
+            >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
+            >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)
+            >>> [node.op_type for node in result.model.graph.node]
+            ['Relu']
     """
     from dslc.search.pipeline import optimize as run
     from dslc.search.runs.settings import WrongOption, settings_of
@@ -82,7 +82,9 @@ def optimize(
     if given.get("inputs") is None:
         given["inputs"] = called
     try:
-        settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})
+        settings = settings_of(
+            {name: value for name, value in given.items() if value is not None or name in _NEVER_NONE}
+        )
     except WrongOption as wrong_option:
         raise wrong(str(wrong_option), hint=f"`{wrong_option.name}`: {wrong_option.about.help}") from None
     return run(source, settings)
@@ -114,7 +116,11 @@ def _signature() -> Signature:
         if about.python:
             default = one.default if about.shown is None else about.shown
             type = Options.__annotations__[one.name].__forward_arg__
-            own.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=None if default == ({},) else default, annotation=type))
+            own.append(
+                Parameter(
+                    one.name, Parameter.KEYWORD_ONLY, default=None if default == ({},) else default, annotation=type
+                )
+            )
     rest = Parameter("of_strategy", Parameter.VAR_KEYWORD, annotation="Unpack[StrategyOptions]")
     return known.replace(parameters=[*own, rest])
 
@@ -122,7 +128,9 @@ def _signature() -> Signature:
 optimize.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
-def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Unpack[Options]) -> Report:
+def optimize_file(
+    source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Unpack[Options]
+) -> Report:
     """`optimize` from file to file; what is written is complete or not there at all.
 
     Args:
@@ -189,11 +197,15 @@ def session(
 
     if threads is not None:
         whole(threads, "number of threads (0: as many as ONNX Runtime takes)")
-    found: InferenceSession = run(model if isinstance(model, bytes) else model_of(model), threads=threads, isa=isa, **options)
+    found: InferenceSession = run(
+        model if isinstance(model, bytes) else model_of(model), threads=threads, isa=isa, **options
+    )
     return found
 
 
-def register(options: OrtOptions, model: Model, *, library: PathLike | None = None, isa: Isa | None = None) -> tuple[str, ...]:
+def register(
+    options: OrtOptions, model: Model, *, library: PathLike | None = None, isa: Isa | None = None
+) -> tuple[str, ...]:
     """Gives the kernels of a model to `onnxruntime.SessionOptions` of your own.
 
     Args:
@@ -210,10 +222,14 @@ def register(options: OrtOptions, model: Model, *, library: PathLike | None = No
     from dslc.sessions import register as run
 
     given = model if isinstance(model, bytes) else model_of(model)
-    return run(options, given, library=None if library is None else path_of(library, "a library of kernels"), isa=isa).names
+    return run(
+        options, given, library=None if library is None else path_of(library, "a library of kernels"), isa=isa
+    ).names
 
 
-def build(model: Model, *, output: PathLike | None = None, isa: Isa | None = None, cache: PathLike | None = None) -> Kernels:
+def build(
+    model: Model, *, output: PathLike | None = None, isa: Isa | None = None, cache: PathLike | None = None
+) -> Kernels:
     """Builds the kernels of a model that `optimize` made, so that `session` finds them.
 
     Args:

@@ -232,7 +232,10 @@ def diff(
     # of two calls only sizes are bound
     bound = dict(bind or {}) if second is None else sizes_of(bind)
     given = [f"{name}={_text(value)}" for name, value in bound.items()]
-    dims = [f"{name}={','.join(str(whole(size, f'size of {name}')) for size in shape)}" for name, shape in (shapes or {}).items()]
+    dims = [
+        f"{name}={','.join(str(whole(size, f'size of {name}')) for size in shape)}"
+        for name, shape in (shapes or {}).items()
+    ]
     return compared(
         programs, libraries_of(rules), dims, given, names_of(nodes, "a node"), whole(pieces, "number of boxes", 1), seconds_of(timeout),
         whole(seed, "seed"),

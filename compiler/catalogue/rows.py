@@ -172,14 +172,17 @@ def all_targets() -> tuple[TargetRow, ...]:
     """The registry of targets, and how many lowerings of their library each has."""
     named = [one.syntax.device for one in load(LIBRARY).lowerings.values()]
     return tuple(
-        TargetRow(on, one.doc, one.devices, sum(map(named.count, one.devices)), one.sheet_names) for on, one in TARGETS.items()
+        TargetRow(on, one.doc, one.devices, sum(map(named.count, one.devices)), one.sheet_names)
+        for on, one in TARGETS.items()
     )
 
 
 def all_strategies() -> tuple[StrategyRow, ...]:
     """What `--strategy` takes; the first one is the default."""
     return tuple(
-        StrategyRow(name, first_sentence(one.__doc__), tuple(flag(f.name, about, f.default) for f, about in options(one)))
+        StrategyRow(
+            name, first_sentence(one.__doc__), tuple(flag(f.name, about, f.default) for f, about in options(one))
+        )
         for name, one in STRATEGIES.items()
     )
 
@@ -195,9 +198,7 @@ class Wanted:
     kinds: Sequence[str] = ()
 
     def operators(self, rows: Iterable[OperatorRow]) -> tuple[OperatorRow, ...]:
-        return tuple(
-            row for row in rows if _any(self.operator, [row.name]) and _any(self.onnx, row.onnx, str.casefold)
-        )
+        return tuple(row for row in rows if _any(self.operator, [row.name]) and _any(self.onnx, row.onnx, str.casefold))
 
     def rules(self, rows: Iterable[RuleRow], nodes: dict[str, dict[str, None]]) -> tuple[RuleRow, ...]:
         """`nodes`: the ONNX names of each operator (`onnx_names`), by which a rule's operators are asked for."""
@@ -216,7 +217,10 @@ def _any(patterns: Sequence[str], names: Iterable[str], form: Callable[[str], st
     """Whether a name, qualified or short, is what a pattern says; all are where no pattern is given."""
     given = [form(pattern) for pattern in patterns]
     return not given or any(
-        fnmatchcase(form(written), pattern) for name in names for written in (name, name.rpartition(".")[2]) for pattern in given
+        fnmatchcase(form(written), pattern)
+        for name in names
+        for written in (name, name.rpartition(".")[2])
+        for pattern in given
     )
 
 
@@ -230,5 +234,3 @@ def first_sentence(doc: str | None) -> str:
     """The first sentence of a documentation, on one line."""
     text = " ".join((doc or "").split("\n\n")[0].split())
     return text.partition(". ")[0].removesuffix(".")
-
-

@@ -114,7 +114,9 @@ def _place(finding: Diagnostic) -> tuple[str, int]:
     return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
 
 
-def _unmatched(rules: Rules, modules: Sequence[Module], found: Sequence[Diagnostic], remember: Remember) -> list[Diagnostic]:
+def _unmatched(
+    rules: Rules, modules: Sequence[Module], found: Sequence[Diagnostic], remember: Remember
+) -> list[Diagnostic]:
     """E0323 for every rule whose left side binds too little to be looked for in a graph, unless another mistake in it is known."""
     wrong = [finding.span for finding in found if finding.severity == "error" and finding.span is not None]
     findings: list[Diagnostic] = []

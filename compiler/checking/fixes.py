@@ -73,7 +73,9 @@ def _stage(finding: Diagnostic) -> int:
     """How much of a file is checked where there is such a finding: with wrong syntax no names, with wrong imports no meaning."""
     if finding.severity != "error":
         return 3
-    return 0 if finding.code.startswith("E01") else 1 if finding.code.startswith("E02") and finding.code != "E0201" else 2
+    return (
+        0 if finding.code.startswith("E01") else 1 if finding.code.startswith("E02") and finding.code != "E0201" else 2
+    )
 
 
 def apart(findings: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -87,7 +87,9 @@ class Recall:
     left: list[Callable[[], None]] = field(default_factory=list)
     _digests: dict[int, tuple[str, tuple[t.Node, ...]]] = field(default_factory=dict)
 
-    def __call__(self, check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]) -> Sequence[Diagnostic]:
+    def __call__(
+        self, check: str, definition: Checkable, find: Callable[[], Sequence[Diagnostic]]
+    ) -> Sequence[Diagnostic]:
         digest, about = self._rests_on(definition)
         known = self.memory.known(check, digest, about)
         if known is None:
@@ -109,7 +111,9 @@ class Recall:
         # a term stands for any operator, in the order in which these are known
         others = self.rules.operators.values() if self.memory.text(definition.syntax).terms else ()
         total, about = hashlib.sha256(), []
-        for one, meaning in meanings(self.rules, definition, lambda found: self.memory.text(found.syntax).words, others).items():
+        for one, meaning in meanings(
+            self.rules, definition, lambda found: self.memory.text(found.syntax).words, others
+        ).items():
             total.update(f"\0{meaning}\0{self.memory.text(one.syntax).digest}".encode())
             about.append(one.syntax)
         result = self._digests[id(definition)] = total.hexdigest(), tuple(about)

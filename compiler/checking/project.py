@@ -18,8 +18,8 @@ NAME = "pyproject.toml"
 KEYS: Mapping[str, str] = {
     "ignore": "a list of codes of warnings",
     "rules": "a list of libraries and `.rules` files",
-    "budget": "a time, such as `\"60s\"`",
-    "target": "a device, such as `\"cpu\"`",
+    "budget": 'a time, such as `"60s"`',
+    "target": 'a device, such as `"cpu"`',
 }
 _LISTS = frozenset({"ignore", "rules"})
 _TABLE = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*dslc[ \t]*\][^\n]*$", re.M)
@@ -95,7 +95,9 @@ def _problem(source: SourceText, key: str, value: Any) -> Diagnostic | None:
         for code in value if key == "ignore" else ():
             if not (code.startswith("W") and code in pages()):
                 why = "is an error, and only warnings are ignored" if code in pages() else "is the code of no warning"
-                return _diagnostic(f"`{code}` {why}", place(source, key, f'"{code}"'), "`dslc explain --list` has all codes")
+                return _diagnostic(
+                    f"`{code}` {why}", place(source, key, f'"{code}"'), "`dslc explain --list` has all codes"
+                )
         return None
     if not isinstance(value, str) or not value.strip():
         return _diagnostic(wanted, place(source, key))
@@ -109,7 +111,9 @@ def place(source: SourceText, key: str, value: str | None = None) -> Span:
         return Span(source, 0, 0)
     following = _NEXT.search(source.text, table.end())
     end = following.start() if following is not None else len(source.text)
-    found = re.compile(rf"^[ \t]*(?P<key>[\"']?{re.escape(key)}[\"']?)[ \t]*[=.]", re.M).search(source.text, table.end(), end)
+    found = re.compile(rf"^[ \t]*(?P<key>[\"']?{re.escape(key)}[\"']?)[ \t]*[=.]", re.M).search(
+        source.text, table.end(), end
+    )
     if found is None:
         return Span(source, table.start(), table.end())
     at = source.text.find(value, found.end(), end) if value is not None else -1

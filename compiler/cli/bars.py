@@ -26,7 +26,9 @@ class CommandBar:
         if not quiet and sys.stderr.isatty():
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            title_column, text = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[text]}"))
+            title_column, text = (
+                TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[text]}")
+            )
             columns = (title_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
             # rich's stand-in for a stream would take control characters for styles
             plain: dict[str, Any] = {"redirect_stdout": False, "redirect_stderr": False}

@@ -117,9 +117,15 @@ def _same_inputs(model: ModelProto, other: ModelProto, first: str, second: str) 
 @bind_option("Size of a symbolic dimension, or INPUT.AXIS=N.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
-@click.option("--isa", type=click.Choice(NAMES), help="Run kernels for a level of instructions, not for all that this machine can do.")
+@click.option(
+    "--isa",
+    type=click.Choice(NAMES),
+    help="Run kernels for a level of instructions, not for all that this machine can do.",
+)
 @budget_option("Longest time to measure.", "20s")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page with every pair.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page with every pair."
+)
 @form_option()
 def command(
     first: Path, second: Path, binds: tuple[str, ...], inputs: Path | None, threads: int | None, isa: str | None, budget: float,
@@ -162,7 +168,12 @@ def _page(place: Path, found: Benched) -> None:
     from dslc.store import write_file
 
     pairs = [
-        {"before_ms": one.before * 1e3, "after_ms": one.after * 1e3, "generation": one.generation, "base_first": one.base_first}
+        {
+            "before_ms": one.before * 1e3,
+            "after_ms": one.after * 1e3,
+            "generation": one.generation,
+            "base_first": one.base_first,
+        }
         for one in found.timings[1].pairs
     ]
     write_file(place, page_of_bench(_record(found), pairs))
@@ -176,4 +187,11 @@ def _record(found: Benched) -> dict[str, Any]:
         for model, timing in zip(found.models, found.timings, strict=True)
     ]
     low, high = (ratio.low, ratio.high) if ratio.known else (None, None)
-    return {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": found.machine, "notes": list(found.notes)}
+    return {
+        "models": each,
+        "ratio": ratio.ratio,
+        "low": low,
+        "high": high,
+        "machine": found.machine,
+        "notes": list(found.notes),
+    }

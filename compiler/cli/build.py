@@ -24,15 +24,34 @@ if TYPE_CHECKING:
 @click.command("build")
 @click.argument("model", metavar="MODEL.onnx", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="LIB", help="Also write the library there.")
-@click.option("--emit", type=click.Path(path_type=Path), metavar="DIR", help="Write the C++ and the command that compiles it.")
-@click.option("--on", "target", type=click.Choice(BUILT), default="cpu", show_default=True,
-              help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.")
-@click.option("--device", metavar="NAME", help="With --on cuda, the device of a model without a plan (`dslc list targets`).")
-@click.option("--isa", type=click.Choice(NAMES),
-              help="For another level of instructions: with -o or --emit also for machines that can do more than this one.")
+@click.option(
+    "--emit", type=click.Path(path_type=Path), metavar="DIR", help="Write the C++ and the command that compiles it."
+)
+@click.option(
+    "--on",
+    "target",
+    type=click.Choice(BUILT),
+    default="cpu",
+    show_default=True,
+    help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.",
+)
+@click.option(
+    "--device", metavar="NAME", help="With --on cuda, the device of a model without a plan (`dslc list targets`)."
+)
+@click.option(
+    "--isa",
+    type=click.Choice(NAMES),
+    help="For another level of instructions: with -o or --emit also for machines that can do more than this one.",
+)
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
 def command(
-    model: Path, output: Path | None, emit: Path | None, target: str, device: str | None, isa: str | None, cache: Path | None
+    model: Path,
+    output: Path | None,
+    emit: Path | None,
+    target: str,
+    device: str | None,
+    isa: str | None,
+    cache: Path | None,
 ) -> int:
     """Build the kernels of a model that `dslc optimize` wrote, so that `dslc.session` finds them.
 
@@ -71,7 +90,11 @@ def command(
 
 
 def built(
-    proto: ModelProto, output: Path | None = None, emit: Path | None = None, isa: str | None = None, cache: Path | None = None
+    proto: ModelProto,
+    output: Path | None = None,
+    emit: Path | None = None,
+    isa: str | None = None,
+    cache: Path | None = None,
 ) -> Kernels:
     """Builds the kernels of a model, and writes their library and C++ where that is asked for.
 
@@ -125,7 +148,9 @@ def _emit(proto: ModelProto, folder: Path, processor: Processor) -> None:
     except NotBuilt:
         used = Compiler(usual(processor)[:1], "", processor)
     write_file(folder / "kernels.cpp", source(texts), parents=True)
-    write_file(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path(f'kernels{SUFFIX}')))}\n")
+    write_file(
+        folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path(f'kernels{SUFFIX}')))}\n"
+    )
 
 
 def _planned(proto: ModelProto) -> dict[str, CudaText]:
@@ -177,7 +202,9 @@ def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText], 
             click.echo(f"  {launch.symbol}  {launch.form}, {launch.grid[0]} blocks of {launch.block[0]} threads")
         try:
             for usage in compile(text.text, arch).kernels if available() else ():
-                said = f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
+                said = (
+                    f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
+                )
                 said += f", occupancy {occupancy(launches[usage.symbol], own, usage):.0%}"
                 click.echo(f"  {usage.symbol}  {arch}: {said}")
         except NotCompiled as problem:

@@ -38,7 +38,12 @@ def defaults(name: str, command: click.Command, args: Sequence[str]) -> dict[str
         applied = key == "budget" and any(arg.partition("=")[0] == "--apply" for arg in args)
         if name not in commands or not value or param is None or applied:
             continue
-        if key == "target" and name != "optimize" and isinstance(param.type, click.Choice) and value not in param.type.choices:
+        if (
+            key == "target"
+            and name != "optimize"
+            and isinstance(param.type, click.Choice)
+            and value not in param.type.choices
+        ):
             continue
         _checked(project.path, key, value, param)
         out[str(param.name)] = value

@@ -62,7 +62,9 @@ class DerivedProgram:
         """`conv: 0.0512 ms estimated, proved, 1.20 MB through generated operators`."""
         moved = "" if self.bytes is None else f", {self.bytes / 1e6:.2f} MB through generated operators"
         known = "proved" if self.proved else "NOT PROVED in the time that there was (equal at random numbers)"
-        price = f"{self.cost_ms:.4f} ms estimated" if self.measured_ms is None else f"{self.measured_ms:.4f} ms measured"
+        price = (
+            f"{self.cost_ms:.4f} ms estimated" if self.measured_ms is None else f"{self.measured_ms:.4f} ms measured"
+        )
         return f"{self.target}: {price}, {known}{moved}"
 
     def __repr__(self) -> str:
@@ -140,20 +142,42 @@ class DerivedPrograms:
 @click.argument("call")
 @rules_option("A library or file with derivations, beside EinNet's.")
 @click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
-@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
-@click.option("--on", "devices", multiple=True, type=click.Choice(RUNNING), help="With the lowerings of expressions on this device.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Only programs of this operator, or of this lowering.",
+)
+@click.option(
+    "--on",
+    "devices",
+    multiple=True,
+    type=click.Choice(RUNNING),
+    help="With the lowerings of expressions on this device.",
+)
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
 @bind_option("The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
-@click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
+@click.option(
+    "--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator."
+)
 @budget_option("Time for search and proofs.", "35s", least=0.1)
-@click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
+@click.option(
+    "--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time."
+)
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.onnx",
               help="Write the first program, or that of --program, with its kernels.")  # fmt: skip
-@click.option("--program", "which", type=click.IntRange(min=1), default=1, show_default=True, help="The program that -o writes.")
-@click.option("--measure", is_flag=True, help="Measure what is shown on this machine, and the call itself; the fastest first.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs.")
+@click.option(
+    "--program", "which", type=click.IntRange(min=1), default=1, show_default=True, help="The program that -o writes."
+)
+@click.option(
+    "--measure", is_flag=True, help="Measure what is shown on this machine, and the call itself; the fastest first."
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of the programs."
+)
 @form_option()
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
@@ -216,11 +240,15 @@ def derivations_of(
     began, until = time.monotonic(), Deadline.after(budget)
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
-    rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices))
+    rules, wanted, lowered = targeted(
+        ["std", *(() if alone else ("einnet",)), *libraries, *own], tuple(targets), tuple(devices)
+    )
     called = called_as(rules, call, node, bind or {})
     derivations = list(rules.derivations.values())
     if not derivations:
-        raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
+        raise error(
+            "E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet"
+        )
     _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(
@@ -230,7 +258,11 @@ def derivations_of(
     search = DerivationSearch(rules, derivations, limits, aims)
     with rare_collections():
         derived = search.run(value)
-    programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or {*wanted} & {c.op for c in each.calls})]
+    programs = [
+        each
+        for each in derived.programs
+        if _is_other(each, called) and (not wanted or {*wanted} & {c.op for c in each.calls})
+    ]
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
@@ -247,7 +279,9 @@ def derivations_of(
         order = sorted(range(len(shown)), key=lambda k: (not shown[k][1], spent[k]))
         shown, graphs, times = [shown[k] for k in order], [graphs[k] for k in order], [times[k] for k in order]
     if output is not None:
-        _write(rules, called, [graph for graph, (_, proved) in zip(graphs, shown, strict=True) if proved], program, output)
+        _write(
+            rules, called, [graph for graph, (_, proved) in zip(graphs, shown, strict=True) if proved], program, output
+        )
     found = {call.op for each in programs for call in each.calls}
     return DerivedPrograms(
         tuple(
@@ -388,7 +422,9 @@ def targeted(
 
 def _is_other(program: PricedProgram, called: Called) -> bool:
     """Whether a program is another one than the call itself."""
-    return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
+    return not {(made.op, made.attrs, made.args) for made in program.calls} <= {
+        (own.op, own.attrs, own.args) for own in called.calls
+    }
 
 
 def _program(
@@ -401,7 +437,9 @@ def _program(
         {
             "operator": node.op,
             "attributes": {name: _plain(value) for name, value in node.attrs},
-            "shapes": [[str(size) if not isinstance(size, int) else size for size in arg.type.shape] for arg in node.args],
+            "shapes": [
+                [str(size) if not isinstance(size, int) else size for size in arg.type.shape] for arg in node.args
+            ],
         }
         for node in program.calls
     )

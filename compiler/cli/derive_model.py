@@ -69,7 +69,10 @@ def milliseconds(model: ModelProto, program: Graph) -> float:
 
     drawn = np.random.default_rng(0)
     names = [value.name for value in model.graph.input]
-    feeds = {name: elements(value.type, "positions", drawn, most=1) for name, value in zip(names, program.inputs, strict=True)}
+    feeds = {
+        name: elements(value.type, "positions", drawn, most=1)
+        for name, value in zip(names, program.inputs, strict=True)
+    }
     running = session(model)
     running.run(None, feeds)
     found: list[float] = []

@@ -91,7 +91,9 @@ class Compared:
         return records[0] if len(records) == 1 else records
 
     def __repr__(self) -> str:
-        shares = [f"{name} {each.share:.3%}" for name, each in zip(self.names, self.differences, strict=False) if each.boxes]
+        shares = [
+            f"{name} {each.share:.3%}" for name, each in zip(self.names, self.differences, strict=False) if each.boxes
+        ]
         shares += [each.name for each in self.sets if not each.empty]
         return f"<Compared: {'differs in ' + ', '.join(shares) if shares else 'equal'}>"
 
@@ -110,12 +112,30 @@ class Compared:
 @click.command()
 @click.argument("programs", nargs=-1, required=True, metavar="RULE | CALL CALL")
 @rules_option()
-@click.option("--shape", "shapes", multiple=True, metavar="X=1,48,38,38", help="Of RULE: the shape of a parameter; may be repeated.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="X=1,48,38,38",
+    help="Of RULE: the shape of a parameter; may be repeated.",
+)
 @bind_option("A size, or of RULE an attribute: d=2, p=[1,1,1,1].", "NAME=VALUE")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="CALL is a model: its node (or result) of this name; one each.")
-@click.option("--svg", "drawing", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a plane of the set.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of what differs.")
-@click.option("--pieces", type=click.IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    help="CALL is a model: its node (or result) of this name; one each.",
+)
+@click.option(
+    "--svg", "drawing", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a plane of the set."
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write a page of what differs."
+)
+@click.option(
+    "--pieces", type=click.IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have."
+)
 @timeout_option("For the exact prover.", "10s")
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs, and of what is drawn of RULE.")
 @form_option()
@@ -164,11 +184,17 @@ def _page(place: Path, programs: Sequence[str], found: Compared) -> None:
     from dslc.reporting.planes import svg
 
     records = found.to_dict()
-    pictures = [svg([one]) for each, one in zip(found.differences, found.planes, strict=False) if each.boxes and each.share < 1]
+    pictures = [
+        svg([one]) for each, one in zip(found.differences, found.planes, strict=False) if each.boxes and each.share < 1
+    ]
     notes = [f"at {found.instance}"] if found.instance else []
     listed = records if isinstance(records, list) else [records]
     named = [
-        {**one, "name": name, "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]]}
+        {
+            **one,
+            "name": name,
+            "boxes": [str(Box(tuple(box["start"]), tuple(box["stop"]), tuple(box["step"]))) for box in one["boxes"]],
+        }
         for name, one in zip(found.names, listed, strict=False)
     ]
     write_file(place, page_of_difference(programs, named, pictures, notes))
@@ -248,7 +274,10 @@ def _calls(
                 if known.setdefault(name, value.type) != value.type:
                     whole = Span(SourceText("call", call), 0, len(call))
                     raise error("E0306", f"`{name}` is {known[name]} in the first call and {value.type} here", whole)
-            tensors = {value: input_value(name, value.type) for name, value in zip(called.names, called.graph.inputs, strict=True)}
+            tensors = {
+                value: input_value(name, value.type)
+                for name, value in zip(called.names, called.graph.inputs, strict=True)
+            }
             found.append(replace(called.graph.outputs, tensors))
         return found
 
@@ -301,7 +330,9 @@ def _sides(
     own = [file] if file.endswith(".rules") else []
     if "(" in name and not own:
         hint = 'two calls: `dslc diff "CALL" "CALL"`'
-        raise error("E0911", "one call is compared with nothing", Span(SourceText("call", name), 0, len(name)), hint=hint)
+        raise error(
+            "E0911", "one call is compared with nothing", Span(SourceText("call", name), 0, len(name)), hint=hint
+        )
     if not own and (library := library_of(name)) is not None:
         own = [library]
     rules = load_many(["std", *libraries, *own])
@@ -323,7 +354,12 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
         whole = Span(SourceText("--shape", text), 0, len(text))
         if tensor not in {param.name for param in rule.syntax.params}:
             tensors = ", ".join(f"`{param.name}`" for param in rule.syntax.params)
-            raise error("E0911", f"`{rule.syntax.name}` has no parameter `{tensor}`", whole, hint=f"its parameters are {tensors}")
+            raise error(
+                "E0911",
+                f"`{rule.syntax.name}` has no parameter `{tensor}`",
+                whole,
+                hint=f"its parameters are {tensors}",
+            )
         try:
             read[tensor] = shape_value(sizes)
         except ValueError:
@@ -338,7 +374,9 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
     for text in binds:
         key, _, value = text.partition("=")
         if not value:
-            raise error("E0911", "a name is given a value", Span(SourceText("--bind", text), 0, len(text)), hint="`--bind d=2`")
+            raise error(
+                "E0911", "a name is given a value", Span(SourceText("--bind", text), 0, len(text)), hint="`--bind d=2`"
+            )
         given[key.strip()] = attribute_value(value)
     return given
 
@@ -372,7 +410,9 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
     if first is None:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         at = " at what is given" if given else ""
-        raise error("E0507", f"no instance of `{rule.name}` was found{at}", rule.syntax.span, hint=f"most often: {common}")
+        raise error(
+            "E0507", f"no instance of `{rule.name}` was found{at}", rule.syntax.span, hint=f"most often: {common}"
+        )
     return first
 
 
@@ -387,12 +427,23 @@ def _refused(problem: Any, programs: Sequence[str]) -> DslcError:
         WhyUncompared.SIZES: "`--bind NAME=N`",
     }
     span = Span(SourceText("call", programs[1]), 0, len(programs[1])) if len(programs) == 2 else None
-    return error(codes.get(problem.why, "E0606"), f"these programs are not compared: {problem}", span, hint=hints.get(problem.why, ""))
+    return error(
+        codes.get(problem.why, "E0606"),
+        f"these programs are not compared: {problem}",
+        span,
+        hint=hints.get(problem.why, ""),
+    )
 
 
 def _record(found: Difference) -> dict[str, Any]:
     boxes = [{"start": list(box.start), "stop": list(box.stop), "step": list(box.step)} for box in found.boxes]
-    return {"share": found.share, "boxes": boxes, "proved": found.proved, "agree": found.agree, "seconds": round(found.seconds, 4)}
+    return {
+        "share": found.share,
+        "boxes": boxes,
+        "proved": found.proved,
+        "agree": found.agree,
+        "seconds": round(found.seconds, 4),
+    }
 
 
 def _title(name: str, found: Difference) -> str:
@@ -411,7 +462,7 @@ def _lines(name: str, found: Difference, limit: float | None) -> list[str]:
     out = [_title(name, found)]
     if limit is not None and found.share > limit:
         out.append(f"  more than the rule's limit of {percent(limit)}")
-    out += [f"  {box}" for box in found.boxes[: LISTED]]
+    out += [f"  {box}" for box in found.boxes[:LISTED]]
     if len(found.boxes) > LISTED:
         out.append(f"  and {len(found.boxes) - LISTED} more boxes")
     where = "outside of it" if count else "everywhere"
@@ -423,5 +474,7 @@ def _lines(name: str, found: Difference, limit: float | None) -> list[str]:
         out.append("  boxes (PET): do not apply")
     else:
         boxed = percent(found.boxed or 0.0)
-        out.append(f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at")
+        out.append(
+            f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at"
+        )
     return out

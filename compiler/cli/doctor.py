@@ -87,18 +87,28 @@ def advice(cache: Path | None) -> Iterator[Advice]:
         yield Advice("install a C++ compiler (Debian: apt install g++)", "without one there are no generated kernels")
     folder = cache_folder(cache)
     if problem := unwritable(folder):
-        yield Advice("set DSLC_CACHE to a folder that can be written", f"{folder}: {problem}; every run measures and proves anew")
+        yield Advice(
+            "set DSLC_CACHE to a folder that can be written", f"{folder}: {problem}; every run measures and proves anew"
+        )
     cpus = len(allowed_cpus())
     if cpus == 1:
-        yield Advice("give it a second processor", "what else runs on the only one is in every time: verdicts need a longer --budget")
+        yield Advice(
+            "give it a second processor",
+            "what else runs on the only one is in every time: verdicts need a longer --budget",
+        )
     try:
         load = os.getloadavg()[0]
     except (OSError, AttributeError):  # not on this system
         load = 0.0
     if load > cpus:
-        yield Advice("measure when less is running", f"a load of {load:.1f} on {cpus} processors: small gains are not told from noise")
+        yield Advice(
+            "measure when less is running",
+            f"a load of {load:.1f} on {cpus} processors: small gains are not told from noise",
+        )
     if devices() and not bindings():
-        yield Advice("pip install 'dslc[cuda]'", "there is a CUDA device, and nothing that runs a plan on it (`--on cuda`)")
+        yield Advice(
+            "pip install 'dslc[cuda]'", "there is a CUDA device, and nothing that runs a plan on it (`--on cuda`)"
+        )
 
 
 def _outdated() -> Iterator[Advice]:
@@ -120,7 +130,9 @@ def _outdated() -> Iterator[Advice]:
             yield Advice(f"pip install '{need.name}{need.specifier}'", "it is not installed")
             continue
         if not need.specifier.contains(have, prereleases=True):
-            yield Advice(f"pip install '{need.name}{need.specifier}'", f"{have} is installed, and dslc is not tried with it")
+            yield Advice(
+                f"pip install '{need.name}{need.specifier}'", f"{have} is installed, and dslc is not tried with it"
+            )
 
 
 def devices() -> list[str]:
@@ -209,6 +221,10 @@ def _libraries() -> list[tuple[str, str, bool]]:
     return [
         ("library", f"{one.name}: {one.problem}", False)
         if one.problem
-        else ("library", f"{one.name} {one.version or '(no version)'}: {one.operators} operators, {one.rules} rules, {one.path}", True)
+        else (
+            "library",
+            f"{one.name} {one.version or '(no version)'}: {one.operators} operators, {one.rules} rules, {one.path}",
+            True,
+        )
         for one in all_libraries()
     ]

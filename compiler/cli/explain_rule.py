@@ -114,8 +114,14 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
         lines.append("    `dslc optimize --strict-floats` leaves it out")
     traits = rules.traits.get(full)
     if traits is not None:
-        flags = [word for word in ("associative", "commutative", "idempotent", "involution") if getattr(traits, word, False)]
-        flags += [f"{word} {getattr(traits, word)}" for word in ("identity", "absorbing") if getattr(traits, word, None) is not None]
+        flags = [
+            word for word in ("associative", "commutative", "idempotent", "involution") if getattr(traits, word, False)
+        ]
+        flags += [
+            f"{word} {getattr(traits, word)}"
+            for word in ("identity", "absorbing")
+            if getattr(traits, word, None) is not None
+        ]
         flags += [f"{word} {other}" for word, other in getattr(traits, "named", {}).items()]
         lines += [f"properties: {', '.join(flags)}"] if flags else []
     tests = [test for test in rules.tests if test.name == full]

@@ -45,7 +45,9 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
             entries.append({"name": name, "cost": found.cost, **known, "seconds": round(seconds, 6), "choice": choice})
         click.echo(record_text("extract", {"extractors": entries}), nl=False)
         return 0
-    notes = ["optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows]
+    notes = [
+        "optimal" if one.optimal else f"none is below {one.bound:.6g}" if one.bound > 0 else "" for _, one, _ in rows
+    ]
     cells = [
         (name, f"{found.cost:.9g}", str(len(found.choice)), f"{seconds:.3f}", note)
         for (name, found, seconds), note in zip(rows, notes, strict=True)

@@ -34,7 +34,9 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
     sub = rules.substitutions.get(test.name)
     if sub is None:
         message = f"no substitution or derivation of this library is named `{test.syntax.name}`"
-        return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
+        return [
+            Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")
+        ]
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:
@@ -42,7 +44,7 @@ def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list
         if results and statement.silent:
             return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
         if results:
-            checked = [] if sub.syntax.partial else results[: MATCHES]
+            checked = [] if sub.syntax.partial else results[:MATCHES]
             wrong = [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
             return wrong or [d for result in checked[:1] for d in changed_by(rules, sub, graph, result)]
     if statement.silent:
@@ -96,7 +98,9 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
     rule = rules.derivations.get(test.name)
     if rule is None:
         message = f"no derivation of this library is named `{test.syntax.name}`"
-        return [Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")]
+        return [
+            Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")
+        ]
     wrong = [problem for graph in (before, after) for problem in _no_expression(rules, graph, statement.span)]
     if wrong:
         return wrong
@@ -105,7 +109,7 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
         return []
     if not made:
         return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
-    shown = "; or ".join(_shown(value) for value in made[: MATCHES])
+    shown = "; or ".join(_shown(value) for value in made[:MATCHES])
     return [Diagnostic("E0505", f"`{rule.name}` does not make this of it", statement.span, hint=f"it makes {shown}")]
 
 
@@ -115,11 +119,17 @@ def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph
         return wrong
     found = next(_derived(rules, rule, graph), None)
     if found is not None and statement.silent:
-        return [Diagnostic("E0506", f"`{rule.name}` applies here, and should not", statement.span, hint=f"it makes {_shown(found)}")]
+        return [
+            Diagnostic(
+                "E0506", f"`{rule.name}` applies here, and should not", statement.span, hint=f"it makes {_shown(found)}"
+            )
+        ]
     if found is None and not statement.silent:
         return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
     if found is not None:
-        return _equal(rules, Graph(graph.inputs, graph.outputs[-1:]), Graph(graph.inputs, (found,)), statement.span, rule.name)
+        return _equal(
+            rules, Graph(graph.inputs, graph.outputs[-1:]), Graph(graph.inputs, (found,)), statement.span, rule.name
+        )
     return []
 
 
@@ -131,7 +141,9 @@ def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
         hint = "`given A: f32[4, 3]` declares one to read"
         return [Diagnostic("E0326", "the last value here is no tensor of others", span, hint=hint)]
     (value,) = expand(rules, graph.outputs[-1:])
-    place = next((found for node in topological([value.node]) if isinstance(node, ScopeNode) for found in _beside(node)), None)
+    place = next(
+        (found for node in topological([value.node]) if isinstance(node, ScopeNode) for found in _beside(node)), None
+    )
     return [] if place is None else [Diagnostic("E0401", place, span, hint="`other=0` says what lies outside")]
 
 

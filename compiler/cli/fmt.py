@@ -80,5 +80,7 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
         raise DslcError(findings)
     left = total - changed
     word = "would be formatted" if check or diff else "formatted"
-    click.echo(f"{changed} file{'s' * (changed != 1)} {word}, {left} left as {'it is' if left == 1 else 'they are'}", err=True)
+    click.echo(
+        f"{changed} file{'s' * (changed != 1)} {word}, {left} left as {'it is' if left == 1 else 'they are'}", err=True
+    )
     return int(changed > 0 and (check or diff))

@@ -91,7 +91,11 @@ def command(
         from dslc.reporting.records import record_text
         from dslc.store import write_file
 
-        write_file(report, record_text("generate", {**library.stages.as_json(), "wall_seconds": round(seconds, 3)}), parents=True)
+        write_file(
+            report,
+            record_text("generate", {**library.stages.as_json(), "wall_seconds": round(seconds, 3)}),
+            parents=True,
+        )
     counts = library.stages.counts
     count, steps = len(library.found), ", ".join(f"{n} {name}" for name, n in counts.items())
     click.echo(f"{count} rule{'s' * (count != 1)} in {out} ({steps}; {seconds:.1f} s)")

@@ -107,7 +107,17 @@ def command(
     with CommandBar("importing", quiet or output_format == "json") as bar:
         try:
             found = import_rules(
-                rules, form, out, workers, timeout, _told(bar), guards, axes, origin=origin, cache=cache, budget=budget,
+                rules,
+                form,
+                out,
+                workers,
+                timeout,
+                _told(bar),
+                guards,
+                axes,
+                origin=origin,
+                cache=cache,
+                budget=budget,
                 library=name,
             )
         except KeyboardInterrupt:
@@ -216,18 +226,18 @@ def _summary(found: Import) -> None:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
     for outcome in (each for each in OUTCOMES if each in _LISTING):
         rules = [rule for rule in found.rules if rule.outcome == outcome]
-        for rule in rules[: LISTED]:
+        for rule in rules[:LISTED]:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
         if len(rules) > LISTED:
-            click.echo(
-                f"... and {len(rules) - LISTED} more that are {outcome} (--output-format json lists all)"
-            )
+            click.echo(f"... and {len(rules) - LISTED} more that are {outcome} (--output-format json lists all)")
 
 
 def _told(bar: CommandBar) -> Progress:
     """Shows on a bar how many rules have the outcomes that are most frequent so far."""
 
     def told(done: int, total: int, counts: Counter[Outcome]) -> None:
-        bar.tell(done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(IMPORT_RULES_OUTCOMES)))
+        bar.tell(
+            done, total, ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(IMPORT_RULES_OUTCOMES))
+        )
 
     return told

@@ -68,12 +68,14 @@ def partial_obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int
     every = [one for one in compiled(rules, [rule.definition]) if one.rule.reverse == rule.reverse]
     around = Neighbours(graph)
     out: list[str] = []
-    for site in list(sites(every, graph))[: PLACES]:
+    for site in list(sites(every, graph))[:PLACES]:
         own = {site.node, *site.inner}
         inside = [value for node in site.inner for value in node.values]
         if not all(value.known and value.type.is_static for node in own for value in (*node.args, *node.values)):
             out.append("Not used: mutants need known sizes: --bind NAME=N --specialize.")
-        elif any(value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside):
+        elif any(
+            value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside
+        ):
             out.append("Not used: something else needs what is inside of its left side.")
         else:
             out += _corrected(rules, every, site.program, opset, "Elsewhere" if out else "Alone")
@@ -93,12 +95,20 @@ def _corrected(rules: Rules, every: Sequence[PartialRule], program: Graph, opset
         if found is None or not found.proved:
             out.append("Not used: where its sides differ is not proved.")
         elif found.share > one.limit:
-            out.append(f"Not used: its sides differ in {percent(found.share)}, and {percent(one.limit)} may be computed again.")
+            out.append(
+                f"Not used: its sides differ in {percent(found.share)}, and {percent(one.limit)} may be computed again."
+            )
         elif not (ways := corrections(rules, old, one.value, one.limit, one.own)):
             at = None if one.own is None else wrong_at(rules, old, one.own, found.boxes)
             out.append(f"Not used: its correction is wrong at {list(at or ())}.")
         else:
-            how = "" if one.own is None else " by its correction" if ways[0].own is not None else ", as its correction is not proved"
+            how = (
+                ""
+                if one.own is None
+                else " by its correction"
+                if ways[0].own is not None
+                else ", as its correction is not proved"
+            )
             out.append(f"{percent(ways[0].share)} of the result is computed again{how}.")
             out += _times(rules, {old: _with_kernels(program, ways[-1].value(rules))}, program.inputs, opset, where)
     return out

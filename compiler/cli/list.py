@@ -28,9 +28,18 @@ _STATUSES = ("proved", "bounded", "tested", "trusted", "undecided", "refuted", "
 
 @click.command("list")
 @click.argument("what", type=click.Choice(list(_FILTERS)))
-@click.option("--onnx", multiple=True, metavar="NAME", help="Only what has to do with this ONNX operator (Conv, Reduce*).")
-@click.option("--operator", multiple=True, metavar="NAME", help="Only this operator, or rules that name it (conv, std.reduce_*).")
-@click.option("--status", multiple=True, type=click.Choice(_STATUSES), help="Only rules of this status; `unknown`: not proved yet.")
+@click.option(
+    "--onnx", multiple=True, metavar="NAME", help="Only what has to do with this ONNX operator (Conv, Reduce*)."
+)
+@click.option(
+    "--operator", multiple=True, metavar="NAME", help="Only this operator, or rules that name it (conv, std.reduce_*)."
+)
+@click.option(
+    "--status",
+    multiple=True,
+    type=click.Choice(_STATUSES),
+    help="Only rules of this status; `unknown`: not proved yet.",
+)
 @click.option("--set", "sets", multiple=True, metavar="RULESET", help="Only rules of this rule set.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="Only rules of this kind.")
 @rules_option("Library or .rules file (default: std).", ["--library"])
@@ -52,7 +61,14 @@ def command(
     """
     from dslc.catalogue.rows import Wanted
 
-    given = {"--onnx": onnx, "--operator": operator, "--status": status, "--set": sets, "--kind": kinds, "--library": libraries}
+    given = {
+        "--onnx": onnx,
+        "--operator": operator,
+        "--status": status,
+        "--set": sets,
+        "--kind": kinds,
+        "--library": libraries,
+    }
     for option, values in given.items():
         if values and option not in _FILTERS[what]:
             raise click.UsageError(f"`{option}` does not choose among {what}.")
@@ -109,7 +125,9 @@ def _known_operators(rules: Rules, names: Sequence[str]) -> None:
     known = [form for op in rules.operators.values() for form in (op.name, op.short)]
     for one in names:
         if "*" not in one and not any(fnmatchcase(name, one) for name in known):
-            raise DslcError([Diagnostic("E0201", f"no operator is named `{one}`", hint=likely(rules, one))], exit_code=2)
+            raise DslcError(
+                [Diagnostic("E0201", f"no operator is named `{one}`", hint=likely(rules, one))], exit_code=2
+            )
 
 
 _COLUMNS = {

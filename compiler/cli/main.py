@@ -99,7 +99,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print versions.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print versions."
+)
 def cli() -> None:
     """A declarative rule language for tensor programs: checks rules, and optimizes ONNX models with them."""
 
@@ -176,7 +178,9 @@ def _run(args: Sequence[str] | None, began: float | None) -> int:
 
 def main(began: float | None = None) -> NoReturn:
     """Entry point of the console script and of `python -m dslc`; `began` as in `run`."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # the runtime reports its use to its maker unless told otherwise
     code = 130
     with suppress(KeyboardInterrupt), rare_collections():
         code = run(began=began)

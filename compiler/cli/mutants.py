@@ -43,10 +43,20 @@ class FoundMutant:
     program: str
 
     def __str__(self) -> str:
-        where = "not compared" if self.share is None else "equal everywhere" if not self.share else f"{self.share:.1%} differ"
+        where = (
+            "not compared"
+            if self.share is None
+            else "equal everywhere"
+            if not self.share
+            else f"{self.share:.1%} differ"
+        )
         proof = "" if self.share is None else ", proved" if self.proved else ", not proved"
         costs = f"{self.cost_ms:.4g} ms estimated"
-        costs += "" if self.corrected_ms is None or not self.share else f", {self.corrected_ms:.4g} ms corrected by {self.correction}"
+        costs += (
+            ""
+            if self.corrected_ms is None or not self.share
+            else f", {self.corrected_ms:.4g} ms corrected by {self.correction}"
+        )
         refused = f" ({self.correction})" if self.corrected_ms is None else ""
         shapes = "; ".join(
             f"{each['operator'].rpartition('.')[2]}({', '.join(map(str, each['shapes']))}{_written(each['attributes'])})"
@@ -86,10 +96,24 @@ class FoundMutants:
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file, with its partial rules.")
+@click.option(
+    "--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file, with its partial rules."
+)
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
-@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
-@click.option("--depth", type=click.IntRange(min=1), default=4, show_default=True, help="Operators and changes of layout of a mutant.")
+@click.option(
+    "--bind",
+    "binds",
+    multiple=True,
+    metavar="NAME=N",
+    help="The size of a symbolic dimension, or of an operator's type.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Operators and changes of layout of a mutant.",
+)
 @click.option("--limit", type=click.FloatRange(0, 1), default=0.25, show_default=True, metavar="SHARE",
               help="Largest share of a result that may be computed again.")  # fmt: skip
 @click.option("--budget", type=click.FloatRange(min=0.1), default=20.0, show_default=True, metavar="S",
@@ -145,10 +169,12 @@ def mutants_of(
             break
         shown.setdefault(value, _row(rules, called, value, share if share is not None else limit, correction, price))
     last = max(1.0, *(each.cost_ms for each in shown.values())) if shown else 1.0
-    order = sorted(shown.values(), key=lambda each: last + each.cost_ms if each.corrected_ms is None else each.corrected_ms - last)
+    order = sorted(
+        shown.values(), key=lambda each: last + each.cost_ms if each.corrected_ms is None else each.corrected_ms - last
+    )
     (region,) = called.graph.outputs
     return FoundMutants(
-        tuple(order if every else order[: MOST]), len(order), 1e3 * price(region), time.monotonic() - began, complete
+        tuple(order if every else order[:MOST]), len(order), 1e3 * price(region), time.monotonic() - began, complete
     )
 
 
@@ -167,12 +193,18 @@ def _candidates(
     graph = called.graph
     values = [value for node in graph.nodes() for value in (*node.args, *node.values)]
     if not all(value.known and value.type.is_static for value in values):
-        raise error("E0911", "mutants are looked for at known sizes", hint="--bind NAME=N gives a symbolic dimension a size")
+        raise error(
+            "E0911", "mutants are looked for at known sizes", hint="--bind NAME=N gives a symbolic dimension a size"
+        )
     partial = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
     asked = list(applied(rules, partial, graph))
     linear = len(graph.outputs) == 1 and is_linear_region(rules, graph)
     if not linear and not asked:
-        raise error("E0911", "this is not linear in its tensors, and has no mutants", hint="a region ends where it is not linear")
+        raise error(
+            "E0911",
+            "this is not linear in its tensors, and has no mutants",
+            hint="a region ends where it is not linear",
+        )
     for one in asked:
         yield one.value, one.limit, one.own, True
     if linear:

@@ -38,7 +38,9 @@ class _Command(click.Command):
         bare = {name: one.flag_value for one in optional for name in one.opts}
         told = []
         for arg, after in zip(args, [*args[1:], ""], strict=True):
-            told.append(f"{arg}={bare[arg]}" if arg in bare and (Path(after).is_file() or after.endswith(".onnx")) else arg)
+            told.append(
+                f"{arg}={bare[arg]}" if arg in bare and (Path(after).is_file() or after.endswith(".onnx")) else arg
+            )
         return super().parse_args(ctx, told)
 
 
@@ -49,8 +51,13 @@ class _Command(click.Command):
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @options_of(Settings, strategy_options(), switched_on())
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
-@click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.html|R.json",
-              help="The report as a page or as JSON, by the suffix.")
+@click.option(
+    "--report",
+    "report_file",
+    type=click.Path(path_type=Path),
+    metavar="R.html|R.json",
+    help="The report as a page or as JSON, by the suffix.",
+)
 @form_option(help="How the report is printed.")
 @click.option("--explain-budget", is_flag=True, help="Say who was asked for what, and what became of it.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
@@ -93,10 +100,14 @@ def command(
             writable(other)
             written.append(other)
     if report_file is not None and report_file.suffix.lower() not in PAGES | DATA:
-        raise click.BadParameter(f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'")
+        raise click.BadParameter(
+            f"'{report_file}' is neither a page (.html) nor JSON (.json).", param_hint="'--report'"
+        )
     with interrupts(signal.SIGTERM) as pressed, progress(clock, quiet, verbose) as shown:
         command = shlex.join(["dslc", *sys.argv[1:]])
-        settings = replace(settings, progress=shown, interrupts=pressed, detailed=report_file is not None, command=command)
+        settings = replace(
+            settings, progress=shown, interrupts=pressed, detailed=report_file is not None, command=command
+        )
         try:
             result = optimize(model, settings, clock)
         except BaseException as problem:
@@ -163,7 +174,9 @@ def show_budget(report: Report) -> None:
         for one in report.asked
     ]  # fmt: skip
     if rows:
-        print_table(("generator", "asked about", "may gain", "gained", "turns", "seconds", "usual", ""), rows, on=console)
+        print_table(
+            ("generator", "asked about", "may gain", "gained", "turns", "seconds", "usual", ""), rows, on=console
+        )
 
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:
@@ -176,7 +189,10 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         # rules that are only applied have no prices
         priced = report.predicted_ratio is not None or any(step.gain_ms for step in report.steps)
         columns = ("rule", "count", *["gain (predicted)"] * priced, "status", "proved here by")
-        rows = [(one.rule, str(one.count), *[f"{one.gain_ms:z.4f} ms"] * priced, one.status, one.proof) for one in report.steps]
+        rows = [
+            (one.rule, str(one.count), *[f"{one.gain_ms:z.4f} ms"] * priced, one.status, one.proof)
+            for one in report.steps
+        ]
         print_table(columns, rows, on=console)
     if report.before is not None and report.after is not None and not report.kept_original:
         changes = (

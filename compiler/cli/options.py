@@ -37,7 +37,9 @@ def time_option(
             raise click.BadParameter(f"{text} is too short: at least {least:g}s", param_hint=names[-1])
         return seconds
 
-    return click.option(*names, default=default, show_default=default is not None, metavar="TIME", callback=parsed, help=help)
+    return click.option(
+        *names, default=default, show_default=default is not None, metavar="TIME", callback=parsed, help=help
+    )
 
 
 def budget_option(help: str, default: str | None = None, least: float = 0.0) -> Callable[[_Command], _Command]:
@@ -50,12 +52,16 @@ def timeout_option(help: str, default: str, *also: str) -> Callable[[_Command], 
     return time_option("timeout", *also, "--timeout", help=help, default=default, least=0.1)
 
 
-def rules_option(help: str = "Another library or .rules file.", also: Sequence[str] = ()) -> Callable[[_Command], _Command]:
+def rules_option(
+    help: str = "Another library or .rules file.", also: Sequence[str] = ()
+) -> Callable[[_Command], _Command]:
     """`--rules LIB`, as often as one likes, as `libraries`."""
     return click.option(*also, "--rules", "libraries", multiple=True, metavar="LIB", help=help)
 
 
-def bind_option(help: str = "The size of a symbolic dimension.", metavar: str = "NAME=N") -> Callable[[_Command], _Command]:
+def bind_option(
+    help: str = "The size of a symbolic dimension.", metavar: str = "NAME=N"
+) -> Callable[[_Command], _Command]:
     """`--bind NAME=N`, as often as one likes, as `binds`; see `binding`."""
     return click.option("--bind", "binds", multiple=True, metavar=metavar, help=help)
 

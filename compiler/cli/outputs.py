@@ -12,7 +12,9 @@ def apart(path: Path, others: Sequence[Path]) -> None:
     from dslc.errors import error
 
     if path.resolve() in {other.resolve() for other in others}:
-        raise error("E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own")
+        raise error(
+            "E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own"
+        )
 
 
 def writable(path: Path) -> None:

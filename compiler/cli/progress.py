@@ -93,7 +93,10 @@ def interrupts(*more: signal.Signals) -> Iterator[Pressed]:
             threading.Timer(LOST, once_more).start()
 
     try:
-        before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook
+        before, unraisable = (
+            {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)},
+            sys.unraisablehook,
+        )
     except ValueError:
         # not the main thread, which alone is told of signals
         yield found
@@ -135,7 +138,10 @@ def finishing(*more: signal.Signals) -> Iterator[None]:
             unraisable(what)
 
     try:
-        before, unraisable = {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)}, sys.unraisablehook
+        before, unraisable = (
+            {number: signal.signal(number, pressed) for number in (signal.SIGINT, *more)},
+            sys.unraisablehook,
+        )
     except ValueError:
         # not the main thread
         yield

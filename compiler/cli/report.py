@@ -9,7 +9,9 @@ import click
 
 @click.command("report")
 @click.argument("report", metavar="REPORT.json", type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where to write."
+)
 def command(report: Path, output: Path) -> None:
     """Make a page of what `dslc optimize --report REPORT.json` wrote: one file, which needs no network."""
     from dslc.cli.outputs import apart, writable

@@ -79,7 +79,11 @@ class StatedCase:
 
 
 def run_tests(
-    rules: Rules, only: Collection[str] | None = None, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
+    rules: Rules,
+    only: Collection[str] | None = None,
+    modules: Collection[Module] | None = None,
+    seed: int = 0,
+    trials: int = 3,
 ) -> list[CaseOutcome]:
     """Runs every example, test, law and substitution of some modules (all, where none are given), in the order of the files.
 
@@ -263,7 +267,11 @@ class _Expectation:
         return None
 
     def _inputs(self) -> str:
-        lines = [f"{getattr(value.node, 'name', '')} = {_text(array)}" for value, array in self.feeds.items() if array.size <= 16]
+        lines = [
+            f"{getattr(value.node, 'name', '')} = {_text(array)}"
+            for value, array in self.feeds.items()
+            if array.size <= 16
+        ]
         return "".join(f"\n{line}" for line in lines)
 
     # ---- generators, lists, ONNX ---------------------------------------------------------------------------
@@ -306,7 +314,9 @@ class _Expectation:
         arrays = [known[arg] if isinstance(arg, Value) else _array(arg) for arg in args]
         results = onnx_results(call.function.removeprefix("onnx."), arrays, attrs, self._wanted, call.span)
         constants = tuple(array_value(result) for result in results)
-        return constants[0] if len(constants) == 1 else Outputs(constants, tuple(f"_{k}" for k in range(len(constants))))
+        return (
+            constants[0] if len(constants) == 1 else Outputs(constants, tuple(f"_{k}" for k in range(len(constants))))
+        )
 
 
 def _sized(make: Callable[[np.random.Generator, tuple[int, ...]], Array]) -> Generator:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("operator")
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
-@click.option("--shape", "shapes", multiple=True, metavar="X=1,64,56,56", help="Shape of a parameter; the others are searched.")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="X=1,64,56,56", help="Shape of a parameter; the others are searched."
+)
 @click.option("--dtype", "dtypes", multiple=True, metavar="T=f16", help="Element type of a type variable.")
 @rules_option("Library or .rules file (default: std).")
 @form_option()
@@ -102,7 +104,14 @@ def operator_facts(
         outputs = sample(rules, definition, given_shapes, values, types)
     except Mismatch as problem:
         raise DslcError(
-            [Diagnostic("E0306", f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span, hint=problem.hint)]
+            [
+                Diagnostic(
+                    "E0306",
+                    f"{definition.short}: {problem.reason}",
+                    problem.span or definition.syntax.span,
+                    hint=problem.hint,
+                )
+            ]
         ) from None
     facts = describe(rules, definition, outputs)
     others = [one.name for one in onnx_operators(rules, operator) if one is not definition]

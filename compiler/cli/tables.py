@@ -42,7 +42,9 @@ def print_table(
     boxes = {"all": box.HEAVY_HEAD, "head": box.SIMPLE, "none": None}
     table = Table(box=boxes[lines], pad_edge=lines == "all" or not head, show_edge=lines == "all", show_header=head)
     for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold" if lines != "all" else "ellipsis")
+        table.add_column(
+            column, justify="right" if column in numbers else "left", overflow="fold" if lines != "all" else "ellipsis"
+        )
     for row in rows:
         table.add_row(*(Text(in_line(cell)) if isinstance(cell, str) else cell for cell in row))
     (on or console()).print(table)

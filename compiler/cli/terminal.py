@@ -56,7 +56,13 @@ def say(text: str, err: bool = False) -> None:
 def console(err: bool = False, **options: Any) -> Console:
     """Where styled text and bars are printed; a text is itself, whatever brackets, colons and control characters are in it."""
     stream: Any = sys.stderr if err else sys.stdout
-    options = {"file": getattr(stream, "stream", stream), "highlight": False, "markup": False, "emoji": False, **options}
+    options = {
+        "file": getattr(stream, "stream", stream),
+        "highlight": False,
+        "markup": False,
+        "emoji": False,
+        **options,
+    }
     made: Console = _plain()(**options)
     return made
 

@@ -73,9 +73,15 @@ def tested(names: Sequence[str], patterns: Collection[str] = (), trials: int = 3
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
-@click.option("--only", "-k", "patterns", multiple=True, metavar="NAME", help="Only what has this name; `conv*` is a pattern.")
 @click.option(
-    "--trials", default=3, show_default=True, type=click.IntRange(min=0), help="Random instances of each law and substitution."
+    "--only", "-k", "patterns", multiple=True, metavar="NAME", help="Only what has this name; `conv*` is a pattern."
+)
+@click.option(
+    "--trials",
+    default=3,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Random instances of each law and substitution.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what passed, too.")

@@ -21,7 +21,9 @@ def story_of(path: Path) -> str:
     """
     try:
         data = json.loads(path.read_text("utf-8"))
-        turns = [(str(t["rule"]), int(t["count"]), float(t["predicted_ms"]), float(t["gain_ms"])) for t in data["story"]]
+        turns = [
+            (str(t["rule"]), int(t["count"]), float(t["predicted_ms"]), float(t["gain_ms"])) for t in data["story"]
+        ]
         lines = [_outcome(data), *_told(turns)]
     except (ValueError, KeyError, TypeError, RecursionError):
         text = "it is no report of `dslc optimize --report FILE.json`"
@@ -35,7 +37,11 @@ def _outcome(data: Mapping[str, Any]) -> str:
     if data["kept_original"]:
         return f"{model}: the original is kept: {data['reason']}"
     before, after = data["before_ms"], data["after_ms"]
-    timed = "" if before is None or after is None else f": {before:.3g} ms -> {after:.3g} ms, {data['ratio']:.2f} times as fast"
+    timed = (
+        ""
+        if before is None or after is None
+        else f": {before:.3g} ms -> {after:.3g} ms, {data['ratio']:.2f} times as fast"
+    )
     return f"{model}{timed}"
 
 

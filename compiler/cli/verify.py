@@ -36,13 +36,17 @@ GUARD_SECONDS = 10.0  #: seconds for the search of guards of one refuted rule
 )  # fmt: skip
 @click.option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
 @form_option("concise", "json", "markdown", help="How the outcome is printed; markdown: one line for each library.")
-@click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
+@click.option(
+    "--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8)."
+)
 @timeout_option("For each prover and rule.", "30s")
 @click.option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
 @click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("-q", "--quiet", is_flag=True, help="No table and no progress.")
-@click.option("--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this.")
+@click.option(
+    "--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this."
+)
 @click.option("--guards/--no-guards", default=True, help="Whether to look for guards under which a wrong rule holds.")
 def command(
     names: tuple[str, ...],
@@ -158,7 +162,10 @@ def _tell(out: VerifyOutcome, output_format: str, quiet: bool, seconds: float) -
         if rules is not None and verdict.status == "refuted" and verdict.rule not in {*out.looked, *rules.derivations}:
             findings += _findings(rules, verdict, 0, guarded=False)
     if output_format == "json":
-        outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
+        outcome = {
+            "rules": [as_dict(verdict) for verdict in verdicts],
+            "findings": json.loads(render(findings, "json")),
+        }
         if out.interrupted:
             outcome |= {"interrupted": True, "left": [name for name in out.chosen if name not in out.known]}
         click.echo(record_text("verify", outcome), nl=False)
@@ -171,7 +178,10 @@ def _tell(out: VerifyOutcome, output_format: str, quiet: bool, seconds: float) -
         if output_format == "concise":
             for verdict in verdicts:
                 said = verdict.types_text
-                click.echo(f"{verdict.rule}: {verdict.status}" + "".join(f": {text}" for text in (verdict.reason, said) if text))
+                click.echo(
+                    f"{verdict.rule}: {verdict.status}"
+                    + "".join(f": {text}" for text in (verdict.reason, said) if text)
+                )
         elif verdicts and not quiet:
             _table(verdicts)
             for line in (*needs(verdicts), *presumed(verdicts)):
@@ -184,7 +194,9 @@ def _tell(out: VerifyOutcome, output_format: str, quiet: bool, seconds: float) -
         click.echo(f"interrupted: {len(out.known)} of {len(out.chosen)} were done", err=True)
 
 
-def _derivations(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic], seed: int) -> tuple[RuleVerdict, ...]:
+def _derivations(
+    rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic], seed: int
+) -> tuple[RuleVerdict, ...]:
     """What is known of derivations: of each, random instances are proved. Nothing is tried of one that has a mistake."""
     from dslc.prove.derivations import verify_derivation
     from dslc.prove.verdict import RuleVerdict
@@ -235,6 +247,8 @@ def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
     """The rules and laws whose status is weaker than required."""
     enough = {None: None, "proved": {"proved"}, "bounded": {"proved", "bounded"}}[require]
     return [] if enough is None else [verdict.rule for verdict in verdicts if verdict.status not in enough]
+
+
 def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic]) -> dict[str, RuleVerdict]:
     """Verdicts of rules and laws that have a mistake, or whose operators and functions have one: nothing is proved of these."""
     from dslc.prove.known.digest import rule_digest
@@ -258,7 +272,10 @@ def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
     for verdict in verdicts:
         conditions = [condition for one in verdict.verdicts for condition in one.needs]
         if conditions:
-            out += [f"{verdict.rule} is used only where its right side has a meaning:", *(f"  {text}" for text in conditions)]
+            out += [
+                f"{verdict.rule} is used only where its right side has a meaning:",
+                *(f"  {text}" for text in conditions),
+            ]
     return out
 
 
@@ -408,7 +425,9 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
         said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
-        rows.append((verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact", "axioms")), reason))
+        rows.append(
+            (verdict.rule, verdict.status, *(times.get(one, "") for one in ("field", "exact", "axioms")), reason)
+        )
     print_table(("rule", "status", "field ms", "exact ms", "axioms ms", "reason"), rows)
 
 

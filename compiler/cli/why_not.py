@@ -48,7 +48,9 @@ class WhyNot:
         if self.applies:
             return " ".join([str(self.explanation), *self.obstacles])
         if self.after is not None:
-            return "\n".join([str(self.explanation), " ".join([f"  Applies after {', then '.join(self.after)}.", *self.obstacles])])
+            return "\n".join(
+                [str(self.explanation), " ".join([f"  Applies after {', then '.join(self.after)}.", *self.obstacles])]
+            )
         return "\n".join([str(self.explanation), *([f"  Nor after {self.steps} other rules."] if self.steps else [])])
 
 
@@ -75,7 +77,12 @@ def find_rule(rules: Rules, name: str) -> SubstitutionDef:
 
 
 def why_nots(
-    rule: str, model: Path | ModelProto, libraries: Sequence[str], bind: Mapping[str, int], steps: int = 2, trust_lock: bool = False
+    rule: str,
+    model: Path | ModelProto,
+    libraries: Sequence[str],
+    bind: Mapping[str, int],
+    steps: int = 2,
+    trust_lock: bool = False,
 ) -> Iterator[WhyNot]:
     """Every direction of a rule that is looked for, one after the other; `RULE^-1` is only the reverse.
 
@@ -125,13 +132,25 @@ def why_nots(
 @click.command()
 @click.argument("rule")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
-@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="RULE is a call: why it is no program of this operator.")
-@click.option("--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name.")
-@click.option("--max-depth", type=click.IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="OPERATOR",
+    help="RULE is a call: why it is no program of this operator.",
+)
+@click.option(
+    "--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name."
+)
+@click.option(
+    "--max-depth", type=click.IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row."
+)
 @budget_option("With --target: time of searching.", "20s", least=0.1)
 @rules_option()
 @click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
-@click.option("--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
+@click.option(
+    "--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before."
+)
 @bind_option()
 def command(
     rule: str, model: Path | None, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...], targets: tuple[str, ...],

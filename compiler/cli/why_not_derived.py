@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def tell(
-    call: str, targets: tuple[str, ...], libraries: tuple[str, ...], binds: tuple[str, ...], node: str | None, depth: int, budget: float
+    call: str,
+    targets: tuple[str, ...],
+    libraries: tuple[str, ...],
+    binds: tuple[str, ...],
+    node: str | None,
+    depth: int,
+    budget: float,
 ) -> None:
     """Prints one answer for each target. Raises DslcError: for an unknown name, and a call that cannot be read."""
     from dslc.cli.derive import called_as, targeted
@@ -69,10 +75,7 @@ def _nearest(rules: Rules, search: DerivationSearch, name: str) -> tuple[Missed,
         if isinstance(node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(node.scope.body))
     ]  # fmt: skip
     scopes = sums or [
-        node
-        for state in search.seen[: ASKED]
-        for node in topological([state.node])
-        if isinstance(node, ScopeNode)
+        node for state in search.seen[:ASKED] for node in topological([state.node]) if isinstance(node, ScopeNode)
     ]
     for node in dict.fromkeys(scopes):
         why = missed(rules, node.values[0], name) or Missed(Miss.INTENSITY)

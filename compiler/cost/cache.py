@@ -172,7 +172,9 @@ def _patiently(path: str) -> sqlite3.Connection:
 def _connect(path: str) -> sqlite3.Connection:
     """A connection with the tables; raises `sqlite3.DatabaseError` for a corrupt file or another version's."""
     db = sqlite3.connect(path, timeout=30, check_same_thread=False)
-    db.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")  # damaged text is no error, but has another sum
+    db.text_factory = partial(
+        str, encoding="utf-8", errors="surrogateescape"
+    )  # damaged text is no error, but has another sum
     try:
         with db:
             db.execute("BEGIN")  # one state of the file: another process may be making its tables

@@ -24,7 +24,11 @@ class Clock:
     """
 
     def __init__(
-        self, budget: float = inf, now: Callable[[], float] = time.monotonic, began: float | None = None, phase: str = ""
+        self,
+        budget: float = inf,
+        now: Callable[[], float] = time.monotonic,
+        began: float | None = None,
+        phase: str = "",
     ) -> None:
         self.budget = budget
         self.now = now

@@ -56,8 +56,13 @@ class Reference:
 
 
 def outputs_of(
-    file: ModelFile, feeds: Sequence[Feeds], threads: int, until: Deadline = FOREVER, plain: bool = False,
-    worker: Worker | None = None, spares: Spares | None = None,
+    file: ModelFile,
+    feeds: Sequence[Feeds],
+    threads: int,
+    until: Deadline = FOREVER,
+    plain: bool = False,
+    worker: Worker | None = None,
+    spares: Spares | None = None,
 ) -> Reference:
     """Runs a model on each of the inputs, in a process of its own, which ends at a deadline, or in that of a worker.
 
@@ -81,7 +86,10 @@ def ran(worker: Worker, names: Sequence[str], feeds: Sequence[Feeds]) -> Referen
 
 
 def compare(
-    reference: Reference, other: Reference, tolerance: float | None = None, computed: Mapping[str, Any] = MappingProxyType({})
+    reference: Reference,
+    other: Reference,
+    tolerance: float | None = None,
+    computed: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
     """Compares what two models gave for the same inputs.
 
@@ -103,7 +111,9 @@ def compare(
                 )
             # a huge element hides the others
             if limit <= EXACT and (hidden := _hidden(a, b)):
-                return Comparison(worst, f"output {name}: {hidden} elements are off by more than {FAR:.0%} of themselves")
+                return Comparison(
+                    worst, f"output {name}: {hidden} elements are off by more than {FAR:.0%} of themselves"
+                )
     return Comparison(worst)
 
 
@@ -130,7 +140,13 @@ def silent(references: Sequence[Reference]) -> list[str]:
         return bool((np.isfinite(array) & (array != 0)).any())
 
     names = references[0].names
-    said = {name for one in references for outputs in one.outputs for name, array in zip(names, outputs, strict=True) if says(array)}
+    said = {
+        name
+        for one in references
+        for outputs in one.outputs
+        for name, array in zip(names, outputs, strict=True)
+        if says(array)
+    }
     return [name for name in names if name not in said]
 
 

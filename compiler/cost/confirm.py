@@ -60,10 +60,7 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     runs: list[float] = []
     infos: dict[Key, list[Info]] = {key: [] for key in groups}
     more: dict[Hashable, list[float]] = {key: [] for key in pairs}
-    turns = [
-        f"{occasion}:{k}"
-        for k in range(TURNS if len(groups) + len(pairs) <= FEW else TURNS_OF_MANY)
-    ]
+    turns = [f"{occasion}:{k}" for k in range(TURNS if len(groups) + len(pairs) <= FEW else TURNS_OF_MANY)]
     # one graph is compared with nothing yet: what was measured of it before is as good
     cut = False
     for turn in turns if len(graphs) > 1 else ["", *turns[: TURNS_OF_MANY - 1]]:

@@ -63,7 +63,8 @@ class Evaluation:
         more = Counter(keys)
         more.subtract(start.keys)
         self.infos = [
-            model.infos([group])[0] if more[key] else model.known(key) for group, key in zip(self.groups, keys, strict=True)
+            model.infos([group])[0] if more[key] else model.known(key)
+            for group, key in zip(self.groups, keys, strict=True)
         ]
         bodies = {key: info.body for key, info in zip(keys, self.infos, strict=True) if info is not None}
         for key, group in start.groups.items():
@@ -84,7 +85,9 @@ class Evaluation:
         """Takes over what was measured in the meantime, again or for the first time."""
         self.infos = [self._model.known(self._model.keys.of(group)) for group in self.groups]
 
-    def _changes(self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v) -> float:
+    def _changes(
+        self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v
+    ) -> float:
         kept = [
             (Info(0.0) if info is None else info, port)
             for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True))
@@ -187,7 +190,9 @@ class Evaluation:
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
-        around = self._model.lowerings.near(nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ()))
+        around = self._model.lowerings.near(
+            nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ())
+        )
         beside = tuple(self._model.keys.of(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
         return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses, beside)
 

@@ -79,9 +79,7 @@ def groups_of(
                 if group is not None and len(arg.node.types) == 1 and uses(arg) == args.count(arg):
                     first = group[0]
                     more = len(group) - len(piece_of.get(first, (first,)))
-                    if more + 1 < (
-                        AFTER_ONE if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS
-                    ):
+                    if more + 1 < (AFTER_ONE if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
                         joined = arg.node
                         break
         if joined is None:
@@ -92,5 +90,6 @@ def groups_of(
             own.append(node)
         open_groups[node] = own
     return [
-        Group(tuple(group), tuple(args_of(node) for node in group), len(piece_of.get(group[0], group[:1]))) for group in order
+        Group(tuple(group), tuple(args_of(node) for node in group), len(piece_of.get(group[0], group[:1])))
+        for group in order
     ]

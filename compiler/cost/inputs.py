@@ -58,7 +58,9 @@ class Inputs:
     def more(self, special: Special) -> Inputs:
         """The same with further ones, on which the model did not fail."""
         at = (*self.at, special.sizes) if special.sizes else self.at
-        return replace(self, feeds=(*self.feeds, special.feeds), at=at, tolerances=(*self.tolerances, special.tolerance))
+        return replace(
+            self, feeds=(*self.feeds, special.feeds), at=at, tolerances=(*self.tolerances, special.tolerance)
+        )
 
 
 def given_inputs(given: Given, model: Any) -> Inputs:
@@ -142,8 +144,13 @@ def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
         if (name in listed) != isinstance(array, list):
             what = "a sequence: a list, or `name.0`, `name.1`, ... of a file" if name in listed else "no sequence"
             findings.append(Diagnostic("E0810", f"the input `{name}` is {what}", path=path))
-        elif name in listed and (wrong := next((one.dtype for one in array if one.dtype != listed[name]), None)) is not None:
-            findings.append(Diagnostic("E0810", f"the input `{name}` has tensors of type {wrong}, not {listed[name]}", path=path))
+        elif (
+            name in listed
+            and (wrong := next((one.dtype for one in array if one.dtype != listed[name]), None)) is not None
+        ):
+            findings.append(
+                Diagnostic("E0810", f"the input `{name}` has tensors of type {wrong}, not {listed[name]}", path=path)
+            )
         elif dtype is not None and array.dtype != dtype:
             findings.append(Diagnostic("E0810", f"the input `{name}` has type {array.dtype}, not {dtype}", path=path))
         elif shape is not None and not _fits(array.shape, shape):

@@ -53,7 +53,9 @@ class Lowerings:
         every = [rule for rules in found.values() for rule in rules]
         self._free = [rule for rule in every if rule.name in free]
         # those that take most first
-        self._fused = sorted((rule for rule in every if len(rule.left.sites) > 1), key=lambda rule: -len(rule.left.sites))
+        self._fused = sorted(
+            (rule for rule in every if len(rule.left.sites) > 1), key=lambda rule: -len(rule.left.sites)
+        )
 
     def __len__(self) -> int:
         return len(self._fused) + len(self._free)

@@ -163,14 +163,18 @@ class Measurer:
     def _known(self, key: str) -> Measured | None:
         """What the cache has."""
         seconds = self.cache.seconds(self._context, key)
-        return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
+        return (
+            None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
+        )
 
     def _measure(self, model: bytes, sample: Sample, layout: bool) -> Measured:
         copies, like = sample.copies, sample.like
         try:
             overhead = self.overhead
             hopeless = copies * sample.hopeless
-            answer = self._ask(model, sample.weights, copies, layout, sample.library, (like and like()) or b"", hopeless)
+            answer = self._ask(
+                model, sample.weights, copies, layout, sample.library, (like and like()) or b"", hopeless
+            )
         except WorkerFailed as failed:
             self.count += 1
             if failed.late and not self._until.over and sample.hopeless < inf:

@@ -77,7 +77,9 @@ class CostModel:
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._view: dict[int, bool] = {}
-        self._work = GuessedWork(lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of)
+        self._work = GuessedWork(
+            lambda node: kinds.flops(rules, self.samples.static(node)), self.keys.number, self.samples.bytes_of
+        )
         self._whole_work = 0.0
 
     @property
@@ -232,7 +234,9 @@ class CostModel:
         """What of some nodes, producers first, is measured together. What runs as one is looked for among some of them only, where
         the rest is known."""
         looked = nodes if among is None else [node for node in nodes if node in among]
-        return groups_of(nodes, args_of, uses, self.keys.pointwise, [*known, *self.lowerings.fused(looked, args_of, uses)])
+        return groups_of(
+            nodes, args_of, uses, self.keys.pointwise, [*known, *self.lowerings.fused(looked, args_of, uses)]
+        )
 
     def infos(self, groups: Sequence[Group]) -> list[Info]:
         """What each group costs; new ones are measured."""
@@ -269,7 +273,9 @@ class CostModel:
     def can_price(self, graph: Graph) -> bool:
         """Whether all kernels of a graph are known, which cannot be measured here."""
         return all(
-            self.keys.of(Group((node,), (node.args,))) in self._told for node in graph.nodes() if isinstance(node, Kernel)
+            self.keys.of(Group((node,), (node.args,))) in self._told
+            for node in graph.nodes()
+            if isinstance(node, Kernel)
         )
 
     def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:

@@ -56,4 +56,4 @@ def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashabl
         of = [one.get(key, 0) for one in counts]
         if max(of) > min(of):
             more[key] = max(of) - min(of)
-    return sorted(more, key=lambda key: -more[key] * weight(key))[: PAIRS]
+    return sorted(more, key=lambda key: -more[key] * weight(key))[:PAIRS]

@@ -147,7 +147,9 @@ class Worker:
         spares: processes that were started ahead.
     """
 
-    def __init__(self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: Spares | None = None) -> None:
+    def __init__(
+        self, threads: int, until: Deadline = FOREVER, runner: str = RUNNER, spares: Spares | None = None
+    ) -> None:
         self.threads = threads
         self._processor = processor()
         self._runner = runner

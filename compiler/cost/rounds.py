@@ -112,7 +112,9 @@ class Rounds:
             return Interval(self.stopped[model], 0.0, self.stopped[model])
         key = model, 0, 0.0, 0.0
         if key not in self._found:
-            self._found[key] = self.test.interval(self.turns(model), self.test.among(model - 1, self.families), self.running)
+            self._found[key] = self.test.interval(
+                self.turns(model), self.test.among(model - 1, self.families), self.running
+            )
         return self._found[key]
 
     def known(self, model: int) -> bool:

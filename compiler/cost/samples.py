@@ -180,7 +180,9 @@ def _kept(arg: Value, type: TensorType) -> Value | None:
 
 def shown_attribute(value: AttrValue) -> str:
     """An attribute as text that tells numbers from truth values and words."""
-    return f"[{', '.join(map(shown_attribute, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
+    return (
+        f"[{', '.join(map(shown_attribute, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
+    )
 
 
 def bytes_in(value: Value) -> int:

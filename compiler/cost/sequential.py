@@ -113,7 +113,11 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
     def refuted(at: float) -> bool:
         """Whether a threshold is, below which such a value is still won."""
         won = [len(own) - bisect_left(own, at) for own in groups]
-        left = [(sum(won) - w, count - len(own)) for w, own in zip(won, groups, strict=True)] if bet.spared else [(sum(won), count)]
+        left = (
+            [(sum(won) - w, count - len(own)) for w, own in zip(won, groups, strict=True)]
+            if bet.spared
+            else [(sum(won), count)]
+        )
         return all(capital(wins, turns, bet.chance) >= goal for wins, turns in left)
 
     # fewer are won of a higher threshold

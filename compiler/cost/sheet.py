@@ -77,7 +77,9 @@ class CpuSheet(Computed):
         self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
     ) -> ModelPlan:
         """The runtime runs one piece of a model after the other."""
-        costs = CostModel(rules, Unmeasured(self.machine), lambda _inputs, _outputs: b"", imported.context.opset, sizes, target=self)
+        costs = CostModel(
+            rules, Unmeasured(self.machine), lambda _inputs, _outputs: b"", imported.context.opset, sizes, target=self
+        )
         return InTurn(PriceTable(costs).priced(imported.graph))
 
 
@@ -95,7 +97,7 @@ class InTurn:
     @property
     def told(self) -> tuple[str, ...]:
         found = sorted(self.priced.prices, key=lambda price: -price.seconds)
-        lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[: SHOWN]]
+        lines = [f"{_words(price.what)}: {price.seconds * 1e6:.4g} us" for price in found[:SHOWN]]
         return (*lines, f"{len(found)} pieces, one after the other: {self.seconds * 1e6:.4g} us")
 
 
@@ -115,7 +117,11 @@ def target(device: str | None = None, threads: int | None = None, _trust: tuple[
     """
     name = next(iter(PROCESSORS)) if device is None else device.lower()
     operations, bytes = PROCESSORS.get(name) or _numbers(name)
-    sheet = Sheet(f"{name} ({operations:.3g} operations/s, {bytes:.3g} bytes/s)", this_machine(threads).threads, "nothing measured")
+    sheet = Sheet(
+        f"{name} ({operations:.3g} operations/s, {bytes:.3g} bytes/s)",
+        this_machine(threads).threads,
+        "nothing measured",
+    )
     return CpuSheet(sheet, name, operations, bytes)
 
 

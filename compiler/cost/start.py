@@ -35,7 +35,9 @@ class Start:
         """Seconds of the groups that are known, each by itself."""
         found = self._parts.get(len(known))
         if found is None:
-            bodies = ((known[key].body, count) for key, count in self.keys.items() if key in known and key not in excused)
+            bodies = (
+                (known[key].body, count) for key, count in self.keys.items() if key in known and key not in excused
+            )
             found = sum(count * body for body, count in bodies if body < inf)
             self.forget()
             self._parts[len(known)] = found

@@ -380,7 +380,12 @@ def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) ->
 
 
 def raced(
-    models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, clock: Clock, goal: Goal = Goal.EITHER
+    models: Sequence[ModelFile],
+    names: Sequence[str],
+    feeds: Mapping[str, Any],
+    threads: int,
+    clock: Clock,
+    goal: Goal = Goal.EITHER,
 ) -> list[Timing]:
     """As `race` for what is left of a clock, or until every model ran once; failures are diagnostics.
 

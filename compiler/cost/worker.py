@@ -344,7 +344,9 @@ def _profile(loaded: LoadedModel, feeds: Mapping[str, Any], seconds: float) -> l
         name, _, kind = str(event.get("name", "")).rpartition("_kernel")
         if event.get("cat") == "Node" and kind == "_time":
             times.setdefault((name, str(event.get("args", {}).get("op_name", ""))), []).append(event["dur"] * 1e-6)
-    return [(name, operator, sorted(own[1:] or own)[len(own[1:] or own) // 2]) for (name, operator), own in times.items()]
+    return [
+        (name, operator, sorted(own[1:] or own)[len(own[1:] or own) // 2]) for (name, operator), own in times.items()
+    ]
 
 
 def _bound(loaded: LoadedModel) -> Callable[[], Any]:

@@ -42,7 +42,12 @@ class FoundCall:
         for moved in self.moves:
             by = dict(moved)
             yield tuple(
-                (name, replace(value, offset=value.offset + by[name]) if isinstance(value, StridedView) and name in by else value)
+                (
+                    name,
+                    replace(value, offset=value.offset + by[name])
+                    if isinstance(value, StridedView) and name in by
+                    else value,
+                )
                 for name, value in self.arguments
             )
 
@@ -112,7 +117,8 @@ class _Call:
         output = self.pattern.output.tensor
         roles = ({left, output}, {right, output}, {left, right}, {left, right, output})
         rows, columns, inner, batch = (
-            prod(axis.extent for name, axes in self.axes.items() if self.pattern.roles[name] == role for axis in axes) for role in roles
+            prod(axis.extent for name, axes in self.axes.items() if self.pattern.roles[name] == role for axis in axes)
+            for role in roles
         )
         flops *= prod(axis.extent for axis in self.placed.outside)
         sizes = rows, columns, inner, batch
@@ -121,7 +127,9 @@ class _Call:
     def _window(self) -> tuple[int, ...]:
         """The sizes of a window that moves by one position; none where there is no such one."""
         summed = [name for name in self.axes if name in self.pattern.packs and name not in self.pattern.output.indices]
-        steps = [one for own in self.placed.coefficients.values() for one in (own if isinstance(own, tuple) else (own,))]
+        steps = [
+            one for own in self.placed.coefficients.values() for one in (own if isinstance(own, tuple) else (own,))
+        ]
         if not self.pattern.windows or any(one > 1 for one in steps):
             return ()
         return tuple(axis.extent for name in summed for axis in self.axes[name])
@@ -145,7 +153,9 @@ class _Call:
         pattern, below = self.pattern, self.placed.below
         if below[pattern.output.tensor].dtype is not below[pattern.readings[pattern.factors[0]].tensor].dtype:
             raise _Unfit
-        names: dict[str, Any] = {name: value.value for name, value in self.placed.numbers.items() if isinstance(value, Num)}
+        names: dict[str, Any] = {
+            name: value.value for name, value in self.placed.numbers.items() if isinstance(value, Num)
+        }
         names |= self.placed.coefficients
         types: dict[str, Any] = dict(DTYPES)
         for param, reading in zip(pattern.lowering.syntax.params, pattern.readings, strict=False):
@@ -169,7 +179,11 @@ class _Call:
         """Declared names of sizes with what they are."""
         for dim in reading.dims:
             if dim.merged:
-                yield from ((name, self.axes[index][0].extent) for name, index in zip(dim.sizes, dim.indices, strict=True) if name)
+                yield from (
+                    (name, self.axes[index][0].extent)
+                    for name, index in zip(dim.sizes, dim.indices, strict=True)
+                    if name
+                )
             elif dim.sizes[0]:
                 shape, _ = self._dims(reading, dim)
                 yield dim.sizes[0], shape if dim.star else shape[0]

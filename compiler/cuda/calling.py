@@ -75,7 +75,9 @@ class Calls:
         whole = lifted(kernel)
         for one in (whole, kernel) if whole is not kernel else (kernel,):
             given = tuple(
-                plain(RESULT - 1 - k, arg.type.dtype, arg.type.sizes) if arg.constant else replace(views[k], buffer=RESULT - 1 - k)
+                plain(RESULT - 1 - k, arg.type.dtype, arg.type.sizes)
+                if arg.constant
+                else replace(views[k], buffer=RESULT - 1 - k)
                 for k, arg in enumerate(one.args)
             )
             key = (one.group, tuple(arg.constant for arg in one.args), given, turnable, one is whole)
@@ -107,7 +109,9 @@ class Calls:
                 for one in found(pattern, target, own):
                     seconds = self._seconds(one)
                     if best is None or seconds < best.seconds:
-                        best = TakenCall(whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window))
+                        best = TakenCall(
+                            whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window)
+                        )
             if best is not None:
                 return best
         return None
@@ -119,7 +123,7 @@ class Calls:
         (type,) = kernel.types
         assert type is not None
         result = plain(RESULT, type.dtype, type.sizes)
-        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][: LAYOUTS]
+        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:LAYOUTS]
         choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
             operands = list(views)
@@ -140,7 +144,9 @@ def _turned(view: StridedView) -> list[StridedView]:
     for axis in range(len(view.shape) - 1):
         order = [k for k in range(len(view.shape)) if k != axis] + [axis]
         steps = row_major([view.shape[k] for k in order])
-        found.append(StridedView(view.buffer, view.dtype, view.shape, tuple(steps[order.index(k)] for k in range(len(order)))))
+        found.append(
+            StridedView(view.buffer, view.dtype, view.shape, tuple(steps[order.index(k)] for k in range(len(order))))
+        )
     return found
 
 

@@ -32,7 +32,14 @@ def plan_at(
         NotPlanned: with the reason.
     """
     return planned(
-        rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable, hosted=hosted, written=written
+        rules,
+        at_sizes(graph, sizes),
+        device,
+        names=names,
+        outputs=outputs,
+        generable=generable,
+        hosted=hosted,
+        written=written,
     )
 
 

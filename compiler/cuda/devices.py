@@ -47,7 +47,9 @@ class Device:
         """Seconds for so many bytes; what fits into the cache is faster."""
         return bytes / (self.reach if bytes <= self.cache / 2 else MEMORY * self.bandwidth)
 
-    def call(self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()) -> float:
+    def call(
+        self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()
+    ) -> float:
         """Seconds of a vendor's call.
 
         Args:
@@ -60,9 +62,7 @@ class Device:
         for size, whole in zip(sizes, (TILE, TILE, PART, 1), strict=False):
             tiles *= -(-size // whole)
         used = min(1.0, tiles / self.processors) if sizes else 1.0
-        return self.launch + max(
-            flops / saved / (VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes)
-        )
+        return self.launch + max(flops / saved / (VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes))
 
     def algorithm(self, dtype: DType, window: Sequence[int] = ()) -> str:
         """What the price of a vendor's call counts on, for people: empty for plain arithmetic."""

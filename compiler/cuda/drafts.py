@@ -55,11 +55,22 @@ def assembled(
     steps: list[Step] = []
     for draft, turn in zip(drafts, order, strict=True):
         if draft.host is not None:
-            steps.append(HostStep(draft.rule, draft.name, draft.reads, draft.writes, turn.stream, turn.waits, draft.seconds))
+            steps.append(
+                HostStep(draft.rule, draft.name, draft.reads, draft.writes, turn.stream, turn.waits, draft.seconds)
+            )
             continue
         if draft.call is None:
             steps.append(
-                KernelStep(draft.rule, draft.name, draft.reads, draft.writes, draft.scratch, turn.stream, turn.waits, draft.seconds)
+                KernelStep(
+                    draft.rule,
+                    draft.name,
+                    draft.reads,
+                    draft.writes,
+                    draft.scratch,
+                    turn.stream,
+                    turn.waits,
+                    draft.seconds,
+                )
             )
             continue
         function = function_named(draft.call.function)
@@ -67,7 +78,14 @@ def assembled(
         workspace = draft.scratch[0] if draft.scratch else None
         steps.append(
             CallStep(
-                draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds
+                draft.rule,
+                draft.call.function,
+                draft.arguments,
+                written,
+                workspace,
+                turn.stream,
+                turn.waits,
+                draft.seconds,
             )
         )
     streams = 1 + max((turn.stream for turn in order), default=0)

@@ -40,9 +40,22 @@ def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
 
 class _Grouping:
     def __init__(
-        self, rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None]
+        self,
+        rules: Rules,
+        graph: Graph,
+        device: Device,
+        calls: Calls,
+        profiles: Profiles,
+        scratch: Callable[[Graph], object | None],
     ) -> None:
-        self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = rules, graph, device, calls, profiles, scratch
+        self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = (
+            rules,
+            graph,
+            device,
+            calls,
+            profiles,
+            scratch,
+        )
 
     def graph_of_groups(self, own: Sequence[NodeGroup] = ()) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""
@@ -93,12 +106,7 @@ class _Grouping:
                     if self._taken(kernel, given, turnable(self.rules, around, last)):
                         best = group
                 users = around.users[chain[-1]]
-                if (
-                    len(chain) > EPILOGUE
-                    or last in around.final
-                    or len(set(users)) != 1
-                    or len(users[0].types) != 1
-                ):
+                if len(chain) > EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
                     break
                 if users[0] in taken or isinstance(users[0], Opaque):
                     break

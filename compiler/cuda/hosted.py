@@ -46,7 +46,9 @@ def hosted_of(rules: Rules, imported: Imported) -> Hosted:
     return hosted(rules, context.opset, context.opsets, context.ir_version)
 
 
-def at_feeds(source: str | os.PathLike[str] | ModelProto, rules: Rules, imported: Imported, feeds: Mapping[str, Any]) -> Imported:
+def at_feeds(
+    source: str | os.PathLike[str] | ModelProto, rules: Rules, imported: Imported, feeds: Mapping[str, Any]
+) -> Imported:
     """A model read again with all sizes as they are for some inputs, where it has nodes whose sizes only a run can tell.
 
     What the sizes of such nodes are for other inputs of the same shapes nobody knows: who runs the plan looks.
@@ -75,7 +77,9 @@ def _shaped(model: ModelProto, feeds: Mapping[str, Any]) -> ModelProto | None:
     out.graph.output.extend(ValueInfoProto(name=name) for name in sorted(names))
     try:
         session = runtime(out.SerializeToString())
-        arrays = session.run(None, {name: feeds[name] for name in (one.name for one in session.get_inputs()) if name in feeds})
+        arrays = session.run(
+            None, {name: feeds[name] for name in (one.name for one in session.get_inputs()) if name in feeds}
+        )
     except Exception:  # the runtime has a class for each of its errors
         return None
     shown = dict(zip((one.name for one in session.get_outputs()), arrays, strict=True))
@@ -85,7 +89,9 @@ def _shaped(model: ModelProto, feeds: Mapping[str, Any]) -> ModelProto | None:
     for value in (*out.graph.input, *out.graph.output):
         if isinstance(shown.get(value.name), np.ndarray):
             value.CopyFrom(_info(value.name, shown[value.name]))
-    out.graph.value_info.extend(_info(name, shown[name]) for name in sorted(names) if isinstance(shown.get(name), np.ndarray))
+    out.graph.value_info.extend(
+        _info(name, shown[name]) for name in sorted(names) if isinstance(shown.get(name), np.ndarray)
+    )
     return out
 
 

@@ -103,7 +103,9 @@ class Launcher(Protocol):
     def load(self, code: Code) -> Any:
         """Compiles a kernel and loads it; what `kernel` takes."""
 
-    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+    def kernel(
+        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
+    ) -> None:
         """Starts a kernel."""
 
     def call(self, invoked: Invoked, stream: int) -> None:

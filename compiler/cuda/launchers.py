@@ -103,7 +103,9 @@ class LoadedModule:
                 continue
             pointers = [places[one.place][one.number] for one in launch.pointers]
             numbers = [sizes[one] for one in text.sizes]
-            found.append((self.functions[launch.symbol], grid, launch.block, at(launch.shared, sizes), pointers, numbers))
+            found.append(
+                (self.functions[launch.symbol], grid, launch.block, at(launch.shared, sizes), pointers, numbers)
+            )
         return found
 
 
@@ -217,7 +219,9 @@ class CudaCore(_OnDevice):
     def load(self, code: Code) -> Any:
         return self._module(code, lambda binary: self._core.ObjectCode.from_cubin(binary), "get_kernel")
 
-    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+    def kernel(
+        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
+    ) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             config = self._did(partial(self._core.LaunchConfig, grid=grid, block=block, shmem_size=shared))
             # it takes whole numbers as addresses, and numbers of numpy as what their type says
@@ -318,7 +322,9 @@ class PyCuda(_OnDevice):
     def load(self, code: Code) -> Any:
         return self._module(code, lambda binary: self._driver.module_from_buffer(binary), "get_function")
 
-    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+    def kernel(
+        self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int
+    ) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
             self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))

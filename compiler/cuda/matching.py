@@ -46,7 +46,12 @@ class Summed:
 def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -> Summed | None:
     """A scope with one sum; None for any other. `result` is where its elements are to be."""
     total, outer = around(scope.body)
-    if total is None or total.kind != "sum" or total.where is not None or not all(isinstance(e, Num) for e in total.extents):
+    if (
+        total is None
+        or total.kind != "sum"
+        or total.where is not None
+        or not all(isinstance(e, Num) for e in total.extents)
+    ):
         return None
     every = (*zip(scope.iters, scope.extents, strict=True), *zip(total.iters, total.extents, strict=True))
     extents = {it: int(str(extent)) for it, extent in every}
@@ -75,13 +80,19 @@ def leaves_of(pattern: CallPattern, target: Summed) -> list[Leaves]:
     table, found = pattern.table, list[Leaves]()
     if len(pattern.numbers) > 1:
         return found
-    constants = [num(1), *(node for node in walk(target.outer) if isinstance(node, Num))] if pattern.numbers else [num(1)]
+    constants = (
+        [num(1), *(node for node in walk(target.outer) if isinstance(node, Num))] if pattern.numbers else [num(1)]
+    )
     for constant in dict.fromkeys(constants):
-        outer = form_of(put(TOTAL if table.outer is None else table.outer, dict.fromkeys(pattern.numbers.values(), constant)))
+        outer = form_of(
+            put(TOTAL if table.outer is None else table.outer, dict.fromkeys(pattern.numbers.values(), constant))
+        )
         numbers = dict.fromkeys(pattern.numbers, constant)
         for others in leaves_in(outer, target.outer):
             for factors in leaves_in(table.body, target.body):
-                reads = {operand: node for operand, node in (*others.items(), *factors.items()) if isinstance(node, Read)}
+                reads = {
+                    operand: node for operand, node in (*others.items(), *factors.items()) if isinstance(node, Read)
+                }
                 # a product without windows is no convolution
                 ranked = all(len(reads[k].index) == len(table.dims[k]) for k, _, _ in table.windows if k in reads)
                 if ranked and len(reads) == len(pattern.readings) - 1:
@@ -102,7 +113,9 @@ def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = 
             axes = _Axes(pattern, target, reads, way)
             coefficients = _coefficients(pattern, way) if axes.placed() else None
             if coefficients is not None:
-                moved = {pattern.readings[k].tensor: [each.at for each in way.moved if each.operand == k] for k in reads}
+                moved = {
+                    pattern.readings[k].tensor: [each.at for each in way.moved if each.operand == k] for k in reads
+                }
                 operations = 2.0 * prod(target.extents.values())
                 one = _fewest(PlacedPattern(pattern, axes.axes, axes.below, moved, coefficients, numbers, operations))
                 if one is not None:
@@ -151,7 +164,9 @@ class _Axes:
         self.pattern, self.target, self.reads, self.way = pattern, target, reads, way
         self.output, self.factors = pattern.output.tensor, [pattern.readings[k].tensor for k in pattern.factors]
         self.plain = [name for name in pattern.iters if name not in pattern.windows]
-        self.strides: dict[str, Mapping[Iter, int]] = {self.output: {it: target.written.get(it, 0) for it in target.extents}}
+        self.strides: dict[str, Mapping[Iter, int]] = {
+            self.output: {it: target.written.get(it, 0) for it in target.extents}
+        }
         #: where tensors begin, at the first position of every index and window
         self.below: dict[str, StridedView] = {self.output: target.result}
         self.axes: dict[str, tuple[Axis, ...]] = {}
@@ -161,11 +176,19 @@ class _Axes:
         own = self._given() if self._lie() else None
         if own is None:
             return False
-        self.axes = {name: tuple(axis for group in groups if (axis := self._axis(group)) is not None) for name, groups in own.items()}
+        self.axes = {
+            name: tuple(axis for group in groups if (axis := self._axis(group)) is not None)
+            for name, groups in own.items()
+        }
         names = {it: name for name, groups in own.items() for group in groups for it in group}
         others = [one for k, one in enumerate(self.pattern.readings[:-1]) if k not in self.pattern.factors]
         # what else is read depends on the indices only that its pattern has
-        absent = [axis.strides[one.tensor] for one in others for name in self.axes.keys() - one.indices for axis in self.axes[name]]
+        absent = [
+            axis.strides[one.tensor]
+            for one in others
+            for name in self.axes.keys() - one.indices
+            for axis in self.axes[name]
+        ]
         return not any(absent) and all(self._apart(k, names) for k in {each.operand for each in self.way.moved})
 
     def _lie(self) -> bool:
@@ -177,8 +200,14 @@ class _Axes:
             moved = {each.at: each.rest for each in self.way.moved if each.operand == operand}
             plain = [k for k in range(len(node.index)) if k not in moved]
             if node.other is not None:
-                zero = isinstance(node.other, Num) and node.other.value == 0 and self.pattern.table.leaves[operand].other is not None
-                if (moved and not zero) or not inside([node.index[k] for k in plain], [view.shape[k] for k in plain], within):
+                zero = (
+                    isinstance(node.other, Num)
+                    and node.other.value == 0
+                    and self.pattern.table.leaves[operand].other is not None
+                )
+                if (moved and not zero) or not inside(
+                    [node.index[k] for k in plain], [view.shape[k] for k in plain], within
+                ):
                     return False
             found = slopes(address(node.index, view), every)
             if found is None:
@@ -219,11 +248,15 @@ class _Axes:
     def _wide(self, role: AbstractSet[str]) -> str | None:
         """The index of a batch that iterators of a role may be of: it repeats the tensors in which they are missing."""
         packs, roles = self.pattern.packs, self.pattern.roles
-        return next((name for name in self.plain if name in packs and self.output in role and role <= roles[name]), None)
+        return next(
+            (name for name in self.plain if name in packs and self.output in role and role <= roles[name]), None
+        )
 
     def _ordered(self, iters: Sequence[Iter]) -> tuple[Iter, ...]:
         """The slowest one of the result, or else of what has them, first."""
-        return tuple(sorted(iters, key=lambda it: tuple(-self.strides[name][it] for name in (self.output, *self.factors))))
+        return tuple(
+            sorted(iters, key=lambda it: tuple(-self.strides[name][it] for name in (self.output, *self.factors)))
+        )
 
     def _axis(self, iters: tuple[Iter, ...]) -> Axis | None:
         """Iterators as one; None where they do not lie so in some tensor."""
@@ -234,7 +267,10 @@ class _Axes:
 
     def _apart(self, operand: int, names: Mapping[Iter, str]) -> bool:
         """Whether the dimensions of a tensor with windows are the pattern's: the groups of a batched product are no channels."""
-        moved, dims = {each.at for each in self.way.moved if each.operand == operand}, self.pattern.readings[operand].dims
+        moved, dims = (
+            {each.at for each in self.way.moved if each.operand == operand},
+            self.pattern.readings[operand].dims,
+        )
         plain = [at for k, at in enumerate(self.reads[operand].index) if k not in moved]
         homes = [{dim for dim in dims for it in at.free if names.get(it) in dim.indices} for at in plain]
         return all(len(own) <= 1 for own in homes) and len(set().union(*homes)) == sum(map(len, homes))

@@ -76,7 +76,9 @@ class _Parts:
         group = self.around.group(part)
         copied = [sum(_bytes(value) for value in values) for values in (group.arguments, group.outputs)]
         own = [node for node in part if not isinstance(node, Opaque)]
-        return self.device.host(*copied) + sum(self.device.computed(self._moved(node), self._work(node)) for node in own)
+        return self.device.host(*copied) + sum(
+            self.device.computed(self._moved(node), self._work(node)) for node in own
+        )
 
     def _kernel(self, node: Node) -> float:
         """Seconds of a node on the device; what only looks at memory takes none."""

@@ -115,7 +115,9 @@ def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
 
 def _is_product(table: Table) -> bool:
     factors, moving = {each.operand for each in table.factors}, {operand for operand, _, _ in table.windows}
-    zeros = all(each.other is None or (isinstance(each.other, Num) and each.other.value == 0) for each in table.leaves.values())
+    zeros = all(
+        each.other is None or (isinstance(each.other, Num) and each.other.value == 0) for each in table.leaves.values()
+    )
     return table.kind == "sum" and bool(factors) and len(moving) < 2 and moving <= factors and zeros
 
 
@@ -133,7 +135,9 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
         for k, param in enumerate(lowering.syntax.params) if param.type is not None
     ]  # fmt: skip
     written = [
-        Dim((place.name,), place.star) if isinstance(place, t.Binder) else Dim(tuple(each.name for each in place.places), merged=True)
+        Dim((place.name,), place.star)
+        if isinstance(place, t.Binder)
+        else Dim(tuple(each.name for each in place.places), merged=True)
         for place in places
     ]
     readings.append(PatternReading(equation.target.name, tuple(written)))
@@ -145,7 +149,10 @@ def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: T
 
 
 def _dims(
-    subs: Sequence[t.Expr], declared: Sequence[t.Expr], own: Sequence[tuple[Iter, ...] | Window], iters: dict[str, tuple[Iter, ...]]
+    subs: Sequence[t.Expr],
+    declared: Sequence[t.Expr],
+    own: Sequence[tuple[Iter, ...] | Window],
+    iters: dict[str, tuple[Iter, ...]],
 ) -> Iterator[Dim]:
     """What stands in each dimension of a tensor, and the names of its sizes."""
     at = 0

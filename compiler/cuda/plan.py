@@ -68,7 +68,9 @@ class CallStep:
 
     @property
     def reads(self) -> tuple[StridedView, ...]:
-        return tuple(value for name, value in self.arguments if isinstance(value, StridedView) and name not in self.written)
+        return tuple(
+            value for name, value in self.arguments if isinstance(value, StridedView) and name not in self.written
+        )
 
     @property
     def writes(self) -> tuple[StridedView, ...]:
@@ -219,7 +221,13 @@ def _step(step: Step) -> dict[str, Any]:
             [name, "view" if isinstance(value, StridedView) else type(value).__name__, _argument(value)]
             for name, value in step.arguments
         ]
-        return {**common, "call": step.function, "arguments": arguments, "written": list(step.written), "workspace": step.workspace}
+        return {
+            **common,
+            "call": step.function,
+            "arguments": arguments,
+            "written": list(step.written),
+            "workspace": step.workspace,
+        }
     views = {"reads": [_view(view) for view in step.reads], "writes": [_view(view) for view in step.writes]}
     if isinstance(step, HostStep):
         return {**common, **views, "host": step.name}
@@ -317,7 +325,9 @@ class _Reader:
         rule = self._str(value, "rule")
         if "call" in self._dict(value, "step"):
             arguments = tuple(self._one_argument(one) for one in self._list(value, "arguments"))
-            written = tuple(self._str(self._list(value, "written"), k) for k in range(len(self._list(value, "written"))))
+            written = tuple(
+                self._str(self._list(value, "written"), k) for k in range(len(self._list(value, "written")))
+            )
             workspace = None if self._get(value, "workspace") is None else self._int(value, "workspace")
             return CallStep(rule, self._str(value, "call"), arguments, written, workspace, *common)
         reads, writes = (tuple(self._a_view(one) for one in self._list(value, key)) for key in ("reads", "writes"))

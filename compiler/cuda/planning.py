@@ -47,6 +47,7 @@ from dslc.semantics.vendor import function_named
 #: what kernels are called until their text says what they are
 _NAMELESS = "kernel"
 
+
 class WhyUnplanned(Enum):
     """Why there is no plan for a graph."""
 
@@ -123,9 +124,15 @@ def planned(
     graph = unfold(graph)
     used = {arg for node in graph.nodes() for arg in node.args} | set(graph.outputs)
     for node in graph.nodes():
-        if isinstance(node, Opaque) and (hosted is None or any(value in used and not value.known for value in node.values)):
+        if isinstance(node, Opaque) and (
+            hosted is None or any(value in used and not value.known for value in node.values)
+        ):
             raise NotPlanned(WhyUnplanned.OPAQUE, node.label)
-        if not all(value.known and value.type.is_static for value in node.values if value in used or not isinstance(node, Opaque)):
+        if not all(
+            value.known and value.type.is_static
+            for value in node.values
+            if value in used or not isinstance(node, Opaque)
+        ):
             raise NotPlanned(WhyUnplanned.SIZES)
     if not graph.outputs:
         raise NotPlanned(WhyUnplanned.EMPTY)
@@ -199,9 +206,7 @@ class _Planner:
     def _call(self, node: Node) -> bool:
         """Takes a vendor's call for a node, where a lowering says so; operands that no call takes are copied into order first."""
         kernel, turns = as_kernel(node), turnable(self.rules, self.around, Value(node))
-        views = [
-            plain(-1, arg.type.dtype, arg.type.sizes) if arg.constant else self.where[arg] for arg in kernel.args
-        ]
+        views = [plain(-1, arg.type.dtype, arg.type.sizes) if arg.constant else self.where[arg] for arg in kernel.args]
         taken = self.calls.best(kernel, views, turns)
         if taken is None:
             loose = [k for k, view in enumerate(views) if not view.plain]
@@ -230,7 +235,8 @@ class _Planner:
         rule = f"{one.rule}: {_words(kernel.group)}" + (f", priced with {taken.algorithm}" if taken.algorithm else "")
         for arguments in one.calls():
             own = tuple(
-                (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, StridedView) else v) for name, v in arguments
+                (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, StridedView) else v)
+                for name, v in arguments
             )
             scratch: tuple[int, ...] = ()
             if function is not None and function.workspace:
@@ -255,7 +261,11 @@ class _Planner:
 
     def _kernel(self, node: Node, kernel: Kernel) -> None:
         """A kernel for a node, which reads what lies in order: views are looked at by the kernel itself."""
-        values = dict(zip(fold_of(NodeGroup((node,), node.values)).old, kernel.values, strict=True)) if kernel is not node else {}
+        values = (
+            dict(zip(fold_of(NodeGroup((node,), node.values)).old, kernel.values, strict=True))
+            if kernel is not node
+            else {}
+        )
         kernel = self._over_plain(kernel)
         wants = self._wants(kernel.group)
         if wants is None:
@@ -322,7 +332,9 @@ class _Planner:
                 raise NotPlanned(WhyUnplanned.OPAQUE, draft.rule)
             draft.name = f"host{k}"
             self.hosts[draft.name] = model
-            draft.seconds = self.device.host(*(sum(view.bytes for view in views) for views in (draft.reads, draft.writes)))
+            draft.seconds = self.device.host(
+                *(sum(view.bytes for view in views) for views in (draft.reads, draft.writes))
+            )
 
     def _over_plain(self, kernel: Kernel) -> Kernel:
         """A kernel over arguments in row-major order: those that are views are computed in it from what they look at."""
@@ -331,7 +343,9 @@ class _Planner:
             new[arg] = self._to_plain(arg)
         if all(new[arg] is arg for arg in kernel.args):
             return kernel
-        outputs = replace(kernel.group.outputs, {hole: new[arg] for hole, arg in zip(kernel.group.inputs, kernel.args, strict=True)})
+        outputs = replace(
+            kernel.group.outputs, {hole: new[arg] for hole, arg in zip(kernel.group.inputs, kernel.args, strict=True)}
+        )
         return self._closed(outputs)
 
     def _to_plain(self, arg: Value) -> Value:
@@ -381,7 +395,9 @@ class _Planner:
             work = estimate(kernel, self.profiles)
             seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
         by = f", by the template of {wants.lowering}" if wants.lowering else ""
-        self.drafts.append(StepDraft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name))
+        self.drafts.append(
+            StepDraft(f"kernel: {_words(kernel.group)}{by}", seconds, reads, tuple(outs), tuple(held), name=name)
+        )
         return outs
 
     def _named(self, program: Graph) -> str:

@@ -89,7 +89,12 @@ def _split(scope: Scope) -> Scope:
     by: dict[Scalar, int] = {}
     extents: dict[Scalar, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
     for node in walk(scope.body):
-        if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and node.args[0] in extents:
+        if (
+            isinstance(node, Apply)
+            and node.name in {"//", "%"}
+            and isinstance(node.args[1], Num)
+            and node.args[0] in extents
+        ):
             size, part = extents[node.args[0]], node.args[1].value
             if not isinstance(size, int) or not isinstance(part, int) or part < 1 or size % part:
                 return scope
@@ -155,7 +160,9 @@ def looks_only(rules: Rules, node: Node) -> bool:
     """Whether a node computes nothing: every element of its result is one of an argument's, and its position says which one."""
     scopes = scopes_of(rules, node)
     bodies = [one.scope.body for one in scopes]
-    return bool(bodies) and all(isinstance(one, Read) and one.other is None and not any(at.reads for at in one.index) for one in bodies)
+    return bool(bodies) and all(
+        isinstance(one, Read) and one.other is None and not any(at.reads for at in one.index) for one in bodies
+    )
 
 
 def sums_products(rules: Rules, node: Node) -> bool:

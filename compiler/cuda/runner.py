@@ -46,7 +46,9 @@ class Runner:
     ) -> None:  # fmt: skip
         if launcher.capability < OLDEST:
             major, minor = launcher.capability
-            raise CudaFailure(Reason.TOO_OLD, f"compute capability {major}.{minor}, and {OLDEST[0]}.{OLDEST[1]} is wanted")
+            raise CudaFailure(
+                Reason.TOO_OLD, f"compute capability {major}.{minor}, and {OLDEST[0]}.{OLDEST[1]} is wanted"
+            )
         self.plan: Plan = planned.plan
         self.launcher = launcher
         self._rules, self._texts = rules, texts
@@ -68,7 +70,9 @@ class Runner:
             # what the CPU does in between is no part of a graph
             self._record = self._record and not self._hosts
             rules_of = {step.name: step.rule for step in self.plan.steps if isinstance(step, KernelStep)}
-            self.loaded = {name: self._load(name, rules_of.get(name, ""), program) for name, program in planned.programs.items()}
+            self.loaded = {
+                name: self._load(name, rules_of.get(name, ""), program) for name, program in planned.programs.items()
+            }
         except BaseException:
             self.close()
             raise
@@ -119,7 +123,9 @@ class Runner:
                 raise ValueError(f"the input {name} is missing")
             array = np.asarray(feeds[name])
             if array.dtype != np.dtype(NUMPY[view.dtype]) or array.shape != view.shape:
-                raise ValueError(f"the input {name} is {array.dtype}{list(array.shape)}, and {view.dtype}{list(view.shape)} is wanted")
+                raise ValueError(
+                    f"the input {name} is {array.dtype}{list(array.shape)}, and {view.dtype}{list(view.shape)} is wanted"
+                )
             self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
         self._start()
         return {name: self._down(view) for name, view in self.plan.outputs}
@@ -218,7 +224,9 @@ class Runner:
             self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
 
     def _invoked(self, step: CallStep) -> Invoked:
-        arguments = {name: self._tensor(value) if isinstance(value, StridedView) else value for name, value in step.arguments}
+        arguments = {
+            name: self._tensor(value) if isinstance(value, StridedView) else value for name, value in step.arguments
+        }
         workspace = (0, 0)
         if step.workspace is not None:
             buffer: Buffer = self.plan.buffers[step.workspace]

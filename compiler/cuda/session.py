@@ -149,7 +149,9 @@ class Session:
                 if isinstance(size, Sym) and sizes.setdefault(size.name, given) != given:
                     raise ValueError(f"{size.name} is {sizes[size.name]} and {given}")
         try:
-            planned = plan_model(self.rules, self._model, self._imported, self.device, sizes, feeds, self._generable, self._written)
+            planned = plan_model(
+                self.rules, self._model, self._imported, self.device, sizes, feeds, self._generable, self._written
+            )
         except NotPlanned as problem:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
         if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):

@@ -41,7 +41,9 @@ def stored_device(model: ModelProto) -> Device | None:
     return None if plan is None else DEVICES.get(plan.device)
 
 
-def stored_kernels(rules: Rules, model: ModelProto, told: Callable[[str], None] = lambda _: None) -> dict[str, CudaText]:
+def stored_kernels(
+    rules: Rules, model: ModelProto, told: Callable[[str], None] = lambda _: None
+) -> dict[str, CudaText]:
     """The texts of a plan's kernels, by their names in it: dslc plans the model again, for the sizes and the device of the plan.
 
     Args:
@@ -70,6 +72,8 @@ def stored_kernels(rules: Rules, model: ModelProto, told: Callable[[str], None] 
     own = templates_of(rules)
     found = plan_model(rules, model, imported, device, sizes, feeds, generable(rules, device, own), own.groups)
     if not plan.same(found.plan):
-        told("the plan in the file is another one (by other rules, or by templates of theirs): these are the kernels without them")
+        told(
+            "the plan in the file is another one (by other rules, or by templates of theirs): these are the kernels without them"
+        )
     text = texts(rules, device, own)
     return {name: text(program) for name, program in found.programs.items()}

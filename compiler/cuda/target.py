@@ -67,16 +67,22 @@ class Cuda(Computed):
         try:
             own = templates_of(rules, self.trust)
             able = priced(rules, self.device, own)
-            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=able, hosted=models, written=own.groups)
+            found = planned(
+                rules, Graph(small.inputs, outputs), self.device, generable=able, hosted=models, written=own.groups
+            )
         except NotPlanned:
             return Info(inf)
         seconds = found.plan.seconds
-        if all(isinstance(step, KernelStep) for step in found.plan.steps) and all(_pointwise(rules, node) for node in group.nodes):
+        if all(isinstance(step, KernelStep) for step in found.plan.steps) and all(
+            _pointwise(rules, node) for node in group.nodes
+        ):
             # a plan computes it together with what is next to it: no launch is saved where there is one node less
             seconds -= len(found.plan.steps) * self.device.launch
         return Info(max(MEASURE_LEAST, seconds))
 
-    def plan(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
+    def plan(
+        self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
+    ) -> Sheeted:
         """A plan for a whole model, at the sizes of some inputs.
 
         Raises:
@@ -117,14 +123,16 @@ class Sheeted:
         """Its calls and kernels with the rules that they come from, memory, and seconds."""
         plan = self.plan
         lines = []
-        for step in plan.steps[: SHOWN]:
+        for step in plan.steps[:SHOWN]:
             kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
             lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
         if len(plan.steps) > SHOWN:
             lines.append(f"and {len(plan.steps) - SHOWN} more")
         counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
         steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
-        lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")
+        lines.append(
+            f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
+        )
         return (*lines, *self.notes)
 
 

@@ -70,7 +70,9 @@ class Vendors:
         except Exception as problem:  # a missing library is an error of the binding's own
             raise CudaFailure(Reason.BINDING, f"{name}: {type(problem).__name__}") from None
 
-    def _handle(self, name: str, stream: int, make: Callable[[], Any], use: Callable[[Any, int], Any] | None = None) -> Any:
+    def _handle(
+        self, name: str, stream: int, make: Callable[[], Any], use: Callable[[Any, int], Any] | None = None
+    ) -> Any:
         """The handle of a library for a stream. Raises CudaFailure (BINDING) where the library itself cannot be loaded."""
         found = self._handles.get((name, stream))
         if found is None:
@@ -79,7 +81,9 @@ class Vendors:
             except Exception as problem:
                 first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
                 # a library that is there has a status; one that is not has none
-                raise CudaFailure(_STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first}") from None
+                raise CudaFailure(
+                    _STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first}"
+                ) from None
             self._handles[name, stream] = found
             if use is not None:
                 use(found, stream)
@@ -88,7 +92,9 @@ class Vendors:
     @staticmethod
     def _key(invoked: Invoked) -> Hashable:
         def what(value: Any) -> Any:
-            return (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
+            return (
+                (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
+            )
 
         arguments = tuple((name, what(value)) for name, value in sorted(invoked.arguments.items()))
         return (invoked.function, invoked.workspace[1], arguments)
@@ -118,7 +124,12 @@ class Vendors:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
         desc, layouts, algorithm = self._prepared[key]
         if "bias" in given:
-            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.int64(_tensor(given["bias"]).pointer))
+            _set(
+                lt.matmul_desc_set_attribute,
+                desc,
+                lt.MatmulDescAttribute.BIAS_POINTER,
+                np.int64(_tensor(given["bias"]).pointer),
+            )
         a, b, d = (_tensor(given[name]) for name in ("a", "b", "d"))
         alpha, beta = _scalars(given["alpha"], d.dtype)
         workspace, size = invoked.workspace
@@ -136,9 +147,15 @@ class Vendors:
         desc = lt.matmul_desc_create(int(blas.ComputeType[_COMPUTE[dtype]]), scale)
         attribute = lt.MatmulDescAttribute
         for name in ("transa", "transb"):
-            _set(lt.matmul_desc_set_attribute, desc, attribute[name.upper()], np.int32(int(blas.Operation[given[name]])))
+            _set(
+                lt.matmul_desc_set_attribute, desc, attribute[name.upper()], np.int32(int(blas.Operation[given[name]]))
+            )
         _set(lt.matmul_desc_set_attribute, desc, attribute.EPILOGUE, np.uint32(int(lt.Epilogue[given["epilogue"]])))
-        rows = {"a": (m, k) if given["transa"] == "N" else (k, m), "b": (k, n) if given["transb"] == "N" else (n, k), "d": (m, n)}
+        rows = {
+            "a": (m, k) if given["transa"] == "N" else (k, m),
+            "b": (k, n) if given["transb"] == "N" else (n, k),
+            "d": (m, n),
+        }
         layouts = []
         for name, tensor in tensors.items():
             layout = lt.matrix_layout_create(_CUDA[tensor.dtype], *rows[name], given[f"ld{name}"])
@@ -202,7 +219,9 @@ class _Convolution:
         cudnn, given, y = self.cudnn, self.invoked.arguments, self.y
         compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
         stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
-        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=self.handle)
+        graph = cudnn.pygraph(
+            io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=self.handle
+        )
         tensors: list[tuple[Any, str]] = []
         image, weight = (self._tensor(graph, name, tensors) for name in ("image", "weight"))
         words = ("pre_padding", "post_padding", "stride", "dilation")

@@ -145,7 +145,9 @@ def _by_positions(place: Scalar, iters: Sequence[Iter], extents: tuple[int, ...]
             steps.append(int(at(np.array([stride], np.int64))[1][0]) - start if extent > 1 else 0)
         for first in range(0, total, CHUNK):
             where, found = at(np.arange(first, min(total, first + CHUNK), dtype=np.int64))
-            if not np.array_equal(found, sum((w * s for w, s in zip(where, steps, strict=True)), start=np.int64(start))):
+            if not np.array_equal(
+                found, sum((w * s for w, s in zip(where, steps, strict=True)), start=np.int64(start))
+            ):
                 return None
     except DataDependent:
         return None

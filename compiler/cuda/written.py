@@ -164,7 +164,9 @@ def shrunk(rules: Rules, program: Graph, most: int) -> Graph | None:
     def smaller(size: Dim) -> Dim:
         return sizes.setdefault(size, most + len(sizes)) if isinstance(size, int) and size > most else size
 
-    types = [TensorType(value.type.dtype, tuple(smaller(size) for size in value.type.shape)) for value in program.inputs]
+    types = [
+        TensorType(value.type.dtype, tuple(smaller(size) for size in value.type.shape)) for value in program.inputs
+    ]
     new = {value: input_value(f"h{k}", type) for k, (value, type) in enumerate(zip(program.inputs, types, strict=True))}
 
     def each(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -158,7 +158,9 @@ class Right:
             # what is the same along an axis is computed once
             kept = [chosen[k] for k in axes]
             less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
-            return BuiltValue(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
+            return BuiltValue(
+                self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes
+            )
         return BuiltValue(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
 
     def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:
@@ -250,7 +252,9 @@ class Right:
         where = None if node.where is None else self._condition(node.where, found)
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
+    def _argument(
+        self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings
+    ) -> Vector | Scalar | Tensor:
         """What a term takes: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)
@@ -278,7 +282,11 @@ class Right:
             if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms and other is None:
                 term, vectors = found.terms[at_index(node.base.id)], [self._vector(sub, found) for sub in node.subs]
                 return (lambda index: term(vectors)), at
-            if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
+            if (
+                isinstance(node.base, t.Name)
+                and node.base.id in found.tensors
+                and at_index(node.base.id) not in found.terms
+            ):
                 return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
         made = _beside(self._braced(replace(node, subs=None), None, top=False, whole=other is not None), other)
@@ -323,7 +331,12 @@ class Right:
                 left = left * len(right)
             if len(right) == 1 < len(left):
                 right = right * len(left)
-            if node.op in {"+", "-"} and isinstance(node.right, t.Name) and node.right.id in found.sets and len(left) == len(right):
+            if (
+                node.op in {"+", "-"}
+                and isinstance(node.right, t.Name)
+                and node.right.id in found.sets
+                and len(left) == len(right)
+            ):
                 # behind a box lies another one along the first iterator
                 right = (right[0], *(num(0) for _ in right[1:]))
             if len(left) == len(right):

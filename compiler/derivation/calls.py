@@ -61,7 +61,9 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
         if dtype not in DTYPES:
             start = found.start("type") + found["type"].index(dtype)
             hint = "one of " + ", ".join(DTYPES)
-            raise error("E0305", f"there is no element type `{dtype}`", Span(source, start, start + len(dtype)), hint=hint)
+            raise error(
+                "E0305", f"there is no element type `{dtype}`", Span(source, start, start + len(dtype)), hint=hint
+            )
         starts.setdefault(found["name"], found.end("type") - len(written))
         if typed.setdefault(found["name"], written) != written:
             again.append((typed[found["name"]], found))
@@ -128,10 +130,17 @@ def _plain(source: SourceText) -> None:
     for found in _TYPED.finditer(source.text):
         if found["name"] in _RESERVED:
             span = Span(source, found.start("name"), found.end("name"))
-            raise error("E0205", f"`{found['name']}` is a reserved word and names nothing", span, hint="another name for the tensor")
+            raise error(
+                "E0205",
+                f"`{found['name']}` is a reserved word and names nothing",
+                span,
+                hint="another name for the tensor",
+            )
     for number in re.finditer(r"\d{19,}", source.text):
         if int(number[0]) >= 1 << 63:
-            raise error("E0329", f"{number[0]} does not fit 64 bits, as sizes and attributes must", Span(source, *number.span()))
+            raise error(
+                "E0329", f"{number[0]} does not fit 64 bits, as sizes and attributes must", Span(source, *number.span())
+            )
 
 
 def _own_names(typed: Mapping[str, str]) -> dict[str, str]:
@@ -140,7 +149,9 @@ def _own_names(typed: Mapping[str, str]) -> dict[str, str]:
     for name in typed:
         if name.startswith("w"):
             others = (letter + name[1:] for letter in "vutsrqponmlkjihgfedcba")
-            own[name] = next((each for each in others if each not in own.values() and each not in _RESERVED), f"v_{name}")
+            own[name] = next(
+                (each for each in others if each not in own.values() and each not in _RESERVED), f"v_{name}"
+            )
     return {name: own[name] for name in typed}
 
 
@@ -162,7 +173,9 @@ def _of_call(problem: Diagnostic, source: SourceText, parts: Sequence[tuple[int,
         # what closes there is of the program around the call
         place = labels[0].span
         return replace(problem, code="E0103", message=f"this `{place.text}` is never closed", span=place, secondary=())
-    return replace(problem, span=_moved(problem.span, source, parts) or Span(source, 0, len(source.text)), secondary=labels)
+    return replace(
+        problem, span=_moved(problem.span, source, parts) or Span(source, 0, len(source.text)), secondary=labels
+    )
 
 
 def _moved(span: Span | None, source: SourceText, parts: Sequence[tuple[int, int, int]]) -> Span | None:
@@ -207,7 +220,9 @@ def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> Called:
         holes = tuple(hole(k, type) for k, type in enumerate(types))
         outputs = apply(rules, op, holes)
     except Unbound as unknown:
-        raise error("E0911", f"the size `{unknown.name}` of `{op.short}` is not known", unknown.span, hint="--bind NAME=N") from None
+        raise error(
+            "E0911", f"the size `{unknown.name}` of `{op.short}` is not known", unknown.span, hint="--bind NAME=N"
+        ) from None
     except (Mismatch, EvalError) as problem:
         if isinstance(problem, DslcError):
             raise

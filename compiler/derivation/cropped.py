@@ -55,7 +55,7 @@ def margins_of(
         along = [(it, slope) for it, slope in terms if it in view.iters]
         if len(along) != 1 or along[0][1] < 1 or along[0][0] in found:
             return None
-        (it, slope), = along
+        ((it, slope),) = along
         found[it] = Margin(-(-before // slope), -(-behind // slope))
     known = dict(zip(view.iters, view.box.extents, strict=True))
     return found if found and all(isinstance(known[it], Num) for it in found) else None

@@ -122,7 +122,7 @@ class Sought:
                 slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
                 found.append((abs(unit), slopes, (given, known, unit)))
         found.sort(key=lambda each: each[:2], reverse=True)
-        return [each for _, _, each in found[: SLOPES]]
+        return [each for _, _, each in found[:SLOPES]]
 
     def _coefficients(
         self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar

@@ -141,8 +141,16 @@ class Generic:
         if isinstance(node, ScopeNode):
             scope = node.scope
             extents = tuple(self._dim(size) for size in scope.extents)
-            return (scope_value(Scope(extents, rebuild_body(scope.body, self._leaf, memo), scope.dtype, scope.groups), args),)
-        if isinstance(node, Constant) and isinstance(node.data, FillRef) and not self._stands_for_a_size(node.data.value):
+            return (
+                scope_value(
+                    Scope(extents, rebuild_body(scope.body, self._leaf, memo), scope.dtype, scope.groups), args
+                ),
+            )
+        if (
+            isinstance(node, Constant)
+            and isinstance(node.data, FillRef)
+            and not self._stands_for_a_size(node.data.value)
+        ):
             return (fill(node.data.value, types[0]),)
         if tuple(types) != node.types:
             raise NotGeneric

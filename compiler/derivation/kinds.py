@@ -89,11 +89,17 @@ class Kinds:
             groups.setdefault(self.kind(each), []).append(each)
         queues = {kind: sorted(own, key=self._order) for kind, own in groups.items()}
         # the cheapest stand for their kinds where these have none that is plainer
-        ahead = [kind for each in cheapest if (kind := self.kind(each)) in queues and self._odd(each) <= self._odd(queues[kind][0])]
+        ahead = [
+            kind
+            for each in cheapest
+            if (kind := self.kind(each)) in queues and self._odd(each) <= self._odd(queues[kind][0])
+        ]
         order = [*self._ordered([kind for kind in queues if kind not in ahead], queues, ahead), *dict.fromkeys(ahead)]
         yield from _turns([iter(queues[kind]) for kind in order])
 
-    def _ordered(self, kinds: list[_Kind], queues: dict[_Kind, list[PricedProgram]], shown: Sequence[_Kind]) -> list[_Kind]:
+    def _ordered(
+        self, kinds: list[_Kind], queues: dict[_Kind, list[PricedProgram]], shown: Sequence[_Kind]
+    ) -> list[_Kind]:
         """Kinds by their departures, then those of what was not shown yet."""
         seen = {thing for kind in shown for thing in kind.things}
         left, order = list(kinds), list[_Kind]()
@@ -150,7 +156,9 @@ class Kinds:
         if own is None or not self.forms:
             return (), False, False
         # of several products the one that it is most like
-        given = min(self.forms, key=lambda form: (form.windows != own.windows, abs(len(form.windows) - len(own.windows))))
+        given = min(
+            self.forms, key=lambda form: (form.windows != own.windows, abs(len(form.windows) - len(own.windows)))
+        )
         features: list[str] = []
         uneven = False
         if own.windows:
@@ -162,7 +170,9 @@ class Kinds:
             features.append("at every position")
         # a window that does not overlap looks like a part of a dimension
         more = len(own.windows) > len(given.windows)
-        summed, wanted = (own.plain * prod(own.windows), given.plain * prod(given.windows)) if more else (own.plain, given.plain)
+        summed, wanted = (
+            (own.plain * prod(own.windows), given.plain * prod(given.windows)) if more else (own.plain, given.plain)
+        )
         if summed > wanted:
             features.append("+of a window")
         elif summed < wanted and own.batch == given.batch:

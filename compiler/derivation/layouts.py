@@ -31,7 +31,9 @@ def carried(value: Value) -> Value:
 class _Carrying:
     """One expression: what was brought into which layout, each once."""
 
-    known: dict[tuple[Value, tuple[Scalar, ...], tuple[Scalar, ...], tuple[int, ...] | None], Value] = field(default_factory=dict)
+    known: dict[tuple[Value, tuple[Scalar, ...], tuple[Scalar, ...], tuple[int, ...] | None], Value] = field(
+        default_factory=dict
+    )
 
     def in_layout(self, value: Value) -> Value:
         """What a scope looks up of a computed one, computed there; the scope itself where it is no change of layout of one."""
@@ -49,7 +51,9 @@ class _Carrying:
         except Unfit:
             return value
 
-    def _at(self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None = None) -> Value:
+    def _at(
+        self, value: Value, index: Sequence[Scalar], extents: Sequence[Scalar], groups: tuple[int, ...] | None = None
+    ) -> Value:
         """A computed scope at an index of iterators `i0, i1, ...`, as many as there are extents; `groups`: those that are merged."""
         key = (value, tuple(index), tuple(extents), groups)
         if key not in self.known:
@@ -94,7 +98,12 @@ class _Carrying:
 def _is_computed(value: Value) -> bool:
     """Whether a value is more than a lookup of another one."""
     node = value.node
-    return isinstance(node, ScopeNode) and not isinstance(node.scope.body, Read) and node.scope.groups is None and not node.constant
+    return (
+        isinstance(node, ScopeNode)
+        and not isinstance(node.scope.body, Read)
+        and node.scope.groups is None
+        and not node.constant
+    )
 
 
 def _product(extents: Sequence[Scalar]) -> int:

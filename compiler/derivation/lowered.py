@@ -34,7 +34,9 @@ def with_lowerings(rules: Rules, names: Iterable[str]) -> tuple[Rules, tuple[str
 
 def lowerings_on(rules: Rules, devices: Collection[str]) -> tuple[str, ...]:
     """The lowerings of expressions on some devices, by name."""
-    return tuple(name for name, one in rules.lowerings.items() if one.syntax.device in devices and one.syntax.expr is not None)
+    return tuple(
+        name for name, one in rules.lowerings.items() if one.syntax.device in devices and one.syntax.expr is not None
+    )
 
 
 def unlowered(rules: Rules, value: Value, names: Collection[str]) -> Value:
@@ -142,7 +144,11 @@ def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]])
 def _with_factors_of_one(value: t.Expr, known: Collection[str], lowering: LoweringDef) -> t.Expr | None:
     """The expression without numbers of the caller's that are factors; None where another number is."""
     if isinstance(value, t.Binary) and value.op == "*":
-        kept = [part for part in (value.left, value.right) if not (isinstance(part, t.Name) and _is_number(part, known, lowering))]
+        kept = [
+            part
+            for part in (value.left, value.right)
+            if not (isinstance(part, t.Name) and _is_number(part, known, lowering))
+        ]
         if len(kept) == 1:
             return _with_factors_of_one(kept[0], known, lowering)
     if isinstance(value, t.Name) and _is_number(value, known, lowering):
@@ -155,7 +161,11 @@ def _with_factors_of_one(value: t.Expr, known: Collection[str], lowering: Loweri
         return None if operand is None else replace(value, operand=operand)
     if isinstance(value, t.Call):
         args = [_with_factors_of_one(arg, known, lowering) for arg in value.args]
-        return None if any(arg is None for arg in args) else replace(value, args=tuple(arg for arg in args if arg is not None))
+        return (
+            None
+            if any(arg is None for arg in args)
+            else replace(value, args=tuple(arg for arg in args if arg is not None))
+        )
     return value
 
 

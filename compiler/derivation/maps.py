@@ -136,7 +136,10 @@ def by_reads(term: UnknownTerm, iters: tuple[Iter, ...], box: Box, operands: Ope
                 moved = substitute(rest, dict(zip(iters, back, strict=True)))
                 # with a stride not every position comes from one: those between are computed too, where the term has a value there
                 inverse = apply("*", num(Fraction(1, slope)), apply("-", back[k], moved))
-                yield k, Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+                yield (
+                    k,
+                    Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after),
+                )
 
 
 def _affine(index: Scalar, divided: Sequence[Apply]) -> list[Scalar]:

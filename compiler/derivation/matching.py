@@ -82,7 +82,9 @@ class Left:
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _scope(self, node: t.Expr, view: ScopeView, found: UnknownBindings, name: str | None, top: bool) -> Iterator[UnknownBindings]:
+    def _scope(
+        self, node: t.Expr, view: ScopeView, found: UnknownBindings, name: str | None, top: bool
+    ) -> Iterator[UnknownBindings]:
         if not isinstance(node, t.Traversal) or node.where is not None:
             return
         names = [place.name for place in node.places if isinstance(place, t.Binder)]
@@ -182,7 +184,9 @@ class Left:
             for left in self._element(node.left, body.args[0], found):
                 yield from self._element(node.right, body.args[1], left)
 
-    def _several(self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: UnknownBindings) -> Iterator[UnknownBindings]:
+    def _several(
+        self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: UnknownBindings
+    ) -> Iterator[UnknownBindings]:
         """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
         parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
         if len(parts) < len(nodes):
@@ -216,7 +220,9 @@ class Left:
             elif self._same(known, params, rest):
                 yield each
 
-    def _param(self, arg: t.Expr, body: Scalar, found: UnknownBindings) -> Iterator[tuple[object, Scalar, UnknownBindings]]:
+    def _param(
+        self, arg: t.Expr, body: Scalar, found: UnknownBindings
+    ) -> Iterator[tuple[object, Scalar, UnknownBindings]]:
         """An argument of a term: an index, a whole tensor, or an element, which is taken out of the body."""
         if isinstance(arg, t.Name) and arg.id in found.indexes:
             yield found.indexes[arg.id], body, found
@@ -264,11 +270,17 @@ class Left:
         view = view_of(value, self.operands)
         if view is not None:
             inner = inside(node.scope)
-            names = [place.name for place in inner.places if isinstance(place, t.Binder)] if isinstance(inner, t.Traversal) else []
+            names = (
+                [place.name for place in inner.places if isinstance(place, t.Binder)]
+                if isinstance(inner, t.Traversal)
+                else []
+            )
             for each in self._scope(inner, view, found, None, top=False):
                 yield from self._index(subs, body, each, names)
 
-    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: UnknownBindings) -> Iterator[UnknownBindings]:
+    def _tensor(
+        self, name: str, subs: Sequence[t.Expr], body: Read, found: UnknownBindings
+    ) -> Iterator[UnknownBindings]:
         """A tensor at some iterators: what is read at an index of them, in any order and form."""
         vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
         if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
@@ -311,7 +323,6 @@ class Left:
             it is at or (at is num(0) and it in self.single) for it, at in zip(wanted, body.index, strict=True)
         ):
             yield found
-
 
     def _reads_inside(self, body: Read, found: UnknownBindings) -> bool:
         """Whether it is known that nothing is read beside a value."""
@@ -368,11 +379,11 @@ def _parts(
             yield (iters,)
         return
     wanted = [len(known[name]) if name in known else None for name in names]
-    options = [[0] if it in single else [k for k, name in enumerate(names) if it not in barred.get(name, ())] for it in iters]
+    options = [
+        [0] if it in single else [k for k, name in enumerate(names) if it not in barred.get(name, ())] for it in iters
+    ]
     for choice in islice(product(*options), CHOICES):
         if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
             continue
         classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))
         yield classes
-
-

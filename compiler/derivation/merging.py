@@ -19,7 +19,13 @@ def merged(rules: Rules, first: Value, second: Value) -> Iterator[tuple[Value, V
     """Two values of static sizes with a call of one in the place of one of the other too, in every way that has the right sizes."""
     left, right = ([node for node in topological([value.node]) if isinstance(node, Call)] for value in (first, second))
     for a, b in product(left, right):
-        if a is b or (a.op, a.tag) != (b.op, b.tag) or len(a.args) != len(b.args) or len(a.types) != 1 or len(b.types) != 1:
+        if (
+            a is b
+            or (a.op, a.tag) != (b.op, b.tag)
+            or len(a.args) != len(b.args)
+            or len(a.types) != 1
+            or len(b.types) != 1
+        ):
             continue
         differ = [k for k, (x, y) in enumerate(zip(a.args, b.args, strict=True)) if x != y]
         if len(differ) == 1 and b not in topological([a]) and a not in topological([b]):
@@ -42,7 +48,10 @@ def _as_one(rules: Rules, a: Call, b: Call, k: int) -> Iterator[tuple[Value, Val
         sizes = [value.type.shape for value in (a.values[0], b.values[0], whole)]
         for along in range(len(whole.type.shape)):
             if _adds_up(sizes, along):
-                yield _part(whole, a.values[0], along, 0), _part(whole, b.values[0], along, a.values[0].type.shape[along])
+                yield (
+                    _part(whole, a.values[0], along, 0),
+                    _part(whole, b.values[0], along, a.values[0].type.shape[along]),
+                )
 
 
 def _adds_up(sizes: list[tuple[int | Scalar, ...]], along: int) -> bool:

@@ -150,7 +150,9 @@ class UnknownTerm:
 
 def is_part(value: Scalar) -> bool:
     """Whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
-    return not value.integral and any(isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value))
+    return not value.integral and any(
+        isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value)
+    )
 
 
 def whole_at(body: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
@@ -230,7 +232,9 @@ class Operands:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
         within: dict[Scalar, tuple[int, int]] = {
-            iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
+            iterator(f"i{k}"): (0, int(extent.value) - 1)
+            for k, extent in enumerate(box.extents)
+            if isinstance(extent, Num)
         }
         # what is decided by where iterators are need not be read
         numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)

@@ -117,12 +117,16 @@ class _Size:
 
     def within(self, other: _Size) -> bool:
         """Whether another program has the same operators, all of them as large at least, and equal ones not in fewer dimensions."""
-        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
+        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [
+            *map(len, other.numbers)
+        ]:
             return False
         if self.numbers == other.numbers:
             # one product is another one than a batch of products with as many elements
             return self.dimensions <= other.dimensions
-        return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
+        return all(
+            a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True)
+        )
 
 
 def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:

@@ -16,14 +16,20 @@ COUNTED = 1 << 12  #: positions at which values of a quotient are counted
 BESIDE = 2  #: iterators that a quotient is counted relative to
 
 
-def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+def lookups(
+    terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands
+) -> Iterator[tuple[int, Map]]:
     """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
 
     The way back is one of the positions that have it.
     """
     for whole in dict.fromkeys(each for term in terms for each in _divided(term.body)):
         for k, it in enumerate(iters):
-            if it not in whole.free or not whole.free <= set(iters) or not all(_only_in(whole, it, term.body) for term in terms):
+            if (
+                it not in whole.free
+                or not whole.free <= set(iters)
+                or not all(_only_in(whole, it, term.body) for term in terms)
+            ):
                 continue
             values = (*iters[:k], whole, *iters[k + 1 :])
             try:
@@ -40,7 +46,11 @@ def lookups(terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, ope
 
 
 def groupings(
-    term: UnknownTerm, index: tuple[Iter, ...], outer: tuple[Iter, ...], at: Mapping[Scalar, tuple[int, int]], operands: Operands
+    term: UnknownTerm,
+    index: tuple[Iter, ...],
+    outer: tuple[Iter, ...],
+    at: Mapping[Scalar, tuple[int, int]],
+    operands: Operands,
 ) -> Map | None:
     """For a sum over `index` the fewer positions that a term knows of: `(p + r - 1) // 2` for r, counted from p, if these are fewer.
 
@@ -114,6 +124,10 @@ def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tup
         ]
         count = max(moved) - min(moved) + 1
         if count < (best[1] if best is not None else len(runs[0])):
-            first = apply("+", num(min(moved)), *(apply("*", num(slope), other) for slope, other in zip(slopes, others, strict=True)))
+            first = apply(
+                "+",
+                num(min(moved)),
+                *(apply("*", num(slope), other) for slope, other in zip(slopes, others, strict=True)),
+            )
             best = first, count
     return best

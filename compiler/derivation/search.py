@@ -99,7 +99,9 @@ def sides(value: Value) -> Sides:
         if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
             sums = frozenset(node.scope.body.iters)
             for each in each_of(Read, node.scope.body):
-                along = [tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index]
+                along = [
+                    tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index
+                ]
                 found.append(tuple(sorted(each for each in along if len(each) > 1)))
     return tuple(found)
 
@@ -118,7 +120,9 @@ def turned(value: Value) -> int:
             sums = frozenset(node.scope.body.iters)
             for each in each_of(Read, node.scope.body):
                 last = len(each.index) - 1
-                total += sum(last - k for k, at in enumerate(each.index) if len(at.free) > 1 and not sums.isdisjoint(at.free))
+                total += sum(
+                    last - k for k, at in enumerate(each.index) if len(at.free) > 1 and not sums.isdisjoint(at.free)
+                )
     return total
 
 
@@ -175,7 +179,9 @@ class DerivationSearch:
             self.states += sum(each.states for each in inner.values())
             self.seen += tuple(state for each in inner.values() for state in each.seen)
         self.complete = complete
-        return ProgramsFound(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
+        return ProgramsFound(
+            self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete
+        )
 
     def _explored(self, start: Value, until: Deadline) -> bool:
         """Derivations from one expression, layer by layer; whether that was all within the depth."""
@@ -251,12 +257,16 @@ class DerivationSearch:
             found[alone].run(alone.outputs[0])
         return found
 
-    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline) -> None:
+    def _joined(
+        self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline
+    ) -> None:
         """Programs by what rules make of two products at once, of those that are nearest to operators: these are looked at together."""
         self.steps.until = until
         nearest = {alone: search.nearest() for alone, search in inner.items()}
         for ranked in ranks([nearest[each.alone] for each in members]):
-            whole = put(start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)})
+            whole = put(
+                start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)}
+            )
             queue = [(self.steps.normal(whole), tuple(step for _, steps in ranked for step in steps))]
             for state, before in queue:
                 for step, new in self.steps.between(state, is_product):
@@ -268,13 +278,18 @@ class DerivationSearch:
                 if until.over:
                     return
 
-    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline) -> None:
+    def _put_together(
+        self, start: Value, members: Sequence[Member], inner: Mapping[Graph, DerivationSearch], until: Deadline
+    ) -> None:
         """Programs of an expression by those of its products."""
         programs = {
-            alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())] for alone, search in inner.items()
+            alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())]
+            for alone, search in inner.items()
         }
         for choice in choices([programs[each.alone] for each in members]):
-            whole = put(start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)})
+            whole = put(
+                start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)}
+            )
             steps = tuple(step for each in choice.each for step in each.steps)
             self._kept_program(whole, steps, tuple(name for each in choice.each for name in each.targets))
             if until.over:
@@ -296,7 +311,7 @@ class DerivationSearch:
     def missed(self, target: str) -> Missed:
         """Why no expression that was looked at is an operator, by the one that came nearest to it."""
         found: Missed | None = None
-        for state in self.seen[: ASKED]:
+        for state in self.seen[:ASKED]:
             for node in topological([state.node]):
                 if isinstance(node, ScopeNode):
                     why = missed(self.rules, node.values[0], target)
@@ -306,7 +321,11 @@ class DerivationSearch:
         return found or Missed(Miss.NO_TABLE)
 
     def _kept(
-        self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[DerivationStep, ...]], beam: int
+        self,
+        fresh: list[Value],
+        best: Mapping[Value, float],
+        paths: Mapping[Value, tuple[DerivationStep, ...]],
+        beam: int,
     ) -> tuple[list[Value], bool]:
         """Those that are taken further, the most promising first: for the rules that led there, for their price, for their distance."""
         cut = len(fresh) > beam
@@ -323,7 +342,9 @@ class DerivationSearch:
             again[value] = alike[key] = alike.get(key, -1) + 1
         odd = {value: uneven(along[value]) for value in fresh}
         cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value], order[value]))
-        near = sorted(fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value]))
+        near = sorted(
+            fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value])
+        )
         kept: dict[Value, None] = {}
         # of every set of rules that led here some, as what pays in the end may look worse on its way
         groups: dict[tuple[str, ...], list[Value]] = {}
@@ -359,7 +380,16 @@ class DerivationSearch:
             least = min(least, self._kept_program(value, steps, targets))
         if self._alone:
             # what was known by its sizes costs what it did before
-            least = min([least, *(self._known[node.values[0]] for node in topological([state.node]) if node.values[0] in self._known)])
+            least = min(
+                [
+                    least,
+                    *(
+                        self._known[node.values[0]]
+                        for node in topological([state.node])
+                        if node.values[0] in self._known
+                    ),
+                ]
+            )
         return least
 
     def _kept_program(self, value: Value, steps: tuple[DerivationStep, ...], targets: tuple[str, ...]) -> float:
@@ -404,9 +434,7 @@ class DerivationSearch:
             return
         # of each operator the first way first
         sizes = [range(min(len(ways), WAYS)) for _, ways in found]
-        for chosen in sorted(islice(product(*sizes), WAYS**2), key=lambda choice: (sum(choice), choice))[
-            : WAYS
-        ]:
+        for chosen in sorted(islice(product(*sizes), WAYS**2), key=lambda choice: (sum(choice), choice))[:WAYS]:
             whole, names = state, list[str]()
             for (value, own), k in zip(found, chosen, strict=True):
                 way = own[k]
@@ -431,7 +459,11 @@ class DerivationSearch:
                 least = min(least, *known, inf)
                 return len(known) >= LAYOUTS
 
-            made = list(instances(self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None))
+            made = list(
+                instances(
+                    self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None
+                )
+            )
             if least < inf:
                 self._known[value] = least
             order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}

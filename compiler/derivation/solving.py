@@ -176,7 +176,10 @@ class Matching:
 
     def _no_window(self) -> Missed:
         """What moves along where in the operator."""
-        places = [f"{len(window.terms)} iterators along dimension {dim} of operand {k}" for k, dim, window in self.pattern.windows]
+        places = [
+            f"{len(window.terms)} iterators along dimension {dim} of operand {k}"
+            for k, dim, window in self.pattern.windows
+        ]
         return Missed(Miss.NOT_AFFINE, ", ".join(places))
 
     # ---- iterators ---------------------------------------------------------------------------------------------
@@ -310,7 +313,9 @@ class Matching:
         margins = margins_of(reaches, self.view)
         if margins is None:
             return None
-        larger = Matching(self.rules, self.pattern, enlarged(self.view, margins), self.operands, self.units, self.skipped, True)
+        larger = Matching(
+            self.rules, self.pattern, enlarged(self.view, margins), self.operands, self.units, self.skipped, True
+        )
         found = next((made for made in larger.every() if isinstance(made, Value)), None)
         return None if found is None else cropped(found, self.view, margins, self.operands)
 

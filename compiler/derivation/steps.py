@@ -97,10 +97,16 @@ class Steps:
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        every = [(way_of(left, right), step, syntax, left, right) for step, syntax, left, right in directions(self.rules)]
+        every = [
+            (way_of(left, right), step, syntax, left, right) for step, syntax, left, right in directions(self.rules)
+        ]
         self._alone = [each[1:] for each in every if each[0] is SearchWay.ALONE]
         #: rules between two expressions, and whether the second one reads the first
-        self._joint = [(each[0] is SearchWay.LINKED, *each[1:]) for each in every if each[0] in {SearchWay.BESIDE, SearchWay.LINKED}]
+        self._joint = [
+            (each[0] is SearchWay.LINKED, *each[1:])
+            for each in every
+            if each[0] in {SearchWay.BESIDE, SearchWay.LINKED}
+        ]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
@@ -123,16 +129,22 @@ class Steps:
             found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
         return found
 
-    def between(self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None) -> Iterator[tuple[DerivationStep, Value]]:
+    def between(
+        self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None
+    ) -> Iterator[tuple[DerivationStep, Value]]:
         """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
         scopes = [
-            node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
+            node.values[0]
+            for node in topological([value.node])
+            if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
         ]
         below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
         for linked, step, rule, left, right in self._joint:
             # of two that do not need each other the order is no matter
             for first, second in (permutations if linked else combinations)(scopes, 2):
-                if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
+                if (linked and first not in second.node.args) or (
+                    not linked and (first in below[second] or second in below[first])
+                ):
                     continue
                 for results in rewritten(rule, left, right, (first, second), self.views):
                     self.applications += 1
@@ -215,7 +227,9 @@ def _without_units(scope: Scope) -> Scope:
 
 def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
     """Whole numbers in the place of tensors that hold one everywhere, as what stands around a tensor does: `pad` of 0 is `other=0`."""
-    numbers = {k: number for k, arg in enumerate(args) if (number := number_of(arg)) is not None and float(number).is_integer()}
+    numbers = {
+        k: number for k, arg in enumerate(args) if (number := number_of(arg)) is not None and float(number).is_integer()
+    }
 
     def leaf(node: Scalar) -> Scalar | None:
         inside = isinstance(node, Read) and node.operand in numbers and (node.other is None or not node.index)

@@ -69,12 +69,17 @@ class OperatorPattern:
 
     @cached_property
     def _groups(self) -> Mapping[Iter, Group]:
-        return {it: (frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters) for it in self.extents}
+        return {
+            it: (frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters)
+            for it in self.extents
+        }
 
     @cached_property
     def windows(self) -> tuple[tuple[int, int, Window], ...]:
         """The dimensions along which something moves: operand, dimension, and what does."""
-        return tuple((k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if isinstance(dim, Window))
+        return tuple(
+            (k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if isinstance(dim, Window)
+        )
 
     @cached_property
     def moving(self) -> tuple[Iter, ...]:
@@ -107,7 +112,9 @@ def tables_of(rules: Rules, op: OperatorDef) -> tuple[OperatorPattern, ...]:
     for pattern in _patterns(rules, op):
         found.setdefault((pattern.scope, pattern.dims), pattern)
     # several iterators that stand alike are one: those of a batch, or of a pointwise operator
-    least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(found.values())
+    least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(
+        found.values()
+    )
     # a runtime has no window over no dimensions
     return tuple(sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents)))
 

@@ -37,7 +37,9 @@ def products_of(rules: Rules) -> tuple[str, ...]:
             and any(isinstance(part, t.Reduction) and part.kind == "sum" for part in walk_expr(op.syntax.statements))
         ]  # fmt: skip
         patterns = ((name, pattern) for name in names for pattern in patterns_of(rules, name))
-        cache[""] = tuple(dict.fromkeys(name for name, one in patterns if one.kind == "sum" and one.outer is None and one.factors))
+        cache[""] = tuple(
+            dict.fromkeys(name for name, one in patterns if one.kind == "sum" and one.outer is None and one.factors)
+        )
     found: tuple[str, ...] = cache[""]
     return found
 
@@ -163,7 +165,11 @@ def _sized(pattern: OperatorPattern, node: Call) -> tuple[OperatorPattern, dict[
     ]  # fmt: skip
     for name, value in node.attrs:
         wanted = pattern.attrs.get(name)
-        pairs = zip(wanted, value, strict=False) if isinstance(wanted, tuple) and isinstance(value, tuple) else [(wanted, value)]
+        pairs = (
+            zip(wanted, value, strict=False)
+            if isinstance(wanted, tuple) and isinstance(value, tuple)
+            else [(wanted, value)]
+        )
         equations += [(a, num(b)) for a, b in pairs if isinstance(a, Scalar) and isinstance(b, int)]
     known: dict[Sym, Scalar] = {}
     solved_linear(equations, known)

@@ -86,7 +86,9 @@ class Unknowns:
             yield from self._chosen(rest, each)
 
     def _declared(self, name: str) -> t.MapDecl | None:
-        return next((each for each in self.rule.declarations if isinstance(each, t.MapDecl) and each.name == name), None)
+        return next(
+            (each for each in self.rule.declarations if isinstance(each, t.MapDecl) and each.name == name), None
+        )
 
     # ---- generators ----------------------------------------------------------------------------------------
 
@@ -96,8 +98,13 @@ class Unknowns:
             return
         name = node.function
         if name == "affine_bijections":
-            rank = next((entry.value.value for entry in node.kwargs if entry.name == "rank" and isinstance(entry.value, t.Int)), None)
-            for each in self._bijections(self._index_of(node.args[0], found), found, self._factors(node, "factors", found)):
+            rank = next(
+                (entry.value.value for entry in node.kwargs if entry.name == "rank" and isinstance(entry.value, t.Int)),
+                None,
+            )
+            for each in self._bijections(
+                self._index_of(node.args[0], found), found, self._factors(node, "factors", found)
+            ):
                 if rank is None or changed(each) <= rank:
                     yield each
         elif name == "nonzero_box" and len(node.args) == 2:
@@ -116,7 +123,9 @@ class Unknowns:
             if flat is not None:
                 yield flat
         elif name == "groupings" and len(node.args) == 2:
-            yield from self._grouped(wanted.name, found.terms[_id(node.args[0])], self._index_of(node.args[1], found)[0], found)
+            yield from self._grouped(
+                wanted.name, found.terms[_id(node.args[0])], self._index_of(node.args[1], found)[0], found
+            )
         elif name == "sections":
             whole = found.maps[_id(node.args[0])]
             if whole.back is not None:
@@ -129,7 +138,9 @@ class Unknowns:
         given = next((entry.value for entry in node.kwargs if entry.name == option), None)
         if isinstance(given, t.Int | t.ListExpr):
             items = given.elements if isinstance(given, t.ListExpr) else (given,)
-            return _Factors(tuple(sorted({item.value for item in items if isinstance(item, t.Int) and item.value > 1})), True)
+            return _Factors(
+                tuple(sorted({item.value for item in items if isinstance(item, t.Int) and item.value > 1})), True
+            )
         suggested = {each for term in found.terms.values() for each in coefficients(term.body)}
         return _Factors(tuple(sorted(each for each in suggested if each > 1)))
 
@@ -149,7 +160,9 @@ class Unknowns:
         except KeyError:
             raise Unfit("no such set") from None
 
-    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors) -> Iterator[Map]:
+    def _bijections(
+        self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors
+    ) -> Iterator[Map]:
         """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
 
         The order of iterators is no matter: operators are matched by the groups that iterators are in."""
@@ -162,7 +175,13 @@ class Unknowns:
         fewer = [*lookups([*found.terms.values()], iters, box, self.operands)]
         yield from (each for _, each in fewer)
         yield from together(iters, fewer, self.operands)
-        indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
+        indexes = [
+            index
+            for term in found.terms.values()
+            for node in walk(term.body)
+            if isinstance(node, Read)
+            for index in node.index
+        ]
         splits: dict[int, list[tuple[int, Map]]] = {}
         # by the number that each iterator stands beside: a stride for rows, another one for columns
         beside: dict[int, tuple[int, Map]] = {}
@@ -199,7 +218,13 @@ class Unknowns:
     def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
         iters, box = index
-        reads = [at for term in found.terms.values() for node in each_of(Read, term.body) for at in node.index if len(at.free) > 1]
+        reads = [
+            at
+            for term in found.terms.values()
+            for node in each_of(Read, term.body)
+            for at in node.index
+            if len(at.free) > 1
+        ]
         for value in dict.fromkeys(box.extents):
             if not isinstance(value, Num) or not isinstance(value.value, int):
                 continue
@@ -213,7 +238,9 @@ class Unknowns:
                 if value.value < up < 2 * value.value:
                     yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
 
-    def _positions(self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Map]:
+    def _positions(
+        self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings
+    ) -> Iterator[Map]:
         """Of a sum the positions that a guard leaves: `phi(x, z)` where all but one of an iterator are 0, z being the others."""
         iters, box = index
         try:

@@ -42,7 +42,9 @@ def only_positions(
 def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
     """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
     zeros = [
-        apply("-", *each.args) for each in _guards(body) if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
+        apply("-", *each.args)
+        for each in _guards(body)
+        if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
     ]
     for factor in _factors_of(body):
         if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
@@ -103,7 +105,9 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
     """Conditions without which a term is 0."""
     if isinstance(body, Reduce) and body.kind == "sum":
         yield from _guards(body.body)
-    elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+    elif (
+        isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0
+    ):
         yield from conjuncts(body.args[0])
         yield from _guards(body.args[1])
     elif isinstance(body, Apply) and body.name == "*":

@@ -76,7 +76,9 @@ def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], 
 
 def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[str]:
     color = _COLORS[diagnostic.severity]
-    lines = [paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {in_line(diagnostic.message)}")]
+    lines = [
+        paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {in_line(diagnostic.message)}")
+    ]
     labels = [_Mark(label.span, in_line(label.message), "-", _BLUE) for label in diagnostic.secondary]
     if diagnostic.span is not None:
         labels.append(_Mark(diagnostic.span, in_line(diagnostic.label), "^", color))
@@ -98,9 +100,15 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
             lines += [f"{'':{gutter}}   {line}" for line in rest]
     # a word in the place of another is what the hint says
-    if diagnostic.fix is not None and diagnostic.fix.text.strip() and diagnostic.fix.span.start == diagnostic.fix.span.end:
+    if (
+        diagnostic.fix is not None
+        and diagnostic.fix.text.strip()
+        and diagnostic.fix.span.start == diagnostic.fix.span.end
+    ):
         span, text = diagnostic.fix.span, diagnostic.fix.text.strip()
-        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {in_line(str(span))}: {in_line(text)}")
+        lines.append(
+            f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: insert at {in_line(str(span))}: {in_line(text)}"
+        )
     return lines
 
 
@@ -151,7 +159,12 @@ def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
         }
     if diagnostic.secondary:
         found["secondary"] = [
-            {"path": shown_path(s.span.source.path), "line": _extent(s.span)[0], "column": _extent(s.span)[1], "message": s.message}
+            {
+                "path": shown_path(s.span.source.path),
+                "line": _extent(s.span)[0],
+                "column": _extent(s.span)[1],
+                "message": s.message,
+            }
             for s in diagnostic.secondary
         ]
     return found

@@ -39,9 +39,7 @@ class MatchesOfRules:
         older: frozenset[Match] = frozenset() if before is None else before._done
         self._done = older.union(done)
 
-    def of(
-        self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER
-    ) -> RuleMatches:
+    def of(self, rule: CompiledRule, rng: random.Random, caps: Caps, until: Deadline = FOREVER) -> RuleMatches:
         """The matches of a rule, those that were applied before left out."""
         found = self._found.get(rule)
         if found is not None:

@@ -187,7 +187,11 @@ class EGraph:
         made = self.made[number]
         assert made is not None
         node, index = made
-        return with_args(node, tuple([self.term(self.number(arg)) for arg in node.args]))[index] if node.args else Value(node, index)
+        return (
+            with_args(node, tuple([self.term(self.number(arg)) for arg in node.args]))[index]
+            if node.args
+            else Value(node, index)
+        )
 
     def constant(self, number: int) -> bool:
         """Whether a class (or the node of a unit) depends on weights only."""

@@ -46,7 +46,10 @@ class Since:
         if self._between is not None:
             first, then = self._between
             memo, old = self._egraph.memo, self._old.memo
-            return [*(node for node in first._added if node in memo), *(node for node in then._added if node not in old)]
+            return [
+                *(node for node in first._added if node in memo),
+                *(node for node in then._added if node not in old),
+            ]
         return added(self._old, self._egraph)
 
     @property

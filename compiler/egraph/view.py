@@ -51,7 +51,7 @@ class View:
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
         if before is not None and (only is None) == (before._only is None):
-            self._before = (before, *before._before)[: BEFORE]
+            self._before = (before, *before._before)[:BEFORE]
             self.memory.earlier = self._earlier
         self.until = FOREVER
         self._asked = 0
@@ -110,7 +110,11 @@ class View:
             seen = None if before._only is None or self._only is None else (before._only, self._only)
             last = self._before[0] if self._before else None
             # with what is between, nothing is compared that both have
-            between = None if last is None or last is before or before not in last._line else (last.since(before), self.since(last))
+            between = (
+                None
+                if last is None or last is before or before not in last._line
+                else (last.since(before), self.since(last))
+            )
             found = self._since[before] = Since(before.egraph, self.egraph, seen, between)
         return found
 
@@ -119,7 +123,9 @@ class View:
         for before in self._before:
             found = before.memory.fitting.get(outline)
             if found is not None:
-                return Earlier(found, self.since(before).unknown(outline), self.egraph.memo if self._only is None else _Seen(self))
+                return Earlier(
+                    found, self.since(before).unknown(outline), self.egraph.memo if self._only is None else _Seen(self)
+                )
         return None
 
     @property
@@ -192,7 +198,11 @@ class View:
 
     def users(self, value: Value) -> list[Call]:
         number = self.egraph.class_of(value)
-        return [] if number is None else [node for node in self.egraph.users[number] if isinstance(node, Call) and self._sees(node)]
+        return (
+            []
+            if number is None
+            else [node for node in self.egraph.users[number] if isinstance(node, Call) and self._sees(node)]
+        )
 
     def number(self, value: Value) -> Number | None:
         return number_of(value)
@@ -219,7 +229,11 @@ class View:
             kids, parts = self._kids, self._components
         else:
             above = self.since(ordered).above
-            out = {number: bits for number, bits in ordered._below.items() if number not in above and number in egraph.members}
+            out = {
+                number: bits
+                for number, bits in ordered._below.items()
+                if number not in above and number in egraph.members
+            }
             kids = {
                 number: tuple(dict.fromkeys([kid for node in egraph.members[number] for kid in egraph.memo[node].kids]))
                 for number in egraph.members

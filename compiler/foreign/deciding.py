@@ -58,7 +58,13 @@ class Deciding:
     """
 
     def __init__(
-        self, workers: int, limit: float, kept: KeptVerdicts, guards: bool, ends: float | None, library: str = "imported"
+        self,
+        workers: int,
+        limit: float,
+        kept: KeptVerdicts,
+        guards: bool,
+        ends: float | None,
+        library: str = "imported",
     ) -> None:
         self._rules = operators()
         self._limit, self._kept, self._guards, self._ends = limit, kept, guards, ends

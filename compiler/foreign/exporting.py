@@ -138,7 +138,8 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
 def untagged(sub: SubstitutionDef) -> object:
     """Canonical form for comparison: without tags for kernels and words about floats, which only an import writes."""
     left, right = (
-        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify)) for side in (sub.syntax.left, sub.syntax.right)
+        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify))
+        for side in (sub.syntax.left, sub.syntax.right)
     )
     return canonical(replace(sub, syntax=replace(sub.syntax, left=left, right=right)))
 

@@ -25,9 +25,7 @@ def read_rules(
     """
     try:
         if path.stat().st_size > RULE_MOST_BYTES:
-            raise damaged(
-                str(path), f"{path.stat().st_size} bytes are more than the {RULE_MOST_BYTES} that are read"
-            )
+            raise damaged(str(path), f"{path.stat().st_size} bytes are more than the {RULE_MOST_BYTES} that are read")
         data = path.read_bytes()
     except OSError as failure:
         raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
@@ -56,7 +54,7 @@ HEAD = 4096  #: bytes that are looked at
 
 def looks_like(data: bytes) -> str:
     """The format of which a file's beginning is, `dslc` for the language's own, else nothing."""
-    head = data[: HEAD].removeprefix(b"\xef\xbb\xbf")
+    head = data[:HEAD].removeprefix(b"\xef\xbb\xbf")
     text = head.strip()
     if text[:1] in (b"{", b"["):
         return "flexflow"

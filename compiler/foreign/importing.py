@@ -137,7 +137,9 @@ class _Reader:
             where = misfit(rule, tensor_names(rule))
             return told("impossible" if where is None else "rejected", where or str(problem))
         if self._seen.one_graph(rule, readings[0]):
-            return ImportedRule(number, name, "distribution" if left_out else "same", "", readings[0], left_out=left_out)
+            return ImportedRule(
+                number, name, "distribution" if left_out else "same", "", readings[0], left_out=left_out
+            )
         other = self._seen.other(name, rule, readings[0])
         if other is not None:
             return ImportedRule(number, name, "duplicate", other, readings[0], left_out=left_out)

@@ -40,7 +40,11 @@ class KeptVerdicts:
 
     def verdict(self, digest: str) -> RuleVerdict | None:
         found = None if self._proofs is None else self._proofs.get(_NAME, digest)
-        return None if found is None or not current(operators(), found) else Lock({_NAME: found}).of(_NAME, digest, self._limit)
+        return (
+            None
+            if found is None or not current(operators(), found)
+            else Lock({_NAME: found}).of(_NAME, digest, self._limit)
+        )
 
     def keep(self, verdict: RuleVerdict) -> None:
         # a process that ran out of memory says nothing of the next run

@@ -77,11 +77,16 @@ def _joined(rule: ImportedRule, other: ImportedRule, form: str) -> Translation |
             wanted = _renumbered(backward, {others[name]: inputs[name] for name in inputs})
             numbers = [*inputs.values()]
             renamed = {number: numbers[at] for number, at in zip(numbers, order, strict=True)}
-            if replace(reversed_rule(forward, other.name, renamed), names=()) != wanted or not _is_reverse(one, two, order):
+            if replace(reversed_rule(forward, other.name, renamed), names=()) != wanted or not _is_reverse(
+                one, two, order
+            ):
                 continue
             joint = both if other is rule else _tagged(both, reverse_tags(other.name, order), other.number)
             back = [each for each, _ in directions_of(definition(known, joint), form)]
-            if [forward, wanted][: 1 if other is rule else 2] == [back[0], *(replace(each, names=()) for each in back[1:])]:
+            if [forward, wanted][: 1 if other is rule else 2] == [
+                back[0],
+                *(replace(each, names=()) for each in back[1:]),
+            ]:
                 return joint
     except InexpressibleCall:
         # what cannot be written cannot be compared either

@@ -53,9 +53,7 @@ def _listed(operators: Counter[str]) -> str:
 def _stem(rule: ForeignRule) -> str:
     left, right = ([_words(side, root) for root in dict.fromkeys(roots)] for side, roots in _sides(rule))
     if len(left) > 1:
-        return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[
-            : LONGEST
-        ].rstrip("_")
+        return f"merge_{_several([_top(rule.source, output.source) for output in rule.outputs])}"[:LONGEST].rstrip("_")
     if right == ["input"]:
         name = f"drop_{left[0]}"
     elif left == right or not left:
@@ -64,10 +62,12 @@ def _stem(rule: ForeignRule) -> str:
         name = f"{left[0]}_to_{right[0]}"
     if len(name) > LONGEST and left:
         name = f"{_top(rule.source, rule.outputs[0].source)}_to_{_top(rule.target, rule.outputs[0].target)}"
-    return name[: LONGEST].rstrip("_")
+    return name[:LONGEST].rstrip("_")
 
 
-def _sides(rule: ForeignRule) -> tuple[tuple[tuple[Operator, ...], list[RuleTensor]], tuple[tuple[Operator, ...], list[RuleTensor]]]:
+def _sides(
+    rule: ForeignRule,
+) -> tuple[tuple[tuple[Operator, ...], list[RuleTensor]], tuple[tuple[Operator, ...], list[RuleTensor]]]:
     return (
         (rule.source, [output.source for output in rule.outputs]),
         (rule.target, [output.target for output in rule.outputs]),

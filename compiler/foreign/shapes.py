@@ -248,7 +248,9 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
             return [(_times(Number(m // n), left), right) if m % n == 0 else (left, _times(Number(n // m), right))]
         case (SizeProduct(Number(m), part), Number(n)) | (Number(n), SizeProduct(Number(m), part)) if n % m == 0:
             return [(part, Number(n // m))]
-        case (SizeProduct(Number(m), part), Sum(parts)) | (Sum(parts), SizeProduct(Number(m), part)) if m % len(parts) == 0:
+        case (SizeProduct(Number(m), part), Sum(parts)) | (Sum(parts), SizeProduct(Number(m), part)) if (
+            m % len(parts) == 0
+        ):
             return [(each, _times(Number(m // len(parts)), part)) for each in parts]
         case (Sum(left), Sum(right)) if len(left) == len(right):
             return list(zip(left, right, strict=True))

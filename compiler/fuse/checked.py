@@ -64,7 +64,9 @@ def wrong(
                 return f"its kernel fails on {', '.join(map(str, inputs))}: {problem}"
             answer = compare(Reference(found.names, (meant,)), found)
             if not answer.same:
-                return f"its kernel gives other numbers than its nodes on {', '.join(map(str, inputs))}: {answer.problem}"
+                return (
+                    f"its kernel gives other numbers than its nodes on {', '.join(map(str, inputs))}: {answer.problem}"
+                )
     return ""
 
 
@@ -86,18 +88,12 @@ def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
             yield group
         return
     for turn in range(len(SIZES)):
-        sizes = {
-            sym.name: max(SIZES[(turn + k) % len(SIZES)], sym.least or 0)
-            for k, sym in enumerate(text.sizes)
-        }
+        sizes = {sym.name: max(SIZES[(turn + k) % len(SIZES)], sym.least or 0) for k, sym in enumerate(text.sizes)}
         try:
             found = bind_graph(group, sizes)
         except (DslcError, Mismatch, EvalError, ValueError):
             continue
-        if all(
-            value.type.is_static and value.type.elements <= ELEMENTS
-            for value in (*found.inputs, *found.outputs)
-        ):
+        if all(value.type.is_static and value.type.elements <= ELEMENTS for value in (*found.inputs, *found.outputs)):
             yield found
 
 

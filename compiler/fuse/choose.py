@@ -134,7 +134,9 @@ def _improved(nodes: _Sets, values: Sequence[float]) -> list[int]:
         free = {node for other in gone for node in nodes[other]}.difference(own)
         # what fits now had a node of those that are gone
         near = sorted({other for node in free for other in having[node]})
-        taken = set(own).union(node for other in near for node in nodes[other] if node in owner and owner[node] not in gone)
+        taken = set(own).union(
+            node for other in near for node in nodes[other] if node in owner and owner[node] not in gone
+        )
         new = [k, *_greedy(near, nodes, taken)]
         if sum(values[other] for other in new) > sum(values[other] for other in gone):
             for other in gone:

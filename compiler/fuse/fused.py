@@ -128,7 +128,9 @@ class Fusing:
         self.prices = OfferPrices(graph, costs, self.profiles, self._speeds(), self.around, strict)
         trying = Deadline(now=until.now, outer=self._trying)
         footprint = costs.timer.footprint
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint)
+        self.trials = Trials(
+            rules, costs.measurer, self.profiles.sizes, opset, folder, trying, templates, strict, footprint
+        )
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()
@@ -172,7 +174,9 @@ class Fusing:
             self.prices = replace(self.prices, machine=self._speeds(), _kernels={}, _alone={})
             self.offers = [self.prices.offer(one.group) for one in self.offers]
             self.rounds = 0
-        for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is WhyUnused.LATE]:
+        for program in [
+            one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is WhyUnused.LATE
+        ]:
             del self.found[program]
             self.rounds = 0
         return self.run()
@@ -211,7 +215,9 @@ class Fusing:
             self.offers.append(self.prices.offer(group))
         self.late = self.late or self.hasty
         if self.templates:
-            self.written = {one.program for one in self.offers if one.group in written or self.templates.takes(one.program)}
+            self.written = {
+                one.program for one in self.offers if one.group in written or self.templates.takes(one.program)
+            }
         # what another form saves is not estimated either: the longest of each chain is tried
         longest = {chain[-1] for chain in chains}
         self.written |= {one.program for one in self.offers if one.group in longest}
@@ -240,7 +246,9 @@ class Fusing:
     def _broken(self, whole: Offer, picked: Sequence[Offer]) -> list[Offer]:
         """Those parts of a group that, with the nodes that are left of it, take no less than all of its nodes or its kernel."""
         nodes = set(whole.group.nodes)
-        parts = [offer for offer in picked if len(offer.group.nodes) < len(nodes) and nodes.issuperset(offer.group.nodes)]
+        parts = [
+            offer for offer in picked if len(offer.group.nodes) < len(nodes) and nodes.issuperset(offer.group.nodes)
+        ]
         taken = [found for part in parts if isinstance(found := self.found.get(part.program), Tried)]
         if not parts or len(taken) < len(parts):
             return []
@@ -376,7 +384,9 @@ class Fusing:
         built = [o for o in picked if self._name(o) in library.kernels]
         clearly = [o for o in built if self._ratio(o) >= CLEARLY_FASTER]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
-        spent = {node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes}
+        spent = {
+            node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes
+        }
         return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)
 
     def _name(self, offer: Offer) -> str:

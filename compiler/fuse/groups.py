@@ -130,7 +130,11 @@ class Neighbours:
 
 
 def proposals(
-    graph: Graph, rules: Rules, limits: GroupLimits | None = None, profiles: Profiles | None = None, until: Deadline = FOREVER
+    graph: Graph,
+    rules: Rules,
+    limits: GroupLimits | None = None,
+    profiles: Profiles | None = None,
+    until: Deadline = FOREVER,
 ) -> Iterator[NodeGroup]:
     """Groups of nodes that could run as one kernel, the largest first; some overlap. None depends on weights only.
 
@@ -281,7 +285,9 @@ def _between(piece: Sequence[Node], hard: Collection[tuple[Node, Node]], around:
     cut, own = set(hard), set(piece)
     level: dict[Node, int] = {}
     for node in piece:
-        level[node] = max((level[below] + ((below, node) in cut) for below in around.args(node) if below in own), default=0)
+        level[node] = max(
+            (level[below] + ((below, node) in cut) for below in around.args(node) if below in own), default=0
+        )
     for each in sorted(set(level.values())):
         yield [node for node in piece if level[node] == each]
 
@@ -304,7 +310,11 @@ def _heads(piece: Sequence[Node], around: Neighbours, profiles: Profiles, most: 
         profile = profiles.of(node)
         below = around.args(node)
         # all of the piece that it depends on goes with it
-        if profile is None or max(profile.reach, default=Reach.OWN) > Reach.OWN or any(each in own - depth.keys() for each in below):
+        if (
+            profile is None
+            or max(profile.reach, default=Reach.OWN) > Reach.OWN
+            or any(each in own - depth.keys() for each in below)
+        ):
             continue
         alone = [each for each in below if around.users[each] == [node] and (each in depth or each not in own)]
         level = 1 + max((depth[each] for each in below if each in depth), default=0)

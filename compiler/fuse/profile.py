@@ -239,7 +239,9 @@ class _Counting:
         again = prod(self.extent.get(it, 1.0) for it in every) / max(distinct, 1.0)
         if len(factors) > 1:
             self.reuse = max(self.reuse, again)
-            mixed = any(len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index)
+            mixed = any(
+                len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index
+            )
             self.loose = self.loose or (mixed and again <= FEW_CHANNELS)
         else:
             self.window = max(self.window, again)
@@ -272,7 +274,10 @@ class _Counting:
             return Reading(Reach.OWN, 0.0, 0.0, False)
         distinct = min(sum(one.distinct for one in set(found)), float(self.sizes.elements(type)))
         return Reading(
-            max(one.reach for one in found), sum(one.reads for one in found), distinct, all(one.strided for one in found)
+            max(one.reach for one in found),
+            sum(one.reads for one in found),
+            distinct,
+            all(one.strided for one in found),
         )
 
 

@@ -49,6 +49,9 @@ def _placed(drawn: Feeds, numbers: dict[Any, Any]) -> list[Feeds]:
     count = max((len(numbers[array.dtype]) for array in floats), default=len(STRANGE))
     least = min((room(array, count) for array in floats), default=count)
     return [
-        {name: placed(array, np.roll(numbers[array.dtype], -turn)) if floating(array) else array for name, array in drawn.items()}
+        {
+            name: placed(array, np.roll(numbers[array.dtype], -turn)) if floating(array) else array
+            for name, array in drawn.items()
+        }
         for turn in range(0, count, least)
     ]

@@ -121,4 +121,7 @@ def _refused_there(text: CudaText) -> str:
     return ""
 
 
-_DEVICES: Mapping[str, _Device] = {"cpu": _Device(custom_kernel, _refused_here), "cuda": _Device(custom_cuda, _refused_there)}
+_DEVICES: Mapping[str, _Device] = {
+    "cpu": _Device(custom_kernel, _refused_here),
+    "cuda": _Device(custom_cuda, _refused_there),
+}

@@ -76,7 +76,9 @@ class TemplatesOn(Generic[Text]):
         write: makes a kernel of a template that is filled in; raises NotRendered and NotGenerated.
     """
 
-    def __init__(self, device: str, libraries: Sequence[Rules], trust: Sequence[str], write: Callable[[Filling], Text]) -> None:
+    def __init__(
+        self, device: str, libraries: Sequence[Rules], trust: Sequence[str], write: Callable[[Filling], Text]
+    ) -> None:
         self.notes: list[str] = []
         self._rules, self._write = libraries[0], write
         self._found: list[_Template] = []
@@ -105,7 +107,9 @@ class TemplatesOn(Generic[Text]):
             return
         try:
             source = template_text(definition.module, statement.template)
-            self._found.append(_Template(rules, definition, statement, source, compile_lowering(rules, definition), expression))
+            self._found.append(
+                _Template(rules, definition, statement, source, compile_lowering(rules, definition), expression)
+            )
         except NoTemplate as problem:
             self.left_out(definition.name, str(problem))
         except DslcError as problem:
@@ -147,7 +151,9 @@ class TemplatesOn(Generic[Text]):
         """Whether some lowering of an expression is for what a program computes."""
         found = self._taken.get(program)
         if found is None:
-            found = any(one.expression is not None and self._order(one.expression, program) is not None for one in self._found)
+            found = any(
+                one.expression is not None and self._order(one.expression, program) is not None for one in self._found
+            )
             self._taken[program] = found
         return found
 
@@ -230,7 +236,9 @@ class Templates(TemplatesOn[KernelText]):
         super().__init__("cpu", (rules,), trust, custom_kernel)
 
 
-def instances(rules: Rules, definition: LoweringDef, dtypes: tuple[DType, ...] = (DType.F32,), seeds: int = 3) -> Iterator[Graph]:
+def instances(
+    rules: Rules, definition: LoweringDef, dtypes: tuple[DType, ...] = (DType.F32,), seeds: int = 3
+) -> Iterator[Graph]:
     """Small programs that a lowering takes; none where its form allows no draw."""
     expression = expression_of(definition)
     if expression is not None:

@@ -200,15 +200,16 @@ class Trials:
         left, first = list(subjects), dict[Subject, Tried]()
         while left:
             # what was measured is checked before anything else is compiled: it is there, whatever the others take
-            batch, left = (left[: BATCH], left[BATCH :]) if brief else (left, [])
+            batch, left = (left[:BATCH], left[BATCH:]) if brief else (left, [])
             first = self._measured(self._all_texts(batch, slice(0, 1), out), out)
-            self._waiting.update(
-                (subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS
-            )
+            self._waiting.update((subject, found) for subject, found in first.items() if found.ratio > 1 / HOPELESS)
             if brief:
                 out.update((subject.program, self._concluded(subject, found)) for subject, found in first.items())
         if not brief:
-            out.update((subject.program, self._concluded(subject, found)) for subject, found in {**first, **self._better()}.items())
+            out.update(
+                (subject.program, self._concluded(subject, found))
+                for subject, found in {**first, **self._better()}.items()
+            )
         return out
 
     def others(self) -> dict[Graph, Tried | Dropped]:
@@ -218,9 +219,7 @@ class Trials:
     def prepare(self, ahead: Ahead) -> None:
         """Has what `others` will try compiled while somebody else uses the time."""
         self._further = {
-            subject: own
-            for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items()
-            if own
+            subject: own for subject, own in self._all_texts(self._waiting, slice(1, VARIANTS), {}).items() if own
         }
         ahead.add(one.text for own in self._further.values() for one in own)
 
@@ -259,7 +258,9 @@ class Trials:
             return None
         variant = replace(found.variant, contract=False)
         try:
-            text = self._in_time(lambda group: [Generated(variant, self._text(subject, group, variant))], subject.program)
+            text = self._in_time(
+                lambda group: [Generated(variant, self._text(subject, group, variant))], subject.program
+            )
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
@@ -288,7 +289,9 @@ class Trials:
         words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
 
         def seconds(copies: int, turn: str) -> float:
-            return self._seconds(Sample(words, lambda: model, copies, self._weights(subject), path, lambda: nodes), turn)
+            return self._seconds(
+                Sample(words, lambda: model, copies, self._weights(subject), path, lambda: nodes), turn
+            )
 
         return seconds(self._copies(subject, lambda: seconds(1, "")), turn)
 
@@ -304,9 +307,7 @@ class Trials:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
             texts = {one.name: one.text for one in found}
-            return build(
-                texts, self.folder, seconds=min(60.0, max(COMPILING, seconds)), processor=self.processor
-            )
+            return build(texts, self.folder, seconds=min(60.0, max(COMPILING, seconds)), processor=self.processor)
         except NotBuilt:
             return None
 
@@ -364,14 +365,18 @@ class Trials:
             library = build(
                 [one.text], self.folder, seconds=min(60.0, max(COMPILING, self.until.left())), processor=self.processor
             )
-            problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.until)
+            problem = wrong(
+                self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.until
+            )
         except NotBuilt as reason:
             detail = first_error(reason.detail)
             problem = f"{reason.reason.value}: {detail}" if detail else reason.reason.value
         except TimeUp:
             return False
         if not problem:
-            whole = self._checked(subject, Tried(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering))
+            whole = self._checked(
+                subject, Tried(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering)
+            )
             if isinstance(whole, Tried):
                 return True
             if whole.why is WhyUnused.LATE:
@@ -406,7 +411,9 @@ class Trials:
 
     def _text(self, subject: Subject, group: Graph, variant: Variant) -> KernelText:
         form = subject.form
-        return generated(self.rules, group, variant) if form is None else generate(self.rules, form.over(group), variant)
+        return (
+            generated(self.rules, group, variant) if form is None else generate(self.rules, form.over(group), variant)
+        )
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
@@ -451,7 +458,9 @@ class Trials:
                     raise TimeUp
                 if not built:
                     failure = broken[own[0].text.name]
-                    raise _Out(WhyUnused.LATE if failure.reason is BuildReason.TIMEOUT else WhyUnused.NOT_BUILT, failure.detail)
+                    raise _Out(
+                        WhyUnused.LATE if failure.reason is BuildReason.TIMEOUT else WhyUnused.NOT_BUILT, failure.detail
+                    )
                 found[subject] = self._best(subject, built, library)
                 if found[subject].ratio >= MARGIN:
                     self._faster.add(subject)
@@ -469,7 +478,9 @@ class Trials:
         if sum(map(len, texts.values())) <= room:
             return texts
         kept = list(texts)[:room]
-        out.update((subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts if subject not in kept)
+        out.update(
+            (subject.program, Dropped(subject.program, WhyUnused.LATE)) for subject in texts if subject not in kept
+        )
         return {subject: texts[subject][: room // len(kept)] for subject in kept}
 
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
@@ -510,7 +521,9 @@ class Trials:
                 # what the nodes or the kernel refuse runs without a kernel
                 if k and not problem.late and not problem.died:
                     continue
-                return Dropped(subject.program, WhyUnused.LATE if problem.late else WhyUnused.NOT_RUN, str(problem), found.nodes)
+                return Dropped(
+                    subject.program, WhyUnused.LATE if problem.late else WhyUnused.NOT_RUN, str(problem), found.nodes
+                )
             except (NotBuilt, _Out) as problem:
                 if k:
                     continue
@@ -567,7 +580,9 @@ class Trials:
         self.measurer.put_verdict(words, {"error": answer.max_rel_error, "problem": answer.problem})
         return answer
 
-    def _tells(self, subject: Subject, nodes: bytes, model: onnx.ModelProto, feeds: Feeds, reference: Reference) -> bool:
+    def _tells(
+        self, subject: Subject, nodes: bytes, model: onnx.ModelProto, feeds: Feeds, reference: Reference
+    ) -> bool:
         """True where arguments at the ends of their types tell a right kernel from a wrong one: not where the nodes themselves give
         something else for neighbours of them, or not what they mean."""
         worker, program = self.measurer.worker, subject.program
@@ -576,7 +591,9 @@ class Trials:
             return ran(worker, worker.load(ModelFile(nodes), plain), [feeds])
 
         try:
-            bound = bind_graph(program, {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()})
+            bound = bind_graph(
+                program, {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+            )
         except (DslcError, EvalError, Mismatch, ValueError):
             return steady(run, feeds, reference, {}, EDGE)
         named = {value.node.name: feeds[each.name] for value, each in zip(bound.inputs, model.graph.input, strict=True)
@@ -609,7 +626,9 @@ class Trials:
 
     def _nodes(self, subject: Subject, turn: str, copies: int = 0) -> float:
         inputs = self._types(subject.program.inputs)
-        words = f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
+        words = (
+            f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
+        )
 
         def model() -> bytes | None:
             return self._nodes_model(subject)
@@ -623,7 +642,9 @@ class Trials:
         program = subject.program
         bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
         try:
-            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True)
+            found, _ = node_model(
+                program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True
+            )
         except DslcError:
             return None
         data: bytes = found.SerializeToString(deterministic=True)
@@ -651,7 +672,9 @@ class Trials:
         holes = subject.program.inputs
         if sum(self.sizes.bytes(value.type) for value in (*holes, *subject.program.outputs)) <= TINY:
             return COPIES
-        weights = sum(self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight)
+        weights = sum(
+            self.sizes.bytes(value.type) for value, weight in zip(holes, subject.weights, strict=True) if weight
+        )
         if weights < WEIGHTS or weights < STREAMED * alone():
             return 1
         # powers of two, so that models of other sizes find it in the cache
@@ -664,7 +687,9 @@ class Trials:
 
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""
-        return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
+        return [
+            TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values
+        ]
 
 
 class _Out(Exception):

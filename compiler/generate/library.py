@@ -146,7 +146,9 @@ class _Decision:
 
 
 class _Generation:
-    def __init__(self, rules: Rules, settings: GenerationSettings, library: GeneratedLibrary, progress: Progress | None) -> None:
+    def __init__(
+        self, rules: Rules, settings: GenerationSettings, library: GeneratedLibrary, progress: Progress | None
+    ) -> None:
         self.rules, self.settings, self.library, self.progress = rules, settings, library, progress
         self.build = partial(outputs, rules)
         self.values = PrimeValues(rules, settings.seed)
@@ -316,7 +318,9 @@ class _Generation:
         found = list(joined(self.rules, accepted, most))
         for rule in self.library.found:
             # a rule for any axis is taken apart on each: what has several results says on which
-            along = along_axes(self.rules, family.items, rule.candidate) if rule.form.pack == "axis" else (rule.candidate,)
+            along = (
+                along_axes(self.rules, family.items, rule.candidate) if rule.form.pack == "axis" else (rule.candidate,)
+            )
             for candidate in along:
                 found += taken_apart(self.rules, family.items, candidate, most)
         candidates = sorted(dict.fromkeys(found), key=_joint_order)

@@ -94,9 +94,7 @@ class Proofs:
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
         seconds = self._limit if rule.size <= SMALL else self._limit / 2
-        task = Task(
-            name, _FIRST, self._seed, int(self._limit * LAWS), seconds, small=False, text=text, operators=short
-        )
+        task = Task(name, _FIRST, self._seed, int(self._limit * LAWS), seconds, small=False, text=text, operators=short)
         self._asked[name] = rule
         self._begun.add(rule)
         self._workers.submit([task])

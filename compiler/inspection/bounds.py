@@ -323,7 +323,9 @@ def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env:
         outer[place.name] = iterator
     names = dict.fromkeys(n.id for n in walk_expr(each.subs) if isinstance(n, t.Name))
     free = [name for name in names if name not in outer and not env.has(name)]
-    for loops in permutations([loop.iterator for loop in access.loops if loop.iterator not in outer.values()], len(free)):
+    for loops in permutations(
+        [loop.iterator for loop in access.loops if loop.iterator not in outer.values()], len(free)
+    ):
         inner = env.child()
         for name, iterator in outer.items():
             inner.bind(name, iterator)
@@ -349,4 +351,3 @@ def _name(operand: Value, op: OperatorDef) -> str:
     if isinstance(operand.node, Input):
         return op.syntax.params[int(operand.node.name[1:])].name
     return "a tensor"
-

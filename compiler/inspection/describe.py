@@ -50,7 +50,9 @@ def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[
         "arguments": {name: str(value.type) for value, name in named.items()},
         "attributes": {name: plain(value) for name, value in node.attrs},
         "results": {name: str(value.type) for name, value in zip(produced, outputs, strict=True)},
-        "linear_in": [[named[v] for v in instance.params if v in group] for group in linear_classes(instance.params, expanded)],
+        "linear_in": [
+            [named[v] for v in instance.params if v in group] for group in linear_classes(instance.params, expanded)
+        ],
         "pointwise": is_pointwise(instance.params, expanded),
         "flops": total.flops,
         "bytes": total.bytes,
@@ -111,7 +113,9 @@ def clause_text(rules: Rules, clause: OnnxClause) -> dict[str, Any]:
     }
 
 
-def _expressions(outputs: tuple[Value, ...], named: dict[Value, str], produced: dict[Value, str]) -> list[dict[str, Any]]:
+def _expressions(
+    outputs: tuple[Value, ...], named: dict[Value, str], produced: dict[Value, str]
+) -> list[dict[str, Any]]:
     names = {**named, **produced}
     out = []
     for node in topological(value.node for value in outputs):
@@ -141,7 +145,11 @@ def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
                 "kind": row.kind,
                 "in": describe_group(row.operands, operands, own),
                 "coefficients": [
-                    {"tensor": own if o.operand < 0 else operands[o.operand], "dim": o.dim, "coefficient": o.coefficient}
+                    {
+                        "tensor": own if o.operand < 0 else operands[o.operand],
+                        "dim": o.dim,
+                        "coefficient": o.coefficient,
+                    }
                     for o in row.occurrences
                 ],
             }

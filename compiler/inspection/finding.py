@@ -77,7 +77,11 @@ def likely(rules: Rules, name: str) -> str:
             return f"did you mean ONNX's {onnx}? {_read_as(rules.onnx[onnx][-1])}"
     shorts = sorted({op.short for op in rules.operators.values()})
     begins = [short for short in shorts if name and short.startswith(name.lower())]
-    close = difflib.get_close_matches(name, shorts, n=1) or begins[:1] or difflib.get_close_matches(name, list(rules.onnx), n=1)
+    close = (
+        difflib.get_close_matches(name, shorts, n=1)
+        or begins[:1]
+        or difflib.get_close_matches(name, list(rules.onnx), n=1)
+    )
     return f"did you mean `{close[0]}`?" if close else ""
 
 

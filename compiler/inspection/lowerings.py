@@ -30,7 +30,12 @@ def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
     """What is wrong with a lowering once its names are known: reads, and an expression that no template can be for."""
     found = lowering_bounds(rules, lowering)
     syntax, template = lowering.syntax, template_of(lowering)
-    if syntax.device in TEMPLATED and template is not None and syntax.expr is not None and expression_of(lowering) is None:
+    if (
+        syntax.device in TEMPLATED
+        and template is not None
+        and syntax.expr is not None
+        and expression_of(lowering) is None
+    ):
         try:
             template_text(lowering.module, template.template)
         except NoTemplate:
@@ -48,7 +53,11 @@ def lowering_bounds(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
         report = check_operator(rules, op)
         coefficients = {attr.name for attr in op.attrs}
         # it is the match that finds coefficients, in an expression whose reads are in bounds
-        sure = [one for one in report.findings if one.counterexample and coefficients.isdisjoint(re.findall(r"\w+", one.read))]
+        sure = [
+            one
+            for one in report.findings
+            if one.counterexample and coefficients.isdisjoint(re.findall(r"\w+", one.read))
+        ]
         report.findings = sure
         out += report.diagnostics()
     return out
@@ -81,7 +90,12 @@ def _operators(lowering: LoweringDef) -> list[OperatorDef]:
         return [_operator(lowering, syntax.expr, wheres)]
     out = []
     for node in walk_expr(tuple(bind.value for bind in syntax.match)):
-        if isinstance(node, t.Nested) and node.subs is None and isinstance(node.scope, t.Traversal) and node.scope.where is None:
+        if (
+            isinstance(node, t.Nested)
+            and node.subs is None
+            and isinstance(node.scope, t.Traversal)
+            and node.scope.where is None
+        ):
             target = t.Defined(f"scope at {node.span.start}", node.scope.places, span=node.span)
             out.append(_operator(lowering, t.Equation(target, node.scope.body, span=node.span), wheres))
     return out
@@ -101,7 +115,9 @@ def _operator(lowering: LoweringDef, equation: t.Equation, wheres: tuple[t.Where
         if isinstance(node, t.Name) and node.id not in known and node.id[0].islower() and module.lookup(node.id) is None
         and node.id not in VOCABULARY
     }  # fmt: skip
-    attrs = tuple(t.Attr(name, t.TypeExpr("int", None, span=span), None, span=span) for name, span in coefficients.items())
+    attrs = tuple(
+        t.Attr(name, t.TypeExpr("int", None, span=span), None, span=span) for name, span in coefficients.items()
+    )
     output = t.Param(False, equation.target.name, None, None, span=equation.target.span)
     whole = t.Operator(syntax.name, syntax.params, (output,), None, (*attrs, *wheres, equation), span=syntax.span)
     return OperatorDef(f"{lowering.name} {equation.span.start}", whole, module)

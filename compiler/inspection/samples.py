@@ -96,7 +96,11 @@ def _candidates(
 
 def _numbers(op: OperatorDef) -> dict[str, int]:
     """Defaults that fix sizes, such as one group."""
-    return {a.name: a.default.value for a in op.attrs if a.type.name == "int" and isinstance(a.default, t.Int) and not a.type.dims}
+    return {
+        a.name: a.default.value
+        for a in op.attrs
+        if a.type.name == "int" and isinstance(a.default, t.Int) and not a.type.dims
+    }
 
 
 def _fix(op: OperatorDef, env: Env, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, DType]) -> None:
@@ -126,7 +130,11 @@ def _sizes(op: OperatorDef) -> Iterator[dict[str, Any]]:
     for ranks in product(RANKS[min(len(packs), 3) - 1], repeat=len(packs)):
         total = sum(ranks)
         distinct = [*range(2, 2 + len(names))], [*range(2 + len(names), 2 + len(names) + total)]
-        for singles, many in (distinct, ([4] * len(names), [4] * total), *(_random(seeded, len(names), total) for _ in range(6))):
+        for singles, many in (
+            distinct,
+            ([4] * len(names), [4] * total),
+            *(_random(seeded, len(names), total) for _ in range(6)),
+        ):
             left = iter(many)
             values: dict[str, Any] = dict(zip(names, singles, strict=True))
             values |= {pack: tuple(next(left) for _ in range(rank)) for pack, rank in zip(packs, ranks, strict=True)}
@@ -179,4 +187,13 @@ def _options(attr: t.Attr, shape: tuple[Any, ...], env: Env) -> list[Any]:
 
 
 def _lists(shape: tuple[Any, ...]) -> list[Any]:
-    return [tuple(reversed(shape)), shape, (product_of(shape),), (0,), (1,), (), (0, 1), tuple(2 * size for size in shape)]
+    return [
+        tuple(reversed(shape)),
+        shape,
+        (product_of(shape),),
+        (0,),
+        (1,),
+        (),
+        (0, 1),
+        tuple(2 * size for size in shape),
+    ]

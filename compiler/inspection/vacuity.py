@@ -217,5 +217,3 @@ def _decided(expr: t.Expr) -> bool:
         case t.Compare(ops=ops):
             return len(ops) == 1
     return False
-
-

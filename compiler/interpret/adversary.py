@@ -43,7 +43,9 @@ class WrongInstance:
         lines = [str(self.instance)]
         for value, array in one.feeds.items():
             if np.size(array) <= 16:
-                lines.append(f"{getattr(value.node, 'name', '?')} = {np.array2string(np.asarray(array), separator=', ')}")
+                lines.append(
+                    f"{getattr(value.node, 'name', '?')} = {np.array2string(np.asarray(array), separator=', ')}"
+                )
         place = f"{tuple(self.instance.left)[one.output]}{list(one.position)}" if one.way == "values" else "it"
         return "\n".join((*lines, f"{place} is {one.left} on the left, {one.right} on the right"))
 
@@ -78,7 +80,9 @@ def differing(
         mistyped = _types(instance)
         if mistyped is not None:
             return WrongInstance(instance, mistyped)
-        pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left))
+        pair = pair_of(
+            rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
+        )
         if pair is None or pair.left == pair.right:
             # the same program tells little
             found += 0.25
@@ -110,4 +114,3 @@ def _certain(pair: PairOfLists, one: Difference) -> bool:
         return exact
     x, y = float(one.left), float(one.right)
     return abs(x - y) > CLEAR * max(abs(x), abs(y))
-

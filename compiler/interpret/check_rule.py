@@ -85,14 +85,18 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
+                return CaseOutcome(
+                    sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found
+                )
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
     wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
-        return CaseOutcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
+        return CaseOutcome(
+            sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found
+        )
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
@@ -107,8 +111,13 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
     if small is None or small.difference.way == "types":
         return found
     one, names = small.difference, tuple(instance.left)
-    lines = [str(small.instance), f"{names[one.output]}{list(one.position)} is {one.left} on the left and {one.right} on the right"]
-    lines += [f"{getattr(value.node, 'name', '?')} = {np.asarray(array).tolist()}" for value, array in one.feeds.items()]
+    lines = [
+        str(small.instance),
+        f"{names[one.output]}{list(one.position)} is {one.left} on the left and {one.right} on the right",
+    ]
+    lines += [
+        f"{getattr(value.node, 'name', '?')} = {np.asarray(array).tolist()}" for value, array in one.feeds.items()
+    ]
     return replace(found, counterexample="\n".join(lines))
 
 
@@ -121,7 +130,9 @@ def check_law(
         if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
             return CaseOutcome(law.name, False, "uninstantiated", (finding,))
-        outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators, adverse=adverse)
+        outcome = check_substitution(
+            rules, as_substitution(law, equation), seed + k, trials, operators, adverse=adverse
+        )
         found += outcome.trials
         if not outcome.passed:
             (reason,) = outcome.diagnostics
@@ -166,7 +177,9 @@ def _words(node: Any) -> set[str]:
     return out
 
 
-def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
+def compare(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator
+) -> Status | Diagnostic | None:
     """`field`, `floats` or `partial` where the sides agree; a diagnostic where they don't; None where no inputs were found."""
     for name, left in instance.left.items():
         right = instance.right[name]
@@ -182,7 +195,9 @@ def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.rand
     draws = 4 if sum(left.type.elements for left, _ in pairs) < FEW else 1
     in_field = None
     for _ in range(draws):
-        in_field = in_field or _compare_over(rules, pairs, Field(int(rng.integers(1 << 20))), instance.inputs, rng, False)
+        in_field = in_field or _compare_over(
+            rules, pairs, Field(int(rng.integers(1 << 20))), instance.inputs, rng, False
+        )
     if in_field is None:
         return "field"
     if in_field == "none":
@@ -227,7 +242,9 @@ def wrong_correction(rules: Rules, instance: Instance, rng: np.random.Generator)
     return True
 
 
-def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
+def _corrected(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator
+) -> Status | Diagnostic | None:
     """`partial` where each correction of the author's own is the left side wherever the sides differ; a diagnostic where one is not."""
     for name, own in instance.corrected.items():
         left = instance.left[name]
@@ -236,7 +253,9 @@ def _corrected(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.r
             return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
     found = wrong_correction(rules, instance, rng)
     if isinstance(found, WrongCorrection):
-        message = f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
+        message = (
+            f"the correction of `{sub.name}` is wrong at `{found.name}`{list(found.place)}, where its sides differ"
+        )
         return Diagnostic("E0605", message, sub.syntax.span, counterexample=str(instance))
     return "partial" if found else None
 
@@ -303,7 +322,9 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
     beside = powers[int(rng.integers(len(powers)))]
     pools = ([low, low, high, high, 0, -1, *ends], near, [*ends, low, high, *near], [beside, beside + 1])
     pool = [n for n in pools[int(rng.integers(len(pools)))] if low <= n <= high] or near[3:]
-    return np.array([pool[k] for k in rng.integers(len(pool), size=shape).reshape(-1)], dtype=NUMPY[type.dtype]).reshape(shape)
+    return np.array(
+        [pool[k] for k in rng.integers(len(pool), size=shape).reshape(-1)], dtype=NUMPY[type.dtype]
+    ).reshape(shape)
 
 
 def difference(
@@ -336,5 +357,7 @@ def _shown(feeds: Mapping[Value, Any]) -> str:
     for value, array in feeds.items():
         data = np.asarray(array)
         if data.size <= 16:
-            lines.append(f"\n{getattr(value.node, 'name', '?')} = {np.array2string(data, separator=', ', threshold=20)}")
+            lines.append(
+                f"\n{getattr(value.node, 'name', '?')} = {np.array2string(data, separator=', ', threshold=20)}"
+            )
     return "".join(lines)

@@ -43,7 +43,11 @@ def contract(factors: Sequence[Arr], sizes: dict[Iter, int], domain: Domain) -> 
     parts = list(factors)
     while True:
         for k, part in enumerate(parts):
-            alone = [a for a in part.axes if a in summed and not any(a in other.axes for j, other in enumerate(parts) if j != k)]
+            alone = [
+                a
+                for a in part.axes
+                if a in summed and not any(a in other.axes for j, other in enumerate(parts) if j != k)
+            ]
             parts[k] = sum_over(part, alone, domain)
             summed -= set(alone)
         if len(parts) == 1:

@@ -85,7 +85,7 @@ class PairOfLists:
         a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
         if value.type.dtype.is_float:
             large = ~missing & (np.maximum(np.abs(a), np.abs(b)) > HUGE)
-            for at in np.argwhere(large & ~np.isclose(a, b, rtol=self.tolerance))[: LOOKED]:
+            for at in np.argwhere(large & ~np.isclose(a, b, rtol=self.tolerance))[:LOOKED]:
                 if self.exactly(feeds, k, tuple(map(int, at))):
                     return "values", tuple(map(int, at))
             missing = missing | large
@@ -102,7 +102,10 @@ class PairOfLists:
 
     def exactly(self, feeds: Mapping[Value, Any], k: int, at: tuple[int, ...]) -> bool | None:
         """True where an element of output `k` differs over the fractions; None where these cannot tell."""
-        given = {v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array for v, array in feeds.items()}
+        given = {
+            v: Exact().encode(np.asarray(array), v.type.dtype) if v.type.dtype.is_float else array
+            for v, array in feeds.items()
+        }
         try:
             a, b = (result[at] for result in run_scopes((self.left[k], self.right[k]), given, Exact()))
         except (Redraw, InterpretError, ArithmeticError, ValueError):
@@ -152,7 +155,9 @@ def feeds_of(
     sizes = [size for value in pair.inputs for size in value.type.sizes]
     most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
     return {
-        value: elements(value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most, pair.powers)
+        value: elements(
+            value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most, pair.powers
+        )
         for value in pair.inputs
     }
 
@@ -177,5 +182,7 @@ def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> DefinedResu
         return problem if problem.kind is InterpretKind.OUT_OF_BOUNDS else None
     except (OverflowError, MemoryError):
         return None
-    missing = [(a != b) | (~np.isfinite(a) if a.dtype.kind == "f" else False) for a, b in zip(first, second, strict=True)]
+    missing = [
+        (a != b) | (~np.isfinite(a) if a.dtype.kind == "f" else False) for a, b in zip(first, second, strict=True)
+    ]
     return DefinedResults(first, missing)

@@ -180,7 +180,9 @@ def partly_bound(op: OperatorDef, args: Sequence[Value], outer: Env) -> Env:
     return env
 
 
-def entry_count(op: OperatorDef, attr: t.Attr, args: Sequence[Value], inner: Env, results: int | None = None) -> int | None:
+def entry_count(
+    op: OperatorDef, attr: t.Attr, args: Sequence[Value], inner: Env, results: int | None = None
+) -> int | None:
     """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
 
     `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many

@@ -25,7 +25,14 @@ class InstanceDraws:
     sizes: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 5, 8)
     ranks: tuple[int, ...] = (0, 1, 2, 3)
     entries: tuple[int, ...] = (0, 0, 1, 1, 1, 2, 2, 3)
-    numbers: tuple[Fraction, ...] = (Fraction(1, 2), Fraction(2), Fraction(-3, 4), Fraction(5, 4), Fraction(3), Fraction(1, 8))
+    numbers: tuple[Fraction, ...] = (
+        Fraction(1, 2),
+        Fraction(2),
+        Fraction(-3, 4),
+        Fraction(5, 4),
+        Fraction(3),
+        Fraction(1, 8),
+    )
     casts: tuple[DType, ...] = (DType.F32, DType.I64)
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,7 +49,39 @@ _SMALL = InstanceDraws(
 )
 _WIDE = replace(
     _SMALL,
-    sizes=(1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 19, 23, 24, 29, 31, 32, 36, 37, 41, 43, 47, 48, 53, 59, 60, 61, 64),
+    sizes=(
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        11,
+        12,
+        13,
+        16,
+        17,
+        19,
+        23,
+        24,
+        29,
+        31,
+        32,
+        36,
+        37,
+        41,
+        43,
+        47,
+        48,
+        53,
+        59,
+        60,
+        61,
+        64,
+    ),
     ranks=(0, 1, 1, 2, 2, 3),
     entries=(-3, -1, 0, 1, 2, 3, 4, 5, 7, 8),
 )
@@ -62,7 +101,11 @@ def adversarial(near: Numbers, rng: np.random.Generator) -> InstanceDraws:
         sizes=(*base.sizes, *(n for n in beside if n > 0), *far_sizes(near)),
         ranks=(*base.ranks, *(n for n in beside if 0 <= n <= 6)),
         entries=(*base.entries, *values("int", near=near)),
-        numbers=(*(n + k * Fraction(1, 64) for n in named for k in (-1, 1)), *values("float", near=near), *_inside(near)),
+        numbers=(
+            *(n + k * Fraction(1, 64) for n in named for k in (-1, 1)),
+            *values("float", near=near),
+            *_inside(near),
+        ),
     )
 
 
@@ -79,7 +122,17 @@ def _inside(near: Numbers) -> tuple[Fraction, ...]:
 #: the rule names, and those beside them; `zeros`; `positive`: floats above 0; `beside`: all beside one power
 #: of two, at which another type ends to hold every integer
 Manner = Literal["small", "positions", "spread", "extremes", "equal", "named", "zeros", "positive", "beside"]
-MANNERS: tuple[Manner, ...] = ("small", "extremes", "positions", "named", "equal", "spread", "positive", "zeros", "beside")
+MANNERS: tuple[Manner, ...] = (
+    "small",
+    "extremes",
+    "positions",
+    "named",
+    "equal",
+    "spread",
+    "positive",
+    "zeros",
+    "beside",
+)
 
 
 def elements(
@@ -103,7 +156,11 @@ def elements(
         return np.full(shape, one)
     if manner == "beside":
         return _beside(dtype, shape, rng, powers or (8, 11, 24, 53))
-    return _floats(dtype, shape, manner, rng, named) if dtype.is_float else _integers(dtype, shape, manner, rng, named, most)
+    return (
+        _floats(dtype, shape, manner, rng, named)
+        if dtype.is_float
+        else _integers(dtype, shape, manner, rng, named, most)
+    )
 
 
 def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powers: Sequence[int]) -> Any:
@@ -116,7 +173,9 @@ def _beside(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, powe
     return rng.choice(pool, shape)
 
 
-def _floats(dtype: DType, shape: tuple[int, ...], manner: Manner, rng: np.random.Generator, named: Sequence[Fraction]) -> Any:
+def _floats(
+    dtype: DType, shape: tuple[int, ...], manner: Manner, rng: np.random.Generator, named: Sequence[Fraction]
+) -> Any:
     out: Any
     if manner == "positive":
         out = rng.integers(1, 33, shape) / 8
@@ -147,13 +206,25 @@ def _integers(
         bits = info.bits
         # where floats of 16, 32 and 64 bits end to hold every integer, too
         powers = [1 << min(k, bits - 1) for k in (bits // 2 - 1, bits // 2, bits - 2, bits - 1, 11, 24, 53)]
-        pool = [low, low + 1, high, high - 1, 0, 1, -1, 2, *(s * p + d for p in powers for d in (-1, 0, 1) for s in (1, -1))]
+        pool = [
+            low,
+            low + 1,
+            high,
+            high - 1,
+            0,
+            1,
+            -1,
+            2,
+            *(s * p + d for p in powers for d in (-1, 0, 1) for s in (1, -1)),
+        ]
     elif manner == "named" and named:
         pool = [int(n) + d for n in named for d in (-1, 0, 1)]
     else:
         pool = [-3, -2, -1, 0, 1, 2, 3, 4]
     fitting = [k for k in pool if low <= k <= high] or [0, 1]
-    return np.array([fitting[int(k)] for k in rng.integers(len(fitting), size=shape).reshape(-1)], dtype=NUMPY[dtype]).reshape(shape)
+    return np.array(
+        [fitting[int(k)] for k in rng.integers(len(fitting), size=shape).reshape(-1)], dtype=NUMPY[dtype]
+    ).reshape(shape)
 
 
 def type_in_turn(attempt: int) -> tuple[DType, ...]:

@@ -59,7 +59,9 @@ class _Frame:
         return replace(self, ranges={**self.ranges, it: (start, stop)})
 
 
-def evaluate(scope: Scope, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...] = ()) -> ReadOperand:
+def evaluate(
+    scope: Scope, operands: Sequence[ReadOperand], domain: Domain, dtypes: tuple[DType, ...] = ()
+) -> ReadOperand:
     """The tensor that the scope defines, of operands of these element types. Raises CannotEvaluate, OutOfBounds and Redraw.
 
     Integers are those modulo 2^bits of their type: sums and products are reduced where something looks at their value.
@@ -70,21 +72,29 @@ def evaluate(scope: Scope, operands: Sequence[ReadOperand], domain: Domain, dtyp
     machine = _Machine(operands, domain, dtypes)
     ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}
     if 0 in shape:
-        return ReadOperand(np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind)
+        return ReadOperand(
+            np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind
+        )
     axis, pieces = _pieces(prepared.body, ranges)
     if axis is None:
-        result = _result(machine.final(prepared.body, _Frame(ranges), scope.dtype), prepared.iters, ranges, kind, domain)
+        result = _result(
+            machine.final(prepared.body, _Frame(ranges), scope.dtype), prepared.iters, ranges, kind, domain
+        )
         return ReadOperand(result.reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
     for start in range(0, size, -(-size // pieces)):
         part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
-        parts.append(_result(machine.final(prepared.body, _Frame(part), scope.dtype), prepared.iters, part, kind, domain))
+        parts.append(
+            _result(machine.final(prepared.body, _Frame(part), scope.dtype), prepared.iters, part, kind, domain)
+        )
         machine.forget(axis)
     return ReadOperand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
 
 
-def _result(arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain) -> Array:
+def _result(
+    arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain
+) -> Array:
     arr = as_kind(arr, kind, domain)
     shape = tuple(stop - start for start, stop in (ranges[it] for it in iters))
     view = arr.data[(*(slice(None) if it in arr.axes else None for it in iters), ...)]
@@ -245,7 +255,9 @@ class _Machine:
         if node.other is not None:
             (found,) = self._together((node,), (self.go(node.other, frame),))
             other = as_kind(found, operand.kind, self._domain)
-        return read(operand, self._positions(node.index, frame), other, frame.guarded, f"operand {node.operand}, {node}")
+        return read(
+            operand, self._positions(node.index, frame), other, frame.guarded, f"operand {node.operand}, {node}"
+        )
 
     def _table(self, node: Table, frame: _Frame) -> Arr:
         shape, flat = _flatten(node.values)
@@ -420,7 +432,9 @@ class _Machine:
         args = self._together(node.args, [self._looked_at(arg, frame) for arg in node.args])
         typed = self._integer(node) is not None
         if name.startswith("convert:"):
-            return convert(self._domain, name.partition(":")[2], args[0], frame.guarded, self._element_type(node.args[0]))
+            return convert(
+                self._domain, name.partition(":")[2], args[0], frame.guarded, self._element_type(node.args[0])
+            )
         if name in {"and", "or", "not"}:
             return boolean(self._domain, name, [as_kind(arg, "bool", self._domain) for arg in args])
         if name in COMPARE:

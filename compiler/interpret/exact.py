@@ -184,10 +184,14 @@ class Exact:
     def matmul(self, a: Array, b: Array) -> Array:
         return self.total(self.mul(a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
 
-    def _fold(self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number) -> Array:
+    def _fold(
+        self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number
+    ) -> Array:
         kept = [k for k in range(array.ndim) if k not in axes]
         moved = array.transpose(*axes, *kept)
-        moved = moved.reshape(-1, *moved.shape[len(axes) :]) if array.size else moved.reshape(0, *moved.shape[len(axes) :])
+        moved = (
+            moved.reshape(-1, *moved.shape[len(axes) :]) if array.size else moved.reshape(0, *moved.shape[len(axes) :])
+        )
         out = np.broadcast_to(self.number(empty), moved.shape[1:]) if not len(moved) else moved[0, ...]
         for k in range(1, len(moved)):
             out = function(out, moved[k, ...])

@@ -145,7 +145,10 @@ class Field:
     def matmul(self, a: Array, b: Array) -> Array:
         depth = a.shape[-1]
         if depth > _EXACT_SUMS:
-            parts = [self.matmul(a[..., k : k + _EXACT_SUMS], b[..., k : k + _EXACT_SUMS, :]) for k in range(0, depth, _EXACT_SUMS)]
+            parts = [
+                self.matmul(a[..., k : k + _EXACT_SUMS], b[..., k : k + _EXACT_SUMS, :])
+                for k in range(0, depth, _EXACT_SUMS)
+            ]
             out = parts[0]
             for part in parts[1:]:
                 out = (out + part) % P
@@ -154,7 +157,9 @@ class Field:
         b1, b0 = (b >> 16).astype(np.float64), (b & 0xFFFF).astype(np.float64)
         high, low = a1 @ b1, a0 @ b0
         middle = ((a1 + a0) @ (b1 + b0) - high - low).astype(np.int64) % P  # three products for four
-        return np.asarray((high.astype(np.int64) % P * 2 + middle * 65536 + low.astype(np.int64)) % P)  # 2^32 = 2 modulo p
+        return np.asarray(
+            (high.astype(np.int64) % P * 2 + middle * 65536 + low.astype(np.int64)) % P
+        )  # 2^32 = 2 modulo p
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(array.sum(axis=axes) % P)
@@ -236,9 +241,7 @@ class Field:
         if name == "exp":
             out = np.where(first == NEGATIVE, 0, out)
         if name == "sqrt":
-            root = np.rint(np.sqrt(np.minimum(first, SMALL * SMALL).astype(np.float64))).astype(
-                np.int64
-            )
+            root = np.rint(np.sqrt(np.minimum(first, SMALL * SMALL).astype(np.float64))).astype(np.int64)
             out = np.where(root * root == first, root, out)
         if name in {"floor", "ceil", "round", "trunc"}:
             whole = (first < SMALL) | (first > P - SMALL)

@@ -103,7 +103,9 @@ class Floats:
         return np.asarray(array.prod(axis=axes))
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        return np.asarray(array.max(axis=axes, initial=-np.inf) if kind == "max" else array.min(axis=axes, initial=np.inf))
+        return np.asarray(
+            array.max(axis=axes, initial=-np.inf) if kind == "max" else array.min(axis=axes, initial=np.inf)
+        )
 
     def compare(self, name: str, a: Array, b: Array) -> Array:
         return np.asarray(COMPARE[name](a, b))
@@ -136,7 +138,9 @@ class Floats:
         return out
 
     def rounded(self, array: Array, source: DType, target: DType) -> Array:
-        if not self._rounded and not np.array_equal(array.astype(NUMPY[source]).astype(np.float64), array, equal_nan=True):
+        if not self._rounded and not np.array_equal(
+            array.astype(NUMPY[source]).astype(np.float64), array, equal_nan=True
+        ):
             raise Redraw(f"a number that {source} does not hold is converted to {target}")
         return array.astype(NUMPY[target]).astype(np.float64)
 

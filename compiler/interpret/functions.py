@@ -212,7 +212,9 @@ def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source:
 
 def _holds(target: DType, source: DType) -> bool:
     """Whether every number of a floating-point type is one of another."""
-    return source is target or (float_digits(target) > float_digits(source) and {source, target} != {DType.F16, DType.BF16})
+    return source is target or (
+        float_digits(target) > float_digits(source) and {source, target} != {DType.F16, DType.BF16}
+    )
 
 
 def _rounded(arg: Arr, target: DType) -> Arr:

@@ -130,7 +130,11 @@ class _Random(Draft):
 
     def size(self, name: str) -> int:
         options = self.within(self.draws.sizes, self.text.hints.get(name, ()))
-        known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+        known = [
+            value
+            for value in self.drawn.values()
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        ]
         if known and self.chance(DIVIDING):
             whole = self.pick(known)
             # 1 divides everything, and tells little apart
@@ -141,7 +145,10 @@ class _Random(Draft):
         """The numbers that guards allow; others where they allow none of these."""
         for relation, bound in hints:
             if relation in {">", ">="}:
-                options = [k for k in options if k > bound or (k == bound and relation == ">=")] or [bound + 1, bound + 2]
+                options = [k for k in options if k > bound or (k == bound and relation == ">=")] or [
+                    bound + 1,
+                    bound + 2,
+                ]
             elif relation in {"<", "<="}:
                 options = [k for k in options if k < bound or (k == bound and relation == "<=")] or [bound]
             elif relation == "==" and self.chance(0.9):
@@ -150,7 +157,11 @@ class _Random(Draft):
 
     def pack(self, name: str) -> tuple[int, ...]:
         rank = self.env.ranks.get(name)
-        others = [value for value in self.drawn.values() if isinstance(value, tuple) and all(isinstance(v, int) for v in value)]
+        others = [
+            value
+            for value in self.drawn.values()
+            if isinstance(value, tuple) and all(isinstance(v, int) for v in value)
+        ]
         way = self.rng.random()
         if rank is None and others and way < 0.4:
             # a shape that broadcasts against one that is known
@@ -200,7 +211,10 @@ class _Random(Draft):
         if attr.type.dims is not None:
             uniform = self.number([], hints)
             count = self.count(op, attr, args, inner, place)
-            entries = tuple(uniform if self.chance(0.4) else self.number(args if self.chance(0.3) else [], hints) for _ in range(count))
+            entries = tuple(
+                uniform if self.chance(0.4) else self.number(args if self.chance(0.3) else [], hints)
+                for _ in range(count)
+            )
             return tuple(self.pick(self.draws.numbers) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
             "int": lambda: self.number(args if self.chance(0.3) else [], hints),
@@ -258,7 +272,9 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
     # what a later type says may have been missing in an earlier one
-    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None]
+    types = [
+        ((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None
+    ]
     guards = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
@@ -327,7 +343,11 @@ def _linear_uses(
     name = condition.args[0].id
     declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
     count = next((len(s.params) for s in declared), 0)
-    uses = [n for n in topological(v.node for v in left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
+    uses = [
+        n
+        for n in topological(v.node for v in left.values())
+        if isinstance(n, Call) and name in terms and n.op == terms[name].name
+    ]
     return all(linear_at(rules, n, count) for n in uses)
 
 
@@ -373,7 +393,9 @@ def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) 
     return rng.integers(0, 2 if type.dtype is DType.BOOL else 4, shape).astype(dtype)
 
 
-def _side(draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
+def _side(
+    draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env
+) -> dict[str, Value]:
     """Evaluates a side's statements in order; gives the substitution's outputs."""
     bind_definitions(statements, env)
     for statement in statements:

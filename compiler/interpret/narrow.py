@@ -64,6 +64,10 @@ class Narrow(Floats):
     def function(self, name: str, *args: Array) -> Array:
         found = super().function(name, *args)
         if name in {"max", "min"}:
-            negative = np.signbit(args[0]) & np.signbit(args[1]) if name == "max" else np.signbit(args[0]) | np.signbit(args[1])
+            negative = (
+                np.signbit(args[0]) & np.signbit(args[1])
+                if name == "max"
+                else np.signbit(args[0]) | np.signbit(args[1])
+            )
             return np.where(found == 0, np.where(negative, -0.0, 0.0), found)
         return found if found.dtype == bool else self._held(found)

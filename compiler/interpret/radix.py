@@ -92,6 +92,8 @@ def prepare(scope: Scope) -> Prepared:
             return num(0)
         if low not in steps or high not in steps:
             return None
-        return apply("+", num(0), *(apply("*", num(step // low), part) for part, step in weights[it] if low <= step < high))
+        return apply(
+            "+", num(0), *(apply("*", num(step // low), part) for part, step in weights[it] if low <= step < high)
+        )
 
     return Prepared(tuple(iters), tuple(sizes), rebuild(scope.body, leaf))

@@ -33,7 +33,11 @@ def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Nam
             continue
         for node in walk_expr(statement.value):
             if isinstance(node, t.Call):
-                named = len(statement.names) if node is statement.value and isinstance(statement, t.Bind | t.LetMany) else None
+                named = (
+                    len(statement.names)
+                    if node is statement.value and isinstance(statement, t.Bind | t.LetMany)
+                    else None
+                )
                 for name, place in _places_of(node):
                     out.setdefault(name, []).append(replace(place, results=named))
     return out

@@ -96,7 +96,9 @@ def _fed(value: Value, array: Any, domain: Domain) -> ReadOperand:
 def _node(node: Node, known: Mapping[Value, ReadOperand], domain: Domain) -> ReadOperand:
     if isinstance(node, ScopeNode):
         try:
-            out = evaluate(node.scope, [known[arg] for arg in node.args], domain, tuple(arg.type.dtype for arg in node.args))
+            out = evaluate(
+                node.scope, [known[arg] for arg in node.args], domain, tuple(arg.type.dtype for arg in node.args)
+            )
         except Redraw as problem:
             if domain.name == "float64":
                 raise InterpretError(f"{problem} (in {node.scope})", InterpretKind.UNDEFINED) from problem

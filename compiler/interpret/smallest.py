@@ -33,13 +33,17 @@ class Smallest:
     manner: Manner = "small"
 
 
-def smallest(rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | None = None, tries: int = 80) -> Smallest | None:
+def smallest(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | None = None, tries: int = 80
+) -> Smallest | None:
     """A small instance that differs as `instance` does (in `way`, where that is known), of the same element types and terms.
 
     None where the interpreter's numbers show no difference here. `tries`: instances that are looked at; every run finds the same.
     """
     rng = np.random.default_rng(0)
-    terms = {name: rules.operators[value.name] for name, value in instance.drawn.items() if isinstance(value, OperatorRef)}
+    terms = {
+        name: rules.operators[value.name] for name, value in instance.drawn.items() if isinstance(value, OperatorRef)
+    }
     found = _looked(rules, instance, way, rng, MANNERS)
     if found is None:
         return None
@@ -86,7 +90,9 @@ def _small_inputs(rules: Rules, found: Smallest) -> Smallest:
     if found.difference.way == "types":
         return found
     instance = found.instance
-    pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left))
+    pair = pair_of(
+        rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
+    )
     assert pair is not None
 
     def wrong(feeds: Mapping[Value, Any]) -> bool:

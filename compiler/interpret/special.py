@@ -24,9 +24,21 @@ from dslc.semantics.numerics import keeps_nonfinite
 
 #: elements beside ordinary ones: of few kinds at a time, as one NaN hides all else
 SPECIAL: tuple[tuple[float, ...], ...] = (
-        (np.nan,), (np.inf,), (-np.inf,), (np.inf, -np.inf), (0.0, -0.0), (-0.0,), (3e38,), (-3e38,), (3e38, -3e38), (3e38, -3e38),
-        (1e-45, -1e-45), (1e-30, 3e38), (1e-30, 1e30), (-0.0, np.inf, 3e38, -3e38),
-    )
+    (np.nan,),
+    (np.inf,),
+    (-np.inf,),
+    (np.inf, -np.inf),
+    (0.0, -0.0),
+    (-0.0,),
+    (3e38,),
+    (-3e38,),
+    (3e38, -3e38),
+    (3e38, -3e38),
+    (1e-45, -1e-45),
+    (1e-30, 3e38),
+    (1e-30, 1e30),
+    (-0.0, np.inf, 3e38, -3e38),
+)
 SPECIAL_ORDINARY: tuple[float, ...] = (-2.5, -1.0, 0.5, 1.0, 3.0)  #: elements that nothing overflows with
 SIZES: tuple[int, ...] = (2, 2, 2, 3, 3, 4, 1)  #: of axes; a sum of one number shows little
 ELEMENTS = 4  #: of the largest input, at least; fewer show little and do not count
@@ -74,7 +86,9 @@ def changed_by(rules: Rules, sub: SubstitutionDef, before: Graph, after: Graph) 
 def finding(sub: SubstitutionDef, example: str) -> Diagnostic:
     """E0508 with the inputs that show it."""
     message = f"`{sub.name}` changes infinities, NaN, the sign of zero or what overflows, and does not say so"
-    return Diagnostic("E0508", message, sub.syntax.span, counterexample=example, hint="say `verify numerics = nonfinite`")
+    return Diagnostic(
+        "E0508", message, sub.syntax.span, counterexample=example, hint="say `verify numerics = nonfinite`"
+    )
 
 
 def change(pair: PairOfLists, rng: np.random.Generator) -> str | None:
@@ -116,4 +130,6 @@ def _drawn(type: TensorType, pool: tuple[float, ...], rng: np.random.Generator) 
 
 
 def _shown(feeds: Mapping[Any, Array]) -> str:
-    return "".join(f"{getattr(value.node, 'name', '?')} = {array.tolist()}\n" for value, array in feeds.items() if array.size <= 16)
+    return "".join(
+        f"{getattr(value.node, 'name', '?')} = {array.tolist()}\n" for value, array in feeds.items() if array.size <= 16
+    )

@@ -15,7 +15,9 @@ def scalar_dtype(body: Scalar, operands: tuple[DType, ...]) -> DType:
     return found if isinstance(found, DType) else (DType.F32 if found else DType.I64)
 
 
-def element_type(body: Scalar, operands: tuple[DType, ...], known: dict[Scalar, DType | bool] | None = None) -> DType | None:
+def element_type(
+    body: Scalar, operands: tuple[DType, ...], known: dict[Scalar, DType | bool] | None = None
+) -> DType | None:
     """The element type of an expression; None for bare numbers, which take the type of what they meet.
 
     `known`: what was found for the same operands before, and is found now.

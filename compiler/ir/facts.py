@@ -56,7 +56,12 @@ def _after(step: Fact, graph: Graph) -> Iterator[tuple[Value, ...]]:
 
 
 def fact_of(
-    rule: str, old: Sequence[Value], new: Sequence[Value], leaves: Iterable[Value], proof: Any = None, differs: Any = None
+    rule: str,
+    old: Sequence[Value],
+    new: Sequence[Value],
+    leaves: Iterable[Value],
+    proof: Any = None,
+    differs: Any = None,
 ) -> tuple[Fact, tuple[Value, ...]]:
     """Two regions of graphs over common leaves as a fact, and what its holes stand for.
 

@@ -169,7 +169,7 @@ def _order(node: Scalar) -> str:
 def _plus(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
         # an exact zero is no 0.0, which takes the sign of -0.0 away
-        one, other = ((b, a) if isinstance(b, float) else (a, b))
+        one, other = (b, a) if isinstance(b, float) else (a, b)
         return one if other == 0 and not isinstance(other, float) else float(a) + float(b)
     return _whole(a + b)
 

@@ -421,7 +421,11 @@ def rebuild(
         some.setdefault(value.node, {})[value.index] = given
     if memo is None:
         # nodes of which every value is known are done, and asked for no more
-        done.update((node, [found[k] for k in range(len(found))]) for node, found in some.items() if len(found) == len(node.types))
+        done.update(
+            (node, [found[k] for k in range(len(found))])
+            for node, found in some.items()
+            if len(found) == len(node.types)
+        )
         some = {node: found for node, found in some.items() if node not in done}
     roots = tuple(outputs)
     stack = [root.node for root in reversed(roots) if root.index not in some.get(root.node, ())]
@@ -432,7 +436,9 @@ def rebuild(
             continue
         missing = [arg.node for arg in node.args if arg.node not in done]
         if missing and some:
-            missing = [arg.node for arg in node.args if arg.node not in done and arg.index not in some.get(arg.node, ())]
+            missing = [
+                arg.node for arg in node.args if arg.node not in done and arg.index not in some.get(arg.node, ())
+            ]
         if missing:
             stack += missing[::-1]
             continue

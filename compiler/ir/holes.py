@@ -15,7 +15,9 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Input, Node, Value, input_value, rebuild, replace, with_args
 
 # programs are terms, so equal ones are one object, as nodes are
-_PROGRAMS: weakref.WeakValueDictionary[tuple[tuple[Value, ...], tuple[Value, ...]], Graph] = weakref.WeakValueDictionary()
+_PROGRAMS: weakref.WeakValueDictionary[tuple[tuple[Value, ...], tuple[Value, ...]], Graph] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def hole(number: int, type: TensorType | None, constant: bool = False) -> Value:

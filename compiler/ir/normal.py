@@ -289,6 +289,7 @@ def _simplified(root: Scalar) -> Scalar:
 
 def _flat(node: Scalar) -> Scalar:
     """Nested reductions of one kind as one, without iterators of one position; nested `min`, `max`, `and`, `or` as one."""
+
     def leaf(part: Scalar) -> Scalar | None:
         return _flat_reduction(part) if isinstance(part, Reduce) else None if part.binds else part
 
@@ -297,7 +298,9 @@ def _flat(node: Scalar) -> Scalar:
 
 def _flat_reduction(node: Reduce) -> Scalar:
     single: dict[Iter, Scalar] = {
-        it: num(0) for it, extent in zip(node.iters, node.extents, strict=True) if isinstance(extent, Num) and extent.value == 1
+        it: num(0)
+        for it, extent in zip(node.iters, node.extents, strict=True)
+        if isinstance(extent, Num) and extent.value == 1
     }
     if not single and not any(part.binds for part in node.children):
         return node

@@ -66,7 +66,11 @@ def _matched(
 
 def _alike(pattern: Node, node: Node) -> bool:
     """Whether two nodes are the same but for their arguments."""
-    return isinstance(pattern, Call | ScopeNode | Kernel) and _kind(pattern) == _kind(node) and len(pattern.args) == len(node.args)
+    return (
+        isinstance(pattern, Call | ScopeNode | Kernel)
+        and _kind(pattern) == _kind(node)
+        and len(pattern.args) == len(node.args)
+    )
 
 
 def _kind(node: Node) -> Any:

@@ -79,7 +79,9 @@ class Polynomial(Generic[A]):
     def split(self, atom: A) -> tuple[Self, Self]:
         """(a, b) with self = a * atom + b, where atom occurs at most once in every monomial."""
         slope = {over(monomial, (atom,)): factor for monomial, factor in self.terms if atom in monomial}
-        return self.of_terms({monomial: factor for monomial, factor in slope.items() if monomial is not None}), self.without(atom)
+        return self.of_terms(
+            {monomial: factor for monomial, factor in slope.items() if monomial is not None}
+        ), self.without(atom)
 
     def substitute(self, atom: A, value: Self) -> Self:
         """Every occurrence of the atom (as a factor) replaced."""
@@ -135,7 +137,9 @@ class Polynomial(Generic[A]):
         return self.of_terms(out)
 
     def __str__(self) -> str:
-        parts = [" * ".join([*([str(c)] if c != 1 or not m else []), *(f"({atom})" for atom in m)]) for m, c in self.terms]
+        parts = [
+            " * ".join([*([str(c)] if c != 1 or not m else []), *(f"({atom})" for atom in m)]) for m, c in self.terms
+        ]
         return " + ".join(parts) or "0"
 
 

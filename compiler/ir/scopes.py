@@ -90,7 +90,11 @@ class _Moved:
         if isinstance(node, Read):
             index = tuple([self.go(part) for part in node.index])
             other = None if node.other is None else self.go(node.other)
-            return read(node.operand, index, other) if self.on_read is None else self.on_read(node, index, other, self.depth)
+            return (
+                read(node.operand, index, other)
+                if self.on_read is None
+                else self.on_read(node, index, other, self.depth)
+            )
         if isinstance(node, Table):
             return table(node.values, tuple([self.go(part) for part in node.index]))
         if isinstance(node, Reduce):
@@ -215,9 +219,7 @@ def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim],
     return held
 
 
-def positions(
-    scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scalar] = as_scalar
-) -> dict[Iter, Scalar]:
+def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scalar] = as_scalar) -> dict[Iter, Scalar]:
     """What the iterators of a scope are at a position of its result: parts of merged dimensions are taken out of it.
 
     `sized` says what a size is where it is known by another expression.
@@ -358,7 +360,9 @@ def stack(values: Sequence[Value]) -> Value:
     for value, scope in zip(values, scopes, strict=True):
         first = len(args)
 
-        def shifted(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int, first: int = first) -> Scalar:
+        def shifted(
+            node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int, first: int = first
+        ) -> Scalar:
             return read(first + node.operand, index, other)
 
         bodies.append(substitute(scope.body, moved, 0, shifted))

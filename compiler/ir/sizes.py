@@ -83,6 +83,8 @@ def multiple(size: Any) -> tuple[Sym, int] | None:
         return size, 1
     if not isinstance(size, Apply) or size.name != "*" or len(size.args) != 2:
         return None
-    factors = [part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0]
+    factors = [
+        part.value for part in size.args if isinstance(part, Num) and isinstance(part.value, int) and part.value > 0
+    ]
     symbols = [part for part in size.args if isinstance(part, Sym)]
     return (symbols[0], factors[0]) if len(factors) == len(symbols) == 1 else None

@@ -42,7 +42,16 @@ _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
 _ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
 #: words that mean something else in an expression of the language
-_TAKEN = KEYWORDS | REDUCTIONS | CONSTANTS | DTYPE_NAMES | FUNCTIONS_1 | INDEX_FUNCTIONS | PREDICATES | {CONVERT, PROGRAM, "e"}
+_TAKEN = (
+    KEYWORDS
+    | REDUCTIONS
+    | CONSTANTS
+    | DTYPE_NAMES
+    | FUNCTIONS_1
+    | INDEX_FUNCTIONS
+    | PREDICATES
+    | {CONVERT, PROGRAM, "e"}
+)
 
 
 class NotWritten(ValueError):
@@ -259,7 +268,9 @@ class _Program:
             return f"{node.op}({', '.join([*args, *attrs])})"
         if isinstance(node, ScopeNode):
             types = tuple(arg.type for arg in node.args)
-            name = self._named("s", (node.scope, types), lambda name: self._scope(name, node.scope, _anonymous(node.args)))
+            name = self._named(
+                "s", (node.scope, types), lambda name: self._scope(name, node.scope, _anonymous(node.args))
+            )
             unknown = _named_sizes(_unknown(node.scope, node.args), node.args)
             return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
         if isinstance(node, Kernel):
@@ -350,11 +361,7 @@ def attribute_text(value: Any) -> str:
 def _array(node: Constant) -> str:
     """A list whose type the language gives by its elements: integers, decimals or truth values."""
     type = Value(node).type
-    if (
-        type.dtype not in {DType.I64, DType.F32, DType.BOOL}
-        or not type.is_static
-        or not 0 < type.elements <= ELEMENTS
-    ):
+    if type.dtype not in {DType.I64, DType.F32, DType.BOOL} or not type.is_static or not 0 < type.elements <= ELEMENTS:
         raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
     return _listed(node.data.load().tolist())
 

@@ -72,7 +72,10 @@ class _Place:
 
     def items(self) -> Iterator[lsp.CompletionItem]:
         last = self._last()
-        if any(token.start <= self.offset <= token.end and token.kind in {"comment", "doc", "string"} for token in self._texts()):
+        if any(
+            token.start <= self.offset <= token.end and token.kind in {"comment", "doc", "string"}
+            for token in self._texts()
+        ):
             return
         head = self._header()
         if head is not None:
@@ -82,7 +85,9 @@ class _Place:
         elif last.text == "onnx":
             yield from (lsp.CompletionItem(name, kind=_K.EnumMember) for name in onnx_nodes())
         elif self._type_wanted():
-            yield from (lsp.CompletionItem(name, kind=_K.TypeParameter) for name in sorted(DTYPE_NAMES | ATTRIBUTE_TYPES))
+            yield from (
+                lsp.CompletionItem(name, kind=_K.TypeParameter) for name in sorted(DTYPE_NAMES | ATTRIBUTE_TYPES)
+            )
         else:
             if not self.word:
                 yield from (lsp.CompletionItem(word, kind=_K.Keyword) for word in sorted(ITEM_WORDS | HEADER_WORDS))
@@ -102,7 +107,9 @@ class _Place:
         yield from (token for token in seen.tokens if token.kind in {"doc", "string", "open_doc", "open_string"})
 
     def _type_wanted(self) -> bool:
-        return self._last().text == ":" and (self._last(3).text in {"attr", "(", ",", "given", "->"} or self._last(3).text == "*")
+        return self._last().text == ":" and (
+            self._last(3).text in {"attr", "(", ",", "given", "->"} or self._last(3).text == "*"
+        )
 
     # ---- the header ----------------------------------------------------------------------------------------------
 
@@ -114,7 +121,11 @@ class _Place:
             return None
         rest = [token.text for token in self.tokens[at + 1 :]]
         if self.tokens[at].text == "export":
-            own = [getattr(item, "name", "") for item in self.view.pieces.file.items if not isinstance(item, t.Test | t.PropertyIs)]
+            own = [
+                getattr(item, "name", "")
+                for item in self.view.pieces.file.items
+                if not isinstance(item, t.Test | t.PropertyIs)
+            ]
             return [lsp.CompletionItem(name, kind=_K.Function) for name in own if name and not name.startswith("_")]
         if "(" in rest:
             return None if ")" in rest else self._names_of("".join(rest[: rest.index("(")]))
@@ -122,7 +133,11 @@ class _Place:
             return None
         if rest:
             beside = self.view.document.path.parent.glob("*.rules")
-            return [lsp.CompletionItem(path.stem, kind=_K.Module) for path in sorted(beside) if path != self.view.document.path]
+            return [
+                lsp.CompletionItem(path.stem, kind=_K.Module)
+                for path in sorted(beside)
+                if path != self.view.document.path
+            ]
         return [lsp.CompletionItem(name, kind=_K.Module) for name in sorted(libraries())]
 
     def _names_of(self, module: str) -> list[lsp.CompletionItem]:
@@ -133,7 +148,13 @@ class _Place:
             paths = [self.view.document.path.parent / f"{module[1:].replace('.', '/')}.rules"]
         else:
             folder, rest = find_library(module)
-            paths = [] if folder is None else [folder / f"{rest.replace('.', '/')}.rules"] if rest else sorted(folder.glob("*.rules"))
+            paths = (
+                []
+                if folder is None
+                else [folder / f"{rest.replace('.', '/')}.rules"]
+                if rest
+                else sorted(folder.glob("*.rules"))
+            )
         out = []
         for path in paths:
             try:
@@ -190,7 +211,9 @@ class _Place:
         for param in getattr(self.item, "params", ()):
             for node in t.walk(param) if isinstance(param, t.Param) else ():
                 if isinstance(node, t.Name):
-                    yield lsp.CompletionItem(node.id.partition(".")[0], kind=_K.TypeParameter, detail="size", sort_text=f"1{node.id}")
+                    yield lsp.CompletionItem(
+                        node.id.partition(".")[0], kind=_K.TypeParameter, detail="size", sort_text=f"1{node.id}"
+                    )
 
     def _near(self) -> Iterator[lsp.CompletionItem]:
         """The names in an item that cannot be read yet: all of its words up to here."""
@@ -206,7 +229,9 @@ class _Place:
         for name, one in (module.names if module is not None else {}).items():
             if isinstance(one, OperatorDef):
                 doc = " ".join((one.syntax.doc or "").split())
-                yield lsp.CompletionItem(name, kind=_K.Function, detail=one.signature, documentation=doc, sort_text=f"2{name}")
+                yield lsp.CompletionItem(
+                    name, kind=_K.Function, detail=one.signature, documentation=doc, sort_text=f"2{name}"
+                )
             elif isinstance(one, FunctionDef):
                 yield lsp.CompletionItem(name, kind=_K.Function, detail=one.syntax.span.text, sort_text=f"2{name}")
 
@@ -241,5 +266,3 @@ def onnx_nodes() -> tuple[str, ...]:
     import onnx
 
     return tuple(sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}))
-
-

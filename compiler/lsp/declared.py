@@ -65,7 +65,11 @@ def declared_in(item: t.Item) -> Declared:
     """What an item declares."""
     kind = _KINDS[type(item)]
     name = item.op if isinstance(item, t.OnnxDef) else item.name
-    attributes = frozenset(s.name for s in item.statements if isinstance(s, t.Attr)) if isinstance(item, t.Operator) else frozenset()
+    attributes = (
+        frozenset(s.name for s in item.statements if isinstance(s, t.Attr))
+        if isinstance(item, t.Operator)
+        else frozenset()
+    )
     outputs = frozenset(one.name for one in item.outputs) if isinstance(item, t.Operator) else frozenset()
     names: dict[str, str] = {}
     rests: dict[str, str] = {}

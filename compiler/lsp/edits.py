@@ -35,7 +35,11 @@ def formatted(view: DocumentView, places: EditorPlaces) -> list[lsp.TextEdit]:
     except DslcError:
         return []
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
-    if "".join(before) != source.text or any("\n" in line[:-1] for line in before) or len(before) > len(source.line_starts):
+    if (
+        "".join(before) != source.text
+        or any("\n" in line[:-1] for line in before)
+        or len(before) > len(source.line_starts)
+    ):
         return [lsp.TextEdit(places.range(0, len(source.text)), _ends(view, text))]
     starts = [0]
     for line in before:
@@ -113,7 +117,11 @@ def _own(session: EditorSession, path: Path) -> bool:
 
 
 def _apart(
-    session: EditorSession, view: DocumentView, symbol: Symbol, name: str, found: dict[str, list[tuple[SourceText, Occurrence]]]
+    session: EditorSession,
+    view: DocumentView,
+    symbol: Symbol,
+    name: str,
+    found: dict[str, list[tuple[SourceText, Occurrence]]],
 ) -> None:
     """Raises NotRenamed where the new name means something else at one of the places."""
     if symbol.kind in {"local", "attribute", "output"}:
@@ -136,7 +144,12 @@ def _near(one: Symbol, symbol: Symbol) -> bool:
 
 
 def actions(
-    view: DocumentView, places: EditorPlaces, findings: Iterable[Diagnostic], published: Sequence[lsp.Diagnostic], start: int, end: int
+    view: DocumentView,
+    places: EditorPlaces,
+    findings: Iterable[Diagnostic],
+    published: Sequence[lsp.Diagnostic],
+    start: int,
+    end: int,
 ) -> list[lsp.CodeAction]:
     """What mends the findings at [start, end), and what ignores a warning there. `published`: how the editor knows findings."""
     out = []
@@ -180,6 +193,8 @@ def _ignoring(view: DocumentView, places: EditorPlaces, finding: Diagnostic) -> 
     return places.range(end, end), comment_for(finding.code)
 
 
-def _action(view: DocumentView, title: str, edits: list[lsp.TextEdit], about: list[lsp.Diagnostic], preferred: bool) -> lsp.CodeAction:
+def _action(
+    view: DocumentView, title: str, edits: list[lsp.TextEdit], about: list[lsp.Diagnostic], preferred: bool
+) -> lsp.CodeAction:
     change = lsp.WorkspaceEdit({view.document.uri: edits})
     return lsp.CodeAction(title, lsp.CodeActionKind.QuickFix, diagnostics=about, is_preferred=preferred, edit=change)

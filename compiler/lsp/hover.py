@@ -21,7 +21,18 @@ from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import NUMERICS
 
-_FAILS = (DslcError, EvalError, Mismatch, Unbound, ArithmeticError, AssertionError, KeyError, LookupError, TypeError, ValueError)
+_FAILS = (
+    DslcError,
+    EvalError,
+    Mismatch,
+    Unbound,
+    ArithmeticError,
+    AssertionError,
+    KeyError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 def hover(view: DocumentView, word: Occurrence) -> str | None:
@@ -40,7 +51,11 @@ def hover(view: DocumentView, word: Occurrence) -> str | None:
         return _definition(view.rules, symbol)
     if symbol.kind == "module":
         module = next((one for one in view.rules.modules if one.file.source.path == symbol.path), None)
-        return None if module is None else f"`{module.name}`: {', '.join(f'`{name}`' for name in _own(module.names, module))}"
+        return (
+            None
+            if module is None
+            else f"`{module.name}`: {', '.join(f'`{name}`' for name in _own(module.names, module))}"
+        )
     return _local(view, word, symbol)
 
 
@@ -50,7 +65,9 @@ def _own(names: Mapping[str, Any], module: Any) -> list[str]:
 
 def operator_of(rules: Rules, symbol: Symbol) -> OperatorDef | None:
     """The operator that a symbol is."""
-    found = (op for op in rules.operators.values() if op.short == symbol.name and op.module.file.source.path == symbol.path)
+    found = (
+        op for op in rules.operators.values() if op.short == symbol.name and op.module.file.source.path == symbol.path
+    )
     return next(found, None)
 
 
@@ -119,7 +136,9 @@ def _definition(rules: Rules, symbol: Symbol) -> str | None:
     rule = rule_named(rules, symbol.path, symbol.name)
     if rule is not None:
         doc = " ".join((getattr(rule.syntax, "doc", None) or "").split())
-        return "\n\n".join(part for part in (_code(show(rule.syntax)), doc, f"Status: {status_text(rules, rule)}.") if part)
+        return "\n\n".join(
+            part for part in (_code(show(rule.syntax)), doc, f"Status: {status_text(rules, rule)}.") if part
+        )
     for module in rules.modules:
         if module.file.source.path == symbol.path:
             for item in module.file.items:

@@ -110,7 +110,9 @@ class _Walk:
             elif token.kind == "word":
                 if token.line_start and token.text in KEYWORDS | ITEM_WORDS:
                     statement = token.text
-                yield self._word(index, token, inside, item[0] if item is not None and inside is not None else -1, statement)
+                yield self._word(
+                    index, token, inside, item[0] if item is not None and inside is not None else -1, statement
+                )
 
     # ---- tokens around -------------------------------------------------------------------------------------------
 
@@ -158,7 +160,11 @@ class _Walk:
             return Symbol("onnx", ".".join(parts)), "onnx", False
         if before.text == "." and self._at(start - 2).text == ")":
             owner = self._called_before(start - 2)
-            return (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None), "property", False
+            return (
+                (Symbol("output", name, owner.module.file.source.path, owner.short) if owner else None),
+                "property",
+                False,
+            )
         if len(parts) > 1:
             return self._of_dotted(parts, inside)
         if statement == "verify" and name != "verify":
@@ -263,7 +269,12 @@ class _Walk:
     def _imported(self, name: str, relative: bool) -> Symbol | None:
         module = self.text.module
         for item in module.file.header.imports if module is not None else ():
-            if item.module.split(".")[-1] == name and item.relative == relative and module is not None and self.text.rules is not None:
+            if (
+                item.module.split(".")[-1] == name
+                and item.relative == relative
+                and module is not None
+                and self.text.rules is not None
+            ):
                 for one in self.text.rules.modules:
                     if one.name.rsplit(".", 1)[-1] == name or one.library == item.module:
                         return Symbol("module", name, one.file.source.path)

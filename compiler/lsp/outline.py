@@ -25,7 +25,18 @@ _WORDS: dict[type[t.Node], str] = {
 }  # fmt: skip
 
 #: what words are coloured as: the form of an occurrence -> a type of tokens and its modifiers
-TOKEN_TYPES = ("function", "parameter", "variable", "property", "type", "typeParameter", "namespace", "class", "enumMember", "keyword")
+TOKEN_TYPES = (
+    "function",
+    "parameter",
+    "variable",
+    "property",
+    "type",
+    "typeParameter",
+    "namespace",
+    "class",
+    "enumMember",
+    "keyword",
+)
 TOKEN_MODIFIERS = ("declaration", "defaultLibrary", "readonly")
 _FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "operator": ("function", ()), "function": ("function", ()), "builtin": ("function", ("defaultLibrary",)),
@@ -70,7 +81,9 @@ def tokens(words: Sequence[Occurrence], places: EditorPlaces) -> list[int]:
             continue
         kind, modifiers = _FORMS[word.form]
         start, end = places.position(word.start), places.position(word.end)
-        marks = sum(1 << TOKEN_MODIFIERS.index(each) for each in (*modifiers, *(("declaration",) if word.defines else ())))
+        marks = sum(
+            1 << TOKEN_MODIFIERS.index(each) for each in (*modifiers, *(("declaration",) if word.defines else ()))
+        )
         out += [start.line - line, start.character - (column if start.line == line else 0), end.character - start.character,
                 TOKEN_TYPES.index(kind), marks]  # fmt: skip
         line, column = start.line, start.character
@@ -88,7 +101,9 @@ def lenses(view: DocumentView, places: EditorPlaces) -> Iterator[lsp.CodeLens]:
         at = places.range(start, end)
         rule = rule_named(view.rules, path, item.name) if view.rules is not None else None
         if rule is not None and view.rules is not None and isinstance(item, t.Substitution | t.Property):
-            yield lsp.CodeLens(at, lsp.Command(status_text(view.rules, rule), "dslc.status", arguments=[uri, item.name]))
+            yield lsp.CodeLens(
+                at, lsp.Command(status_text(view.rules, rule), "dslc.status", arguments=[uri, item.name])
+            )
         if not isinstance(item, t.Derivation | t.Lowering):
             yield lsp.CodeLens(at, lsp.Command("run tests", "dslc.test", arguments=[uri, item.name]))
         if isinstance(item, t.Substitution | t.Property):

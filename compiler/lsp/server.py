@@ -77,7 +77,10 @@ class Server(LanguageServer):
     def check(self, path: Path) -> None:
         """Begins to look at a document, and then at the open ones that it concerns; what is under way for them ends."""
         files = self.session.files
-        for each in [path, *(other for other in self.session.documents if other != path and files.concerns(other, path))]:
+        for each in [
+            path,
+            *(other for other in self.session.documents if other != path and files.concerns(other, path)),
+        ]:
             running = self._running.pop(each, None)
             if running is not None:
                 running.cancel()
@@ -129,7 +132,8 @@ class Server(LanguageServer):
         said = [one.message, *([one.label] if one.label else []), *([one.counterexample] if one.counterexample else [])]
         said += [f"help: {one.hint}"] if one.hint else []
         related = [
-            lsp.DiagnosticRelatedInformation(self.session.location(label.span), label.message) for label in one.secondary
+            lsp.DiagnosticRelatedInformation(self.session.location(label.span), label.message)
+            for label in one.secondary
         ]
         tags = [lsp.DiagnosticTag.Unnecessary] if one.code in {"W0005", "W0007", "W0016"} else None
         return lsp.Diagnostic(
@@ -205,7 +209,9 @@ def _documents(made: Server, answers: Answers) -> None:
 
     @answers(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: lsp.DidSaveTextDocumentParams) -> None:
-        made.check(path_of(params.text_document.uri)) if path_of(params.text_document.uri) in session.documents else None
+        made.check(path_of(params.text_document.uri)) if path_of(
+            params.text_document.uri
+        ) in session.documents else None
 
     @answers(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:
@@ -233,7 +239,9 @@ def _questions(made: Server, answers: Answers) -> None:
         text = hover(asked.view, asked.word) if asked is not None else None
         if asked is None or text is None:
             return None
-        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text), asked.places.range(asked.word.start, asked.word.end))
+        return lsp.Hover(
+            lsp.MarkupContent(lsp.MarkupKind.Markdown, text), asked.places.range(asked.word.start, asked.word.end)
+        )
 
     @answers(lsp.TEXT_DOCUMENT_DEFINITION)
     def defined(params: lsp.DefinitionParams) -> list[lsp.Location]:
@@ -304,7 +312,9 @@ def _edits(made: Server, answers: Answers) -> None:
         asked = made.at(params)
         if asked is None or asked.word.symbol is None or asked.word.symbol.kind in {"onnx", "module"}:
             return None
-        return lsp.PrepareRenamePlaceholder(asked.places.range(asked.word.start, asked.word.end), asked.word.symbol.name)
+        return lsp.PrepareRenamePlaceholder(
+            asked.places.range(asked.word.start, asked.word.end), asked.word.symbol.name
+        )
 
     @answers(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
     def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
@@ -334,7 +344,9 @@ def _commands(made: Server) -> None:
     async def ran(command: str, uri: str, name: str) -> dict[str, Any]:
         document = made.session.documents.get(path_of(uri))
         path = path_of(uri)
-        unsaved = document is not None and (not path.is_file() or path.read_bytes().decode("utf-8", "replace") != document.text.raw)
+        unsaved = document is not None and (
+            not path.is_file() or path.read_bytes().decode("utf-8", "replace") != document.text.raw
+        )
         result = await run(command, path, name)
         kind = lsp.MessageType.Info if result.ok else lsp.MessageType.Warning
         note = " (of the file as it is saved)" if unsaved else ""
@@ -359,7 +371,11 @@ def _commands(made: Server) -> None:
         from dslc.lsp.hover import rule_named, status_text
 
         view = made.session.view(uri)
-        rule = rule_named(view.rules, str(view.document.path), name) if view is not None and view.rules is not None else None
+        rule = (
+            rule_named(view.rules, str(view.document.path), name)
+            if view is not None and view.rules is not None
+            else None
+        )
         if view is None or view.rules is None or rule is None:
             return None
         text = f"{name}: {status_text(view.rules, rule)}"

@@ -32,7 +32,9 @@ def path_of(uri: str) -> Path:
         if os.name == "nt":
             name = name.lstrip("/")
         return Path(os.path.abspath(name)).resolve()
-    return Path.cwd().resolve() / (Path(unquote(parsed.path or uri)).name or "untitled").removesuffix(".rules").__add__(".rules")
+    return Path.cwd().resolve() / (Path(unquote(parsed.path or uri)).name or "untitled").removesuffix(".rules").__add__(
+        ".rules"
+    )
 
 
 def uri_of(path: str | Path) -> str:
@@ -82,7 +84,9 @@ class EditorSession:
         self.files.edit(path, document.text.source)
         return document
 
-    def change(self, uri: str, changes: list[lsp.TextDocumentContentChangeEvent], version: int | None) -> Document | None:
+    def change(
+        self, uri: str, changes: list[lsp.TextDocumentContentChangeEvent], version: int | None
+    ) -> Document | None:
         """Edits a document; None where none of that name is open."""
         known = self.documents.get(path_of(uri))
         if known is None:
@@ -140,7 +144,9 @@ class EditorSession:
         known = {Path(module.file.source.path) for rules in found for module in rules.modules}
         own = [path for path in dict.fromkeys([*self.documents, *self._own_files()]) if path not in known]
         together = self._load(own) if own else None
-        found += [together] if together is not None else [each for path in own if (each := self._load([path])) is not None]
+        found += (
+            [together] if together is not None else [each for path in own if (each := self._load([path])) is not None]
+        )
         self._world = (stamp, tuple(found))
         return self._world[1]
 

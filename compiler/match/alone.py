@@ -56,10 +56,14 @@ class Joins:
             near = way.near()
             yield from self._with_others((way,), (near,), near.below, near.bits)
 
-    def _with_others(self, ways: tuple[PartWay, ...], nears: tuple[Near, ...], below: int, bits: int) -> Iterator[tuple[PartWay, ...]]:
+    def _with_others(
+        self, ways: tuple[PartWay, ...], nears: tuple[Near, ...], below: int, bits: int
+    ) -> Iterator[tuple[PartWay, ...]]:
         at = len(ways)
         if at > len(self._beside):
-            self._beside.append(_Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index))
+            self._beside.append(
+                _Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index)
+            )
         beside = self._beside[at - 1]
         if at + 1 == len(self.order):
             for way, _ in beside.joining(ways, nears, below, bits):
@@ -79,7 +83,9 @@ class _Beside:
     def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[PartWay], index: Index) -> None:
         *before, own = order
         self._index, self._top = index, own.part.top
-        self._tensors = _shared([(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables))
+        self._tensors = _shared(
+            [(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables)
+        )
         self._sites = _shared([(one.sites, one.part.sites) for one in before], (own.sites, own.part.sites))
         self._names = _shared([(one.names, one.part.names) for one in before], (own.names, own.part.names))
         there = {root: (at, k) for at, one in enumerate(before) for k, root in enumerate(one.roots)}
@@ -99,7 +105,9 @@ class _Beside:
             names = tuple([_alike(state.names[name]) for _, _, name in self._names])
             self._alike.setdefault((places, names), []).append(way)
 
-    def joining(self, before: Sequence[PartWay], nears: Sequence[Near], below: int, bits: int) -> Iterator[tuple[PartWay, Near]]:
+    def joining(
+        self, before: Sequence[PartWay], nears: Sequence[Near], below: int, bits: int
+    ) -> Iterator[tuple[PartWay, Near]]:
         """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
         exchangeable results they are in one order.
 

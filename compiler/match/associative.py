@@ -38,7 +38,9 @@ def operands_within(node: Call, index: Index) -> set[Value]:
     out = set(node.args)
     level = list(node.args)
     for _ in range(MOST_OPERANDS - len(node.args)):
-        level = [arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out]
+        level = [
+            arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out
+        ]
         if not level:
             break
         out.update(level)
@@ -79,7 +81,9 @@ def _pair(rules: Rules, like: Call, total: Value, value: Value) -> Value:
 def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
     """The longer call with the chosen operands replaced by one."""
     first = min(wrap.chosen)
-    operands = [new if k == first else value for k, value in enumerate(wrap.operands) if k == first or k not in wrap.chosen]
+    operands = [
+        new if k == first else value for k, value in enumerate(wrap.operands) if k == first or k not in wrap.chosen
+    ]
     return build(rules, wrap.node, operands)
 
 
@@ -87,7 +91,9 @@ def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
 Grouped: TypeAlias = tuple[tuple[Value, ...], dict[str, Any]]
 
 
-def groups(rules: Rules, site: Site, node: Call, values: tuple[Value, ...], single: frozenset[int], index: Index) -> Sequence[Grouped]:
+def groups(
+    rules: Rules, site: Site, node: Call, values: tuple[Value, ...], single: frozenset[int], index: Index
+) -> Sequence[Grouped]:
     """An inverse with more results than the pattern names: neighbours are joined again, and the attributes follow.
 
     `values` are the call's results, `single` those that the rule replaces, which must stay one each. Found once for each call.

@@ -15,7 +15,13 @@ _MISSING = object()
 
 
 def fits(
-    pattern: AttrPattern, actual: Any, node: Call, name: str, at: int | None, names: dict[str, Any], pending: list[Pending]
+    pattern: AttrPattern,
+    actual: Any,
+    node: Call,
+    name: str,
+    at: int | None,
+    names: dict[str, Any],
+    pending: list[Pending],
 ) -> bool:
     """Whether the attribute `name` of a call (its entry `at`, or the whole) may be what a pattern says.
 

@@ -27,9 +27,7 @@ class Before:
     graph: Graph
 
 
-def before(
-    wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS
-) -> Before | None:
+def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS) -> Before | None:
     """The fewest applications of other rules, at most `steps`, after which `wanted` applies; None where none of those tried does.
 
     A last step brings an operator that the wanted left side has; a step before it one that some such rule has on its left.
@@ -38,7 +36,9 @@ def before(
     makers: list[list[CompiledRule]] = []
     for _ in range(steps):
         # a rule that opens a term may become anything
-        makers.append([rule for rule in others if rule.name != wanted.name and _operators(rule, left=False) & needed[-1]])
+        makers.append(
+            [rule for rule in others if rule.name != wanted.name and _operators(rule, left=False) & needed[-1]]
+        )
         needed.append(needed[-1].union(*(_operators(rule, left=True) for rule in makers[-1])))
     seen = {graph.outputs}
     level = [Before((), graph)]

@@ -200,7 +200,9 @@ def _check_closed(rule: CompiledRule) -> None:
     for param in syntax.params:
         if param.name not in rule.left.variables:
             raise Unusable(f"it does not mention `{param.name}`", param.span)
-    known = set(rule.left.binds) | _solved_names(rule.types, rule.conditions) | rule.left.variables | set(rule.left.names)
+    known = (
+        set(rule.left.binds) | _solved_names(rule.types, rule.conditions) | rule.left.variables | set(rule.left.names)
+    )
     functions = {**rule.functions, **{s.name: s for s in rule.right if isinstance(s, t.Function)}}
     lets = (*rule.lets, *(s for s in rule.right if isinstance(s, t.Let | t.LetMany)))
     for statement in rule.right:

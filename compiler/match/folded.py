@@ -33,7 +33,17 @@ def spoiled(rules: Rules, value: Value) -> bool:
     if found is None:
         try:
             found = _computed(rules, value)
-        except (InterpretError, Redraw, Mismatch, DslcError, ArithmeticError, LookupError, MemoryError, ValueError, OSError):
+        except (
+            InterpretError,
+            Redraw,
+            Mismatch,
+            DslcError,
+            ArithmeticError,
+            LookupError,
+            MemoryError,
+            ValueError,
+            OSError,
+        ):
             found = False
         _KNOWN[node] = found
     return found

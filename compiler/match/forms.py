@@ -87,7 +87,7 @@ def ways(
         if not out:
             raise
         plain = []
-    return out + (plain[: PLAIN] if out else plain)
+    return out + (plain[:PLAIN] if out else plain)
 
 
 def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:

@@ -122,7 +122,9 @@ def _solve(rule: CompiledRule, state: MatchState, env: Env) -> None:
     solve(pairs, rule.conditions, env)
     for item in later:
         if not _check(rule, item, env):
-            missing = sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
+            missing = (
+                sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
+            )
             raise unbound(Unbound(missing[0] if missing else "?"), _span(item))
     for frame in rule.left.spelled:
         try:

@@ -117,7 +117,12 @@ def find_matches(
     for ways in found:
         if not constants and ways[0].constant and all(way.constant for way in ways):
             if trace is not None:
-                trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
+                trace.refused(
+                    state_of(order, ways),
+                    "only weights are computed there, which costs nothing at run time",
+                    rule.span,
+                    (),
+                )
             continue
         identity = tuple([way.identity for way in ways])
         if identity in seen:

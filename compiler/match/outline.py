@@ -167,14 +167,20 @@ class Outline:
             return False
         if parts.anywhere:
             return all(isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs)
-        return all(isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
+        return all(
+            isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False)
+        )
 
     def _reads(self, call: Call, index: Index) -> bool:
         """Whether arguments come from where they have to."""
         needs = self._parts.needs
         if self._parts.anywhere:
-            return all(not isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs)
-        return all(not isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
+            return all(
+                not isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs
+            )
+        return all(
+            not isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False)
+        )
 
     def _term(self, call: Call) -> bool:
         """Whether the term may stand for the call, as far as its guards say."""
@@ -276,7 +282,11 @@ def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:
 
 
 def outlines(
-    rules: Rules, side: Side, quick: dict[str, QuickType], constants: frozenset[str], predicates: dict[str, frozenset[str]]
+    rules: Rules,
+    side: Side,
+    quick: dict[str, QuickType],
+    constants: frozenset[str],
+    predicates: dict[str, frozenset[str]],
 ) -> tuple[Outline, ...]:
     """The outline of every site of a pattern, equal ones as one object.
 

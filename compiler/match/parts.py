@@ -63,7 +63,10 @@ class Placed:
         part = self.part
         if part.variables == self.variables and part.sites == self.sites and part.names == self.names:
             return state
-        value, name = dict(zip(part.variables, self.variables, strict=True)), dict(zip(part.names, self.names, strict=True))
+        value, name = (
+            dict(zip(part.variables, self.variables, strict=True)),
+            dict(zip(part.names, self.names, strict=True)),
+        )
         site = dict(zip(part.sites, self.sites, strict=True))
         return MatchState(
             {value[old]: found for old, found in state.values.items()},
@@ -102,15 +105,24 @@ class _Reader:
     def placed(self, pool: dict[Any, PatternPart]) -> Placed:
         rule = self._rule
         text = tuple([self._site(top) for top in self._tops])
-        here = [p for site in self._sites for p in sorted({*self._roots, *self._named}, key=lambda p: p.output) if p.site == site]
+        here = [
+            p
+            for site in self._sites
+            for p in sorted({*self._roots, *self._named}, key=lambda p: p.output)
+            if p.site == site
+        ]
         roots = tuple([p for p in here if p in self._roots])
         numbers = tuple([self._roots.index(p) for p in roots])
-        ordered = tuple([(numbers.index(i), numbers.index(j)) for i, j in rule.ordered if i in numbers and j in numbers])
+        ordered = tuple(
+            [(numbers.index(i), numbers.index(j)) for i, j in rule.ordered if i in numbers and j in numbers]
+        )
         own = (tuple(self._variables), tuple(self._sites), tuple(self._names))
         part = pool.get((text, ordered))
         if part is None:
             results = tuple([p for p in here if p in self._named])
-            part = pool[text, ordered] = PatternPart(rule, self._tops[0], *own, tuple(self._binds), results, roots, ordered)
+            part = pool[text, ordered] = PatternPart(
+                rule, self._tops[0], *own, tuple(self._binds), results, roots, ordered
+            )
         return Placed(part, self._tops[0], *own, numbers)
 
     def _name(self, name: str) -> int:
@@ -162,7 +174,9 @@ class _Reader:
 
     def _type(self, quick: QuickType) -> tuple[Any, ...]:
         dtype = quick.dtype if quick.dtype in DTYPES else self._name(quick.dtype)
-        before, after = ([self._name(d) if isinstance(d, str) else ("size", d) for d in dims] for dims in (quick.before, quick.after))
+        before, after = (
+            [self._name(d) if isinstance(d, str) else ("size", d) for d in dims] for dims in (quick.before, quick.after)
+        )
         return (dtype, tuple(before), self._name(quick.pack) if quick.pack else quick.pack, tuple(after))
 
     def _attribute(self, pattern: AttrPattern | Rest) -> tuple[Any, ...]:

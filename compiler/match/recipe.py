@@ -57,7 +57,9 @@ class Recipe:
             places += make(node, tuple([places[k] for k in args]))
         return tuple([places[k] for k in self.outputs])
 
-    def built(self, rules: Rules, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]) -> tuple[Value, ...]:
+    def built(
+        self, rules: Rules, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]
+    ) -> tuple[Value, ...]:
         """The term as it is; `known` keeps what is made of one tensor, which many matches have in common.
 
         Raises:
@@ -109,7 +111,9 @@ def recipe(
     except Unbound as problem:
         raise Refused(f"nothing binds `{problem.name}`") from None
     except DslcError as problem:
-        raise Refused(problem.diagnostics[0].message if problem.diagnostics else "the right side has no value") from None
+        raise Refused(
+            problem.diagnostics[0].message if problem.diagnostics else "the right side has no value"
+        ) from None
 
 
 def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:

@@ -44,9 +44,7 @@ from dslc.syntax.vocabulary import (
     REDUCTIONS,
 )
 
-VOCABULARY = (
-    FUNCTIONS_1 | FUNCTIONS_N | {CONVERT} | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | CONSTANTS | DTYPE_NAMES
-)
+VOCABULARY = FUNCTIONS_1 | FUNCTIONS_N | {CONVERT} | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | CONSTANTS | DTYPE_NAMES
 _SCALAR_FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | REDUCTIONS
 
 
@@ -91,7 +89,9 @@ class SideCompiler:
     def run(self) -> Side:
         for statement in self._statements:
             if isinstance(statement, t.Const):
-                raise Unusable("a constant that is written as an expression is only built, not looked for", statement.span)
+                raise Unusable(
+                    "a constant that is written as an expression is only built, not looked for", statement.span
+                )
         roots: list[tuple[str, Result]] = []
         for name in self._syntax.outputs:
             bind = self._binds.get(name)
@@ -169,7 +169,10 @@ class SideCompiler:
         if isinstance(expr, t.Conditional) and frame.operator is not None:
             branch = chosen(self._rules, expr, frame)
             if branch is None:
-                raise Unusable(f"`{expr.condition.span.text}` is not known: name the attribute of `{frame.operator.short}`", expr.span)
+                raise Unusable(
+                    f"`{expr.condition.span.text}` is not known: name the attribute of `{frame.operator.short}`",
+                    expr.span,
+                )
             return self._tensor(branch, frame)
         if isinstance(expr, t.Field):
             if not isinstance(expr.call, t.Call):
@@ -324,7 +327,13 @@ class SideCompiler:
         for arg in args:
             below = self._sites[arg.site] if isinstance(arg, Result) else None
             same = below is not None and operator is not None and below.operator == operator.name
-            if below is not None and same and arg not in named and below.attrs == tuple(attrs) and below.rest == expr.rest:
+            if (
+                below is not None
+                and same
+                and arg not in named
+                and below.attrs == tuple(attrs)
+                and below.rest == expr.rest
+            ):
                 out.extend(below.args)
                 self._dissolved.add(below.id)
             else:

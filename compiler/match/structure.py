@@ -35,24 +35,32 @@ from dslc.semantics.env import AttrSet, OperatorRef
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 
-def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[PartWay, ...]]]:
+def ways_of(
+    rule: CompiledRule, index: Index, trace: Trace | None
+) -> tuple[tuple[Placed, ...], Iterator[tuple[PartWay, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
     if trace is not None:
-        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states())
+        return (rule.whole,), (
+            (PartWay(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states()
+        )
     outlines = rule.outlines
     for top in rule.left.tops:
         if not outlines[top].fitting(index).calls:
             return (), iter(())
     changed = index.memory.changed
     if changed is not None:
-        return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed))
+        return (rule.whole,), (
+            (PartWay(rule.whole.part, index, state),) for state in Structure(rule, index).states_at(changed)
+        )
     parts = rule.parts
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
     if index.memory.few:
         return (rule.whole,), ((PartWay(rule.whole.part, index, state),) for state in structure.states())
-    joins = Joins(rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index))
+    joins = Joins(
+        rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index)
+    )
     return joins.order, joins.ways()
 
 
@@ -96,7 +104,10 @@ class Structure:
         """The states in which a top is one of some calls: each as often as one is."""
         tops = self._rule.left.tops
         for top in tops:
-            members, rest = self._fitting(top).members, sorted((other for other in tops if other != top), key=self.frequency)
+            members, rest = (
+                self._fitting(top).members,
+                sorted((other for other in tops if other != top), key=self.frequency),
+            )
             for node in calls:
                 if node in members:
                     for state in self._site(self._sites[top], node, MatchState()):
@@ -227,7 +238,13 @@ class Structure:
             if not self._operator(site, node, state, names):
                 return
         for results, attrs in self._outputs(site, node, state):
-            if site.open_attrs or site.rest is not None or site.takes_defaults or site.inverse is not None or self._trace is not None:
+            if (
+                site.open_attrs
+                or site.rest is not None
+                or site.takes_defaults
+                or site.inverse is not None
+                or self._trace is not None
+            ):
                 trial = dict(names)
                 pending = list(state.pending)
                 if self._attributes(site, node, attrs, state, trial, pending):
@@ -255,7 +272,9 @@ class Structure:
             return False
         params = definition.syntax.params
         # operands behind those that the term names are carried along where that needs no more than their value
-        carried = all(p.default is not None for p in params[len(site.args) :]) and all(v.known and not v.type.rank for v in extra)
+        carried = all(p.default is not None for p in params[len(site.args) :]) and all(
+            v.known and not v.type.rank for v in extra
+        )
         if len(node.args) > len(params) or not carried:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
             return False
@@ -285,7 +304,13 @@ class Structure:
     # ---- attributes --------------------------------------------------------------------------------------------
 
     def _attributes(
-        self, site: Site, node: Call, attrs: dict[str, Any], state: MatchState, names: dict[str, Any], pending: list[Pending]
+        self,
+        site: Site,
+        node: Call,
+        attrs: dict[str, Any],
+        state: MatchState,
+        names: dict[str, Any],
+        pending: list[Pending],
     ) -> bool:
         # literals are part of the outline
         tested = self._trace is None and site.inverse is None
@@ -344,7 +369,9 @@ class Structure:
                 for found, chosen in self._assign(site, operands, state):
                     part = self._built(node, tuple(operands[k] for k in chosen))
                     if part is not None:
-                        yield found.with_site(site.id, node, (part,), _single(chosen), operands, Wrap(node, operands, chosen))
+                        yield found.with_site(
+                            site.id, node, (part,), _single(chosen), operands, Wrap(node, operands, chosen)
+                        )
             if len(operands) > size:
                 for found, places in self._cover(site, operands, state, node):
                     yield found.with_site(site.id, node, results, places, operands)
@@ -370,7 +397,11 @@ class Structure:
             yield from self._all(patterns[1:], values[1:], found)
 
     def _choose(
-        self, args: Sequence[Pattern], operands: tuple[Value, ...], state: MatchState, pairs: Sequence[tuple[int, int]] = ()
+        self,
+        args: Sequence[Pattern],
+        operands: tuple[Value, ...],
+        state: MatchState,
+        pairs: Sequence[tuple[int, int]] = (),
     ) -> Iterator[tuple[MatchState, tuple[int, ...]]]:
         """Commutative: any operand for any argument, the selective arguments first; `pairs` of them may be exchanged."""
         order = sorted(range(len(args)), key=lambda k: (self._openness(args[k]), k))
@@ -399,13 +430,17 @@ class Structure:
             return 0
         return 1 if pattern.name in self._rule.constants else 2
 
-    def _cover(self, site: Site, operands: tuple[Value, ...], state: MatchState, node: Call) -> Iterator[tuple[MatchState, Places]]:
+    def _cover(
+        self, site: Site, operands: tuple[Value, ...], state: MatchState, node: Call
+    ) -> Iterator[tuple[MatchState, Places]]:
         """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
         if not site.commutative:
             for parts in compositions(len(operands), len(site.args)):
                 values = self._runs(site, operands, parts, node)
                 if values is not None:
-                    places = tuple(tuple(range(end - width, end)) for width, end in zip(parts, accumulate(parts), strict=True))
+                    places = tuple(
+                        tuple(range(end - width, end)) for width, end in zip(parts, accumulate(parts), strict=True)
+                    )
                     for found in self._all(site.args, values, state):
                         yield found, places
             return
@@ -510,7 +545,9 @@ class Structure:
             if equal(pattern.literal, number):
                 yield state
             else:
-                self._stop(state, None, lambda: f"the number {show(pattern.literal)} is expected, {show(number)} is found")
+                self._stop(
+                    state, None, lambda: f"the number {show(pattern.literal)} is expected, {show(number)} is found"
+                )
             return
         if pattern.bare is not None and pattern.bare not in state.names:
             yield state.with_names({**state.names, pattern.bare: number}, state.pending)

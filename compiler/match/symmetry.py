@@ -52,7 +52,10 @@ def interchangeable_arguments(
     """(site, i, j): arguments of a commutative site whose exchange is only a renaming."""
     roots = [pattern for _, pattern in side.roots]
     candidates = [
-        (site.id, i, j) for site in side.sites if site.commutative for i, j in itertools.combinations(range(len(site.args)), 2)
+        (site.id, i, j)
+        for site in side.sites
+        if site.commutative
+        for i, j in itertools.combinations(range(len(site.args)), 2)
     ]
     if not candidates:
         return frozenset()

@@ -79,7 +79,8 @@ def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None 
     # a `let` that is used several times is several sites, and one call to whoever wrote it
     open_ones = {_at(site.span) for number, site in enumerate(sites) if number not in found}
     matched = {
-        _at(sites[site].span): (_one_line(sites[site].span.text), _place(node, called, index)) for site, node in sorted(found.items())
+        _at(sites[site].span): (_one_line(sites[site].span.text), _place(node, called, index))
+        for site, node in sorted(found.items())
     }
     whole = tuple(text for at, text in matched.items() if at not in open_ones)
     bound = tuple((name, _tensor(value, called)) for name, value in sorted(trace.state.values.items()))

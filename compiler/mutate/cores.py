@@ -70,15 +70,7 @@ class CoreNumbers:
     def steps(self) -> tuple[int, ...]:
         """The numbers of attributes that may be what windows step by."""
         return tuple(
-            sorted(
-                {
-                    n
-                    for values in self.own.values()
-                    for value in values
-                    for n in _integers(value)
-                    if 1 < n <= WINDOW
-                }
-            )
+            sorted({n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW})
         )
 
     @cached_property
@@ -102,9 +94,7 @@ class CoreNumbers:
     @cached_property
     def windows(self) -> tuple[tuple[int, ...], ...]:
         """Ends of shapes that may be windows: those of the tensors, and lists that attributes have."""
-        found = dict.fromkeys(
-            shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= WINDOW
-        )
+        found = dict.fromkeys(shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= WINDOW)
         for value in self.lists:
             if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
                 found[value] = None
@@ -122,9 +112,7 @@ class CoreNumbers:
     def counts(self) -> tuple[int, ...]:
         """How often a tensor is repeated: the first sizes of tensors, which are the images of a batch."""
         return tuple(
-            sorted(
-                {shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED}
-            )
+            sorted({shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED})
         )
 
     @cached_property
@@ -171,7 +159,9 @@ def choices(op: OperatorDef, numbers: CoreNumbers, most: int = DERIVED) -> Itera
         derived = sum(other for _, other in chosen)
         if derived > most:
             continue
-        attrs = tuple((attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None)
+        attrs = tuple(
+            (attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None
+        )
         if attrs not in seen:
             seen.add(attrs)
             made.append((derived, attrs))
@@ -212,7 +202,11 @@ def _derived(attr: t.Attr, numbers: CoreNumbers) -> list[tuple[Any, bool]]:
     doubled = any(isinstance(node, t.Int) and node.value == 2 for dim in attr.type.dims for node in walk_expr(dim))
     windows = numbers.windows
     if not doubled:
-        least = 1 if needed or attr.name not in numbers.own else min(min(value, default=1) for value in numbers.own[attr.name])
+        least = (
+            1
+            if needed or attr.name not in numbers.own
+            else min(min(value, default=1) for value in numbers.own[attr.name])
+        )
         spread = {len(value) for value in windows} | {ranks - 2}
         found = [value for value in numbers.lists if len(value) in spread and min(value, default=0) >= min(least, 1)]
         return [(value, not needed) for value in dict.fromkeys([*found, *windows])]
@@ -267,5 +261,7 @@ def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Pl
             for axis, at in enumerate(part.index):
                 for it in digits(at, extents):
                     where.setdefault(it, []).append((holes.index(value.node.args[part.operand]), axis))
-    pairs = {pair for places in where.values() for pair in combinations(sorted(set(places)), 2) if pair[0][0] != pair[1][0]}
+    pairs = {
+        pair for places in where.values() for pair in combinations(sorted(set(places)), 2) if pair[0][0] != pair[1][0]
+    }
     return tuple(sorted(pairs))

@@ -78,7 +78,10 @@ class Corrected:
             return is_right(rules, self.old, self.own, self.boxes)
         try:
             region = whole(rules, self.old)
-            return all(_equal(rules, part(region, box), piece) for box, piece in zip(self.boxes, self.pieces, strict=bool(self.pieces)))
+            return all(
+                _equal(rules, part(region, box), piece)
+                for box, piece in zip(self.boxes, self.pieces, strict=bool(self.pieces))
+            )
         except (Mismatch, EvalError):
             return False
 
@@ -143,7 +146,12 @@ def wrong_at(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> tupl
 
 
 def corrected(
-    rules: Rules, old: Value, mutant: Value, boxes: Sequence[Box], pieces: Sequence[Value] = (), own: Value | None = None
+    rules: Rules,
+    old: Value,
+    mutant: Value,
+    boxes: Sequence[Box],
+    pieces: Sequence[Value] = (),
+    own: Value | None = None,
 ) -> Value:
     """`{[i] select(i in boxes, old[i], mutant[i])}`: the mutant where there are no boxes, the region where they are everything.
 
@@ -173,7 +181,10 @@ def corrected(
         body = apply("select", guard, read(1, at), body)
     made = scope_value(Scope(shape, body, old.type.dtype), tuple(args))
     # what lays out the mutant's result, and the region's own expression, are parts of the one scope
-    return _inlined(made, [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))])
+    return _inlined(
+        made,
+        [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))],
+    )
 
 
 def _looks_up(value: Value) -> bool:
@@ -271,7 +282,13 @@ def corrections(
 
 
 def fact_of(
-    rule: str, old: Value, one: Corrected, region: Value, made: Value, leaves: Sequence[Value], over: Callable[[Value], Value]
+    rule: str,
+    old: Value,
+    one: Corrected,
+    region: Value,
+    made: Value,
+    leaves: Sequence[Value],
+    over: Callable[[Value], Value],
 ) -> Fact:
     """That `made` stands for `old`: both have the region in them, `over` puts what its holes stand for into a program of it.
 

@@ -121,7 +121,11 @@ def _as_layout(rules: Rules, node: Call) -> Value | None:
         (scope,) = expand(rules, applied(rules, node.op, holes, dict(node.attrs)))
     except (Mismatch, EvalError, Unbound, DslcError):
         return None
-    if not isinstance(scope.node, ScopeNode) or any(isinstance(arg.node, ScopeNode) for arg in scope.node.args) or _computes(scope):
+    if (
+        not isinstance(scope.node, ScopeNode)
+        or any(isinstance(arg.node, ScopeNode) for arg in scope.node.args)
+        or _computes(scope)
+    ):
         return None
     return replace((scope,), dict(zip(holes, node.args, strict=True)))[0]
 
@@ -258,9 +262,7 @@ def _surrounded(images: Value, along: Sequence[Slide], core: Call) -> Value:
     return _looked_up(scope_value(Scope(tuple(sizes), read(0, tuple(at), num(0)), images.type.dtype), (images,)))
 
 
-def _placed(
-    pieces: Sequence[_Piece], shape: Sequence[int], along: Sequence[int]
-) -> list[tuple[int, tuple[int, ...]]]:
+def _placed(pieces: Sequence[_Piece], shape: Sequence[int], along: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
     """An image and a place in it for the operand of each piece, the largest first; nothing where some piece is larger than images."""
     used: list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = []
     found: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -288,7 +290,12 @@ def _placed(
 
 
 def _with_images(
-    images: Value, batch: int, pieces: Sequence[_Piece], placed: Sequence[tuple[int, tuple[int, ...]]], total: int, count: int
+    images: Value,
+    batch: int,
+    pieces: Sequence[_Piece],
+    placed: Sequence[tuple[int, tuple[int, ...]]],
+    total: int,
+    count: int,
 ) -> Value:
     """Images, and behind them those of pieces: `{[n, c, h, w] select(n < own, images[n, c, h, w], ...)}`."""
     shape = shape_of(images)

@@ -28,7 +28,6 @@ class Slide:
     window: int
 
 
-
 def everything(value: Value) -> Box:
     shape = shape_of(value)
     return Box((0,) * len(shape), shape, (1,) * len(shape))
@@ -61,7 +60,11 @@ def slides_of(value: Value) -> tuple[Value | None, tuple[Slide, ...]]:
             slopes = {it: coefficient_of(index, it) for it in index.free}
             zeros: dict[Iter, Scalar] = dict.fromkeys(index.free, num(0))
             first = substitute(index, zeros)
-            if slopes[own[0]] is None or not isinstance(first, Num) or any(slope is None or slope < 0 for slope in slopes.values()):
+            if (
+                slopes[own[0]] is None
+                or not isinstance(first, Num)
+                or any(slope is None or slope < 0 for slope in slopes.values())
+            ):
                 return None, ()
             window = sum((slopes[it] or 0) * (extents[it] - 1) for it in index.free if it is not own[0])
             slide = Slide(axis, scope.iters.index(own[0]), int(first.value), window)
@@ -80,7 +83,10 @@ def batch_of(rules: Rules, core: Call, operand: int, attrs: Attrs, sliding: Sequ
         found = []
         for size in (2, 3):
             sizes = (*shape[:axis], size, *shape[axis + 1 :])
-            args = [hole(k, TensorType(arg.type.dtype, sizes) if k == operand else arg.type) for k, arg in enumerate(core.args)]
+            args = [
+                hole(k, TensorType(arg.type.dtype, sizes) if k == operand else arg.type)
+                for k, arg in enumerate(core.args)
+            ]
             try:
                 found.append(shape_of(applied(rules, core.op, args, dict(attrs))[0]))
             except (Mismatch, EvalError, Unbound, ValueError):

@@ -92,7 +92,9 @@ def joined(rules: Rules, problem: MutationProblem, seed: int = 0) -> Iterator[Jo
     calls = _calls(problem.small)
     if len(calls) < 2 or len({(call.op, len(call.args)) for call in calls}) != 1:
         return
-    if any(arg.node in calls for call in calls for arg in call.args) or any(value.node not in calls for value in problem.small.outputs):
+    if any(arg.node in calls for call in calls for arg in call.args) or any(
+        value.node not in calls for value in problem.small.outputs
+    ):
         return
     rng = np.random.default_rng(seed)
     domain = Field(seed)

@@ -58,7 +58,9 @@ class Layout:
     @property
     def moves_all(self) -> bool:
         """Whether a dimension goes somewhere else as a whole."""
-        return not self.repeats and any(len(dim) > 1 and sum(self.sizes[d] > 1 for d in dim) == 1 for dim in self.source)
+        return not self.repeats and any(
+            len(dim) > 1 and sum(self.sizes[d] > 1 for d in dim) == 1 for dim in self.source
+        )
 
     def keeps(self, own: Shape) -> bool:
         """Whether every element of a tensor of the shape `own` is somewhere in the result."""
@@ -69,7 +71,9 @@ class Layout:
 
     def __str__(self) -> str:
         def dims(digits: Digits) -> str:
-            return " ".join("(" + " ".join(f"{_name(d)}" for d in dim) + ")" if len(dim) != 1 else _name(dim[0]) for dim in digits)
+            return " ".join(
+                "(" + " ".join(f"{_name(d)}" for d in dim) + ")" if len(dim) != 1 else _name(dim[0]) for dim in digits
+            )
 
         sizes = ", ".join(f"{_name(d)}={size}" for d, size in enumerate(self.sizes))
         shifts = f", shifted by {list(self.shifts)}" if any(self.shifts) else ""
@@ -198,7 +202,9 @@ def repeated(shape: Shape, counts: Sequence[int]) -> Iterator[Layout]:
     dims = [(k,) for k in range(rank)]
     for count in counts:
         for target in range(rank):
-            yield Layout((*shape, count), tuple(dims), tuple((rank, target) if k == target else dims[k] for k in range(rank)))
+            yield Layout(
+                (*shape, count), tuple(dims), tuple((rank, target) if k == target else dims[k] for k in range(rank))
+            )
         yield Layout((*shape, count), tuple(dims), ((rank,), *dims))
 
 
@@ -341,7 +347,10 @@ def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
         for layout in every:
             cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
             groups[-1].setdefault(cut, []).append(layout)
-    cuts = sorted((cut for cut in groups[0] if all(cut in each for each in groups)), key=lambda cut: (max(cut, default=0), len(cut)))
+    cuts = sorted(
+        (cut for cut in groups[0] if all(cut in each for each in groups)),
+        key=lambda cut: (max(cut, default=0), len(cut)),
+    )
     # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
     turns = [_same_first([each[cut] for each in groups]) for cut in cuts]
     yield from (ways for turn in zip_longest(*turns) for ways in turn if ways is not None)
@@ -357,7 +366,11 @@ def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...
     same = (pair for move in moves[0] for pair in product(*[each.get(move, []) for each in moves]))
     # what is repeated meets what is moved as a whole
     whole = [[way for way in ways if way.repeats or way.moves_all] for ways in every]
-    repeating = (chosen for chosen in product(*whole) if any(way.repeats for way in chosen) and any(way.moves_all for way in chosen))
+    repeating = (
+        chosen
+        for chosen in product(*whole)
+        if any(way.repeats for way in chosen) and any(way.moves_all for way in chosen)
+    )
     seen = set()
     for turn in zip_longest(same, repeating):
         for chosen in turn:
@@ -366,7 +379,10 @@ def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...
                 if chosen[0].repeats or chosen[-1].repeats:
                     seen.add(chosen)
     for chosen in product(*every):
-        if any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen) and chosen not in seen:
+        if (
+            any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen)
+            and chosen not in seen
+        ):
             yield chosen
 
 
@@ -396,7 +412,12 @@ def resized(
             if prod(own) != old[k]:
                 # what was padded, or cut, is that again
                 rests = [(part, rest) for part in own for rest in dict.fromkeys((-(-new[k] // part), new[k] // part))]
-                cuts += [pair for one, other in rests for pair in ((one, other), (other, one)) if one * other != new[k] and other > 0]
+                cuts += [
+                    pair
+                    for one, other in rests
+                    for pair in ((one, other), (other, one))
+                    if one * other != new[k] and other > 0
+                ]
             options.append(list(dict.fromkeys(cuts)))
     for chosen in product(*options):
         sizes = list(layout.sizes)

@@ -132,15 +132,21 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     counted = numbers_renamed(small, region)
     for step in mutant.before:
         pools = [
-            (*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool, counted)
-        ][: LIFTED]
+            (*pool, value)
+            for pool in pools
+            for value in _results(rules, step.core, step.arguments, shapes, pool, counted)
+        ][:LIFTED]
         shapes.append(step.shape)
     seen: set[Value] = set()
     every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool, counted))
     for result in every:
         shape, wanted = shape_of(result), shape_of(target)
         if mutant.ties:
-            ways = [each for each in resized(mutant.back, mutant.shape or mutant.back.taken, shape, wanted) if each.shape == wanted]
+            ways = [
+                each
+                for each in resized(mutant.back, mutant.shape or mutant.back.taken, shape, wanted)
+                if each.shape == wanted
+            ]
             found = [laid(result, each) for each in ways]
         else:
             ways = [each for each in resized(mutant.back, shape_of(before), wanted, shape) if each.shape == shape]
@@ -154,7 +160,11 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
 
 
 def _results(
-    rules: Rules, core: Core, arguments: Sequence[Argument], shapes: Sequence[Shape], pool: Sequence[Value],
+    rules: Rules,
+    core: Core,
+    arguments: Sequence[Argument],
+    shapes: Sequence[Shape],
+    pool: Sequence[Value],
     counted: Mapping[int, int],
 ) -> Iterator[Value]:
     """An operator on tensors of other sizes than those of the shapes at which it was found."""

@@ -85,7 +85,9 @@ def _tiled(value: Value, axes: Sequence[int], count: int) -> Value | None:
     if any(size < 2 for size in sizes.values()):
         return None
     beyond = any(sizes[axis] * count != scope.extents[axis] for axis in axes)
-    if beyond and any(isinstance(part, Read) and part.other is None and _reads(part, scope, axes) for part in walk(scope.body)):
+    if beyond and any(
+        isinstance(part, Read) and part.other is None and _reads(part, scope, axes) for part in walk(scope.body)
+    ):
         return None
     # the tiles stand beside the first dimension: they are images
     first = next((k for k in range(len(scope.extents)) if k not in axes), 0)
@@ -116,7 +118,9 @@ def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Valu
         own = [int(str(size)) for size in scope.extents[len(index) : len(index) + count]]
         for k in range(count):
             inner = prod(own[k + 1 :])
-            index.append(apply("%", apply("//", traversal(axis), num(inner)), num(own[k])) if count > 1 else traversal(axis))
+            index.append(
+                apply("%", apply("//", traversal(axis), num(inner)), num(own[k])) if count > 1 else traversal(axis)
+            )
     first = next((k for k in range(len(index)) if k not in axes), 0)
     places: list[Scalar] = []
     for k, at in enumerate(index):

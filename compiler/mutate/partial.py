@@ -60,11 +60,16 @@ def compiled(rules: Rules, definitions: Iterable[SubstitutionDef]) -> tuple[Part
         if not syntax.partial:
             continue
         corrections = [one for one in (*syntax.left, *syntax.right) if isinstance(one, t.Correct)]
-        left, right = (tuple(one for one in side if not isinstance(one, t.Correct)) for side in (syntax.left, syntax.right))
+        left, right = (
+            tuple(one for one in side if not isinstance(one, t.Correct)) for side in (syntax.left, syntax.right)
+        )
         own = tuple(one.what for one in corrections if isinstance(one.what, t.Bind))
         limit = next((one.limit for one in corrections if one.limit is not None), None)
         # a correction may use all that both sides bind, so it stands behind the right side, and what it gives is the result
-        every, owns = _directions(rules, definition, left, right), _directions(rules, definition, left, (*right, *own)) if own else ()
+        every, owns = (
+            _directions(rules, definition, left, right),
+            _directions(rules, definition, left, (*right, *own)) if own else (),
+        )
         found += [PartialRule(definition, rule, limit, owns[k] if owns else None) for k, rule in enumerate(every)]
     return tuple(found)
 
@@ -139,5 +144,7 @@ def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
     except (Unbound, Mismatch, EvalError, DslcError):
         return 0.0
     # what is no share allows nothing
-    good = isinstance(found, int | float | Fraction) and not isinstance(found, bool) and isfinite(found) and 0 < found <= 1
+    good = (
+        isinstance(found, int | float | Fraction) and not isinstance(found, bool) and isfinite(found) and 0 < found <= 1
+    )
     return float(found) if good else 0.0

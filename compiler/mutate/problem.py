@@ -75,7 +75,9 @@ def is_linear_region(rules: Rules, region: Graph) -> bool:
 
 def is_linear_call(rules: Rules, node: Call) -> bool:
     """Whether a call of floats is linear in each of its tensors that are no constants, alone or jointly."""
-    args = tuple(hole(k, arg.type) if not arg.constant or not _is_number(arg) else arg for k, arg in enumerate(node.args))
+    args = tuple(
+        hole(k, arg.type) if not arg.constant or not _is_number(arg) else arg for k, arg in enumerate(node.args)
+    )
     varying = tuple(arg for old, arg in zip(node.args, args, strict=True) if arg is not old)
     if not varying or not all(arg.type.dtype.is_float for arg in varying):
         return False
@@ -100,7 +102,9 @@ def problem_of(rules: Rules, region: Graph) -> MutationProblem:
     for even in (EVEN, EVEN_OF_LARGE):
         shapes = _shrunk(rules, small, even)
         # an attribute that is a size (as many groups as channels) is that size at small sizes as well
-        options = () if shapes is None else (_over(rules, small, shapes, each) for each in ({}, _renamed(small, shapes)))
+        options = (
+            () if shapes is None else (_over(rules, small, shapes, each) for each in ({}, _renamed(small, shapes)))
+        )
         made = next((each for each in options if each is not None), None)
         if made is None:
             break
@@ -119,11 +123,7 @@ def _counted(rules: Rules, region: Graph) -> Graph | None:
     """A region of one operator with fewer of what an attribute counts (groups), as large as they are; None where there is no such
     attribute."""
     calls = [node for node in region.nodes() if isinstance(node, Call)]
-    counts = (
-        {value for _, value in calls[0].attrs if type(value) is int and value > FEW}
-        if len(calls) == 1
-        else set()
-    )
+    counts = {value for _, value in calls[0].attrs if type(value) is int and value > FEW} if len(calls) == 1 else set()
     try:
         (made,) = expand(rules, region.outputs) if counts else (None,)
     except (Mismatch, EvalError, Unbound):
@@ -153,7 +153,11 @@ def extents_of(scope: Scope) -> dict[Scalar, int]:
     extents: dict[Scalar, int] = {it: int(str(size)) for it, size in zip(scope.iters, scope.extents, strict=True)}
     for part in walk(scope.body):
         if isinstance(part, Reduce):
-            extents.update((it, int(size.value)) for it, size in zip(part.iters, part.extents, strict=True) if isinstance(size, Num))
+            extents.update(
+                (it, int(size.value))
+                for it, size in zip(part.iters, part.extents, strict=True)
+                if isinstance(size, Num)
+            )
     return extents
 
 
@@ -255,7 +259,9 @@ def _result_passes(node: Call, result: Value, made: Value, sizes: _Sizes) -> boo
         return False
     scope = made.node.scope
     names = [node.args[holes[arg]] if arg in holes else None for arg in made.node.args]
-    ones: dict[Iter, Scalar] = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    ones: dict[Iter, Scalar] = {
+        it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1
+    }
     body = substitute(scope.body, ones)
     where: dict[Scalar, list[tuple[Value, int]]] = {}
     loose: set[Scalar] = set()

@@ -10,7 +10,11 @@ REGIONS = 8  #: regions that end in one operator
 
 
 def regions(
-    nodes: Sequence[Node], used: Mapping[Value, Sequence[Node]], final: set[Value], most: int, linear: Callable[[Call], bool]
+    nodes: Sequence[Node],
+    used: Mapping[Value, Sequence[Node]],
+    final: set[Value],
+    most: int,
+    linear: Callable[[Call], bool],
 ) -> Iterator[tuple[Call, tuple[Call, ...]]]:
     """Operators of one result with some of those below them (a split as well), `most` together at most, that nothing else needs; the
     fewest first.
@@ -37,12 +41,14 @@ def regions(
             for below in dict.fromkeys(arg.node for node in region for arg in node.args):
                 if below in region or not isinstance(below, Call) or len(region) == most or not fits(below):
                     continue
-                if any(value in final or any(user not in region for user in used.get(value, ())) for value in below.values):
+                if any(
+                    value in final or any(user not in region for user in used.get(value, ())) for value in below.values
+                ):
                     continue
                 larger = (*region, below)
                 if frozenset(larger) not in seen:
                     seen.add(frozenset(larger))
                     found.append(larger)
                     front.append(larger)
-        for region in found[: REGIONS]:
+        for region in found[:REGIONS]:
             yield root, region[1:]

@@ -54,7 +54,11 @@ RIGHT = 0.25  #: share of the result that differs of mutants that come before th
 
 def search(rules: Rules, problem: MutationProblem, options: MutantOptions = OPTIONS) -> MutantsFound:
     """Mutants of a region of one result."""
-    return _Search(rules, problem, options).run() if _computable(rules, problem, options) else MutantsFound((), 0, 0, 0.0, False)
+    return (
+        _Search(rules, problem, options).run()
+        if _computable(rules, problem, options)
+        else MutantsFound((), 0, 0, 0.0, False)
+    )
 
 
 class _Effort(Enum):
@@ -86,14 +90,18 @@ class _Search:
     _arrays: dict[tuple[Layout, object], Array] = field(init=False, default_factory=dict)
     _held: int = field(init=False, default=0)
     #: of operators that fitted: which sizes divide each other
-    _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
+    _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(
+        init=False, default_factory=dict
+    )
     complete: bool = True
     #: seconds after which each was found
     _when: dict[Mutant, float] = field(init=False, default_factory=dict)
     #: what chains are made of now; None while there is one operator
     _effort: _Effort | None = field(init=False, default=None)
     _choices: dict[bool, list[tuple[str, int, list[Core]]]] = field(init=False, default_factory=dict)
-    _operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = field(init=False, default_factory=dict)
+    _operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = field(
+        init=False, default_factory=dict
+    )
     _kept: set[object] = field(init=False, default_factory=set)
     _terms: set[Value] = field(init=False, default_factory=set)
     _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
@@ -141,7 +149,9 @@ class _Search:
         complete = self.complete and not self._late()
         best = best[: self.options.best]
         seconds = self._now() - self.began
-        return MutantsFound(tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best))
+        return MutantsFound(
+            tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best)
+        )
 
     def _now(self) -> float:
         return time.process_time() if self.options.processor else time.monotonic()
@@ -204,7 +214,9 @@ class _Search:
             yield from batch
             spent[number] += (1 + self.work - before) / weights[number]
 
-    def _turn(self, pool: TensorPool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
+    def _turn(
+        self, pool: TensorPool, changed: Sequence[int], same: bool
+    ) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
         """Operators on the tensors, of which some have other layouts: the region's own operators, or all others."""
         region = {node.op for node in self.problem.calls}
         ways = [self._ways.useful(pool.operands[k]) for k in changed]
@@ -214,7 +226,11 @@ class _Search:
             yield list(self._applied(pool, own, lambda op: (op in region) is same))
 
     def _applied(
-        self, pool: TensorPool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
+        self,
+        pool: TensorPool,
+        own: Sequence[Argument],
+        wanted: Callable[[str], bool] = lambda _: True,
+        last: bool = True,
     ) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on some tensors, or on them and a constant."""
         for tensors in (len(own), len(own) + 1)[: 1 if self._plain else 2]:
@@ -263,7 +279,9 @@ class _Search:
                 for sizes in product(channel, channel):
                     yield Argument(-1, None, (*sizes, *window), 1 / prod(window))
 
-    def _fitting(self, pool: TensorPool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool) -> list[Fitted]:
+    def _fitting(
+        self, pool: TensorPool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool
+    ) -> list[Fitted]:
         """The operator with each choice of attributes that takes tensors of these shapes, and, where it is the last one, gives one that
         a way leads back from."""
         shapes = tuple(pool.shape(arg) for arg in args)
@@ -286,9 +304,15 @@ class _Search:
                     continue
                 if not last or shape in self._ways.backs or prod(shape) > prod(self.wanted):
                     scope = self._shapes.scope(core, shapes)
-                    operations = inf if scope is None else known_flops((scope,)) or (inf if last else float(prod(shape)))
+                    operations = (
+                        inf if scope is None else known_flops((scope,)) or (inf if last else float(prod(shape)))
+                    )
                     # other attributes may say the same
-                    if scope is not None and scope not in scopes and operations <= self.options.operations * self.operations:
+                    if (
+                        scope is not None
+                        and scope not in scopes
+                        and operations <= self.options.operations * self.operations
+                    ):
                         scopes.add(scope)
                         found.append(Fitted(core, holes, scope, shape, operations))
         return found
@@ -302,7 +326,7 @@ class _Search:
         if key not in self._together:
             self._together[key] = None
             holes = self._shapes.holes([(SIZE,) * rank for rank in ranks])
-            for core in cores[: CHOICES]:
+            for core in cores[:CHOICES]:
                 if instance(self.rules, core, holes) is not None:
                     if is_linear(self.rules, core, holes):
                         self._together[key] = together(self.rules, core, holes)
@@ -342,7 +366,9 @@ class _Search:
             if self._effort is not _Effort.PLAIN and pool.steps + 3 <= self.options.depth:
                 ways = [self._ways.few(pool.of(arg.input).shape) for arg in own]
                 pairs = [(k, way) for each in zip_longest(*ways) for k, way in enumerate(each) if way is not None]
-                changes[-1] += [[Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs]
+                changes[-1] += [
+                    [Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs
+                ]
         # operands take turns: the last ones have as much time as the first
         for args in (each for turn in zip_longest(*changes) for each in turn if each is not None):
             if self._late(until):
@@ -361,7 +387,9 @@ class _Search:
         self.tried += 1
         constant = pool.are_constant(args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
-        if operations > self.options.operations * self.operations or not is_linear(self.rules, fitted.core, fitted.holes):
+        if operations > self.options.operations * self.operations or not is_linear(
+            self.rules, fitted.core, fitted.holes
+        ):
             return None
         result = self._result(pool, fitted, args)
         if result is None:
@@ -495,7 +523,9 @@ def _in_turns(best: Sequence[Mutant]) -> list[Mutant]:
 
 def _slides(layout: Layout) -> bool:
     """Whether a layout leaves the dimensions alone that windows slide over."""
-    return len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
+    return (
+        len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
+    )
 
 
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:

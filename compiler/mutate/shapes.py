@@ -80,7 +80,11 @@ class Shapes:
         try:
             case = self._found(core, shapes, at)
             if case is not None:
-                return None if case.result is None else tuple([int(value(as_scalar(size), at)) for size in case.result.type.shape])
+                return (
+                    None
+                    if case.result is None
+                    else tuple([int(value(as_scalar(size), at)) for size in case.result.type.shape])
+                )
         except (DataDependent, Undefined):
             pass
         made = instance(self.rules, core, self.holes(shapes))
@@ -131,7 +135,10 @@ class Shapes:
         known = replace(self.rules, assuming=guided)
         # what is worked out under these answers is no one else's
         known.__dict__["_caches"] = {}
-        holes = [hole(k, TensorType(self.dtype, tuple(_size(k, axis) for axis in range(rank)))) for k, rank in enumerate(ranks)]
+        holes = [
+            hole(k, TensorType(self.dtype, tuple(_size(k, axis) for axis in range(rank))))
+            for k, rank in enumerate(ranks)
+        ]
         try:
             made = core.applied(known, holes)
             good = made.known and made.type.dtype.is_float

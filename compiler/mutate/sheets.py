@@ -28,7 +28,9 @@ def sheets(rules: Rules, old: Value) -> Iterator[Value]:
         return
     try:
         found = slides_of_call(rules, core)
-        batch = None if found is None else batch_of(rules, core, found[0], core.attrs, [slide.axis for slide in found[1]])
+        batch = (
+            None if found is None else batch_of(rules, core, found[0], core.attrs, [slide.axis for slide in found[1]])
+        )
     except (Mismatch, EvalError, Unbound, ValueError):
         return
     if found is None or batch is None:
@@ -45,7 +47,9 @@ def _grids(count: int, axes: int) -> list[tuple[int, ...]]:
     """Ways to put images on a grid, those first that are almost as high as wide."""
     if axes == 1:
         return [(count,)] if count > 1 else []
-    found = [(high, count // high, *(1,) * (axes - 2)) for high in range(1, count + 1) if count > 1 and count % high == 0]
+    found = [
+        (high, count // high, *(1,) * (axes - 2)) for high in range(1, count + 1) if count > 1 and count % high == 0
+    ]
     return sorted(found, key=lambda grid: (max(grid[:2]) / min(grid[:2]), grid))[:4]
 
 

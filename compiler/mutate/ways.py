@@ -47,7 +47,9 @@ class LayoutWays:
 
     def __post_init__(self) -> None:
         for layout in layouts(self.wanted, self._factors(self.wanted)):
-            lost = {d for dim in layout.source for d in dim if layout.sizes[d] > 1} - {d for dim in layout.result for d in dim}
+            lost = {d for dim in layout.source for d in dim if layout.sizes[d] > 1} - {
+                d for dim in layout.result for d in dim
+            }
             if not lost and not any(layout.shifts):
                 self.backs.setdefault(layout.shape, []).append(layout)
 
@@ -81,7 +83,9 @@ class LayoutWays:
         found = self._enough.get(operand.number)
         if found is None:
             ways = self.of(operand.shape)
-            found = self._enough[operand.number] = [way for way in ways if way.keeps(operand.shape) or self._is_enough(operand, way)]
+            found = self._enough[operand.number] = [
+                way for way in ways if way.keeps(operand.shape) or self._is_enough(operand, way)
+            ]
         return found
 
     def _is_enough(self, operand: Operand, way: Layout) -> bool:
@@ -108,9 +112,7 @@ class LayoutWays:
         ranks: dict[int, list[Layout]] = {}
         for each in sorted(self.of(shape), key=lambda way: sum(size > 1 for size in way.sizes)):
             ranks.setdefault(len(each.shape), []).append(each)
-        return list(
-            islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS)
-        )
+        return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
 
     def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:
         ratio = prod(layout.shape) / prod(shape)
@@ -118,7 +120,12 @@ class LayoutWays:
         sizes = [size for size in layout.sizes[len(shape) :] if size > 1]
         other = sum(not all(size in known for size in sizes) for known in (self.numbers.steps, self.numbers.factors))
         cuts = [axis for axis, dim in enumerate(layout.source) if len(dim) > 1]
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), other, -min(cuts) if len(cuts) > 1 else 0
+        return (
+            abs(len(layout.shape) - len(shape)),
+            int(2 * max(ratio, 1 / ratio)),
+            other,
+            -min(cuts) if len(cuts) > 1 else 0,
+        )
 
     def tied(self, shape: Shape) -> list[Layout]:
         """Layouts of a larger result of this shape that give the region's: parts of it, and diagonals."""
@@ -137,5 +144,7 @@ def middle(value: Value, most: int) -> Value:
     while prod(sizes) > most:
         axis = sizes.index(max(sizes))
         sizes[axis] = -(-sizes[axis] // 2)
-    boxes = {k: ((whole - size) // 2, size) for k, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if size < whole}
+    boxes = {
+        k: ((whole - size) // 2, size) for k, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if size < whole
+    }
     return restrict(value, boxes) if boxes else value

@@ -10,7 +10,9 @@ from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.protos import captured, domain_of, every_node
 
 
-def apart(model: ModelProto, known: Collection[tuple[str, str]], types: Mapping[str, ValueInfoProto]) -> tuple[ModelProto, list[str]]:
+def apart(
+    model: ModelProto, known: Collection[tuple[str, str]], types: Mapping[str, ValueInfoProto]
+) -> tuple[ModelProto, list[str]]:
     """Cut a model down to what the runtime can run; also return the operators that were taken out.
 
     `known` are domains and names of operators that the runtime has, `types` what is known of values by their names. What a node gives

@@ -63,7 +63,11 @@ class NodeView:
 
 
 def node_view(
-    node: NodeProto, op: str, schema: Any, inputs: tuple[Value | None, ...], used: tuple[bool, ...],
+    node: NodeProto,
+    op: str,
+    schema: Any,
+    inputs: tuple[Value | None, ...],
+    used: tuple[bool, ...],
     known: Callable[[Value], tuple[Any, ...] | None],
 ) -> NodeView:
     """What the clauses need to know of a node."""
@@ -245,7 +249,11 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None
 
 
 def _own_entry(
-    rules: Rules, entry: t.Entry, view: NodeView, op: OperatorDef, bind: Callable[[str, Any], None],
+    rules: Rules,
+    entry: t.Entry,
+    view: NodeView,
+    op: OperatorDef,
+    bind: Callable[[str, Any], None],
     later: list[tuple[t.Expr, Any]],
 ) -> None:
     present, value = view.attribute(entry.name)
@@ -446,7 +454,12 @@ def bind_entries(clause: OnnxClause, view: NodeView, env: Env, later: list[tuple
         if isinstance(expr, t.Binary) and expr.op == "or" and isinstance(expr.left, t.Name):
             right = expr.right
             env.bind(expr.left.id, value if present else Thunk(lambda e=right: evaluate(e, env)))  # type: ignore[misc]
-        elif isinstance(expr, t.Name) and expr.id not in sizes and not env.has(expr.id) and expr.id not in {"true", "false"}:
+        elif (
+            isinstance(expr, t.Name)
+            and expr.id not in sizes
+            and not env.has(expr.id)
+            and expr.id not in {"true", "false"}
+        ):
             if not present:
                 raise Skip
             env.bind(expr.id, value)

@@ -30,7 +30,9 @@ class ComputedSizes:
         if node not in self._known:
             origin = self._context.origins.get(node.values[0])
             if origin is not None:
-                self._known[node] = _sizes([value for value in origin.inputs if value is not None and value not in node.args])
+                self._known[node] = _sizes(
+                    [value for value in origin.inputs if value is not None and value not in node.args]
+                )
             else:
                 self._known[node] = self._written(node)
         return self._known[node]

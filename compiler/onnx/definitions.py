@@ -114,7 +114,11 @@ def _operators(text: str) -> tuple[t.Operator, ...]:
         return ()
     for name in map(name_of_size, _ESCAPED.findall(text)):
         if not (name.isascii() and name.isidentifier()):
-            raise error("E0818", f"a definition calls a size `{name}`, which is no plain name", hint="its kernel runs as plain nodes")
+            raise error(
+                "E0818",
+                f"a definition calls a size `{name}`, which is no plain name",
+                hint="its kernel runs as plain nodes",
+            )
     try:
         items = parse(SourceText("metadata", text)).items
     except (DslcError, RecursionError):

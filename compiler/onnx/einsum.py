@@ -27,7 +27,11 @@ def written(equation: str, operands: Sequence[Value], make: Make, listed: bool) 
     """The result of an Einsum, or None; `listed`: whether axes are inputs (since opset 13)."""
     terms, arrow, result = equation.replace(" ", "").partition("->")
     letters = terms.split(",")
-    if len(letters) != len(operands) or not 1 <= len(letters) <= 2 or any(not term.isalpha() for term in letters if term):
+    if (
+        len(letters) != len(operands)
+        or not 1 <= len(letters) <= 2
+        or any(not term.isalpha() for term in letters if term)
+    ):
         return None
     if not arrow:
         everything = "".join(letters)
@@ -57,7 +61,7 @@ class _Writing:
             kept = "".join(letter for letter in term if letter in others)
             found.append((self.summed(term, operand, kept), kept))
         if len(found) == 1:
-            (value, term), = found
+            ((value, term),) = found
             return self.turned(value, term, result)
         (left, a), (right, b) = found
         if set(a) & set(b) <= set(result):
@@ -71,7 +75,9 @@ class _Writing:
         rows = "".join(letter for letter in result if letter in a and letter not in b)
         columns = "".join(letter for letter in result if letter in b and letter not in a)
         # without batches the left operand keeps its rows apart
-        x = self.merged(self.turned(left, a, batch + rows + inner), *((batch, rows, inner) if batch or not rows else (rows, inner)))
+        x = self.merged(
+            self.turned(left, a, batch + rows + inner), *((batch, rows, inner) if batch or not rows else (rows, inner))
+        )
         y = self.merged(self.turned(right, b, batch + inner + columns), batch, inner, columns)
         found = self.call("MatMul", x, y)
         kept = batch + rows + columns

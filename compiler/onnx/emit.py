@@ -104,7 +104,11 @@ def _inferred(rules: Rules, clause: OnnxClause, node: Call, opset: int, mixed: b
     Both only where `mixed`: a -1 beside an operand's size of 0 is an error where the sizes alone are none.
     """
     own = node.args[0].type.shape
-    listed = ((name, value) for name, value in node.attrs if isinstance(value, tuple) and any(isinstance(v, Scalar) for v in value))
+    listed = (
+        (name, value)
+        for name, value in node.attrs
+        if isinstance(value, tuple) and any(isinstance(v, Scalar) for v in value)
+    )
     name, wanted = next(listed, ("", ()))
     if not wanted or 0 in wanted:
         return None
@@ -126,7 +130,11 @@ def _copies(spec: Spec, node: Call) -> bool:
     """Whether a size that is 0 would be taken for a size of the operand."""
     allowed = any(attribute.name == "allowzero" and attribute.i for attribute in spec.proto.attribute)
     lists = (value for _, value in node.attrs if isinstance(value, tuple))
-    return spec.proto.op_type in COPYING and not allowed and any(type(size) is int and not size for one in lists for size in one)
+    return (
+        spec.proto.op_type in COPYING
+        and not allowed
+        and any(type(size) is int and not size for one in lists for size in one)
+    )
 
 
 def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tuple[Spec, ...] | None:
@@ -178,7 +186,12 @@ def _close(a: Any, b: Any) -> bool:
 
 
 def _write(
-    rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Symbols | None, stated: Mapping[str, Any] = MappingProxyType({})
+    rules: Rules,
+    clause: OnnxClause,
+    node: Call,
+    opset: int,
+    symbols: Symbols | None,
+    stated: Mapping[str, Any] = MappingProxyType({}),
 ) -> Spec:
     """The node that a clause says; `stated` is what it says in the place of attributes' own values."""
     op = clause.operator
@@ -323,7 +336,10 @@ def _nothing(position: int, schema: Any) -> Value | None:
 
 
 _ONNX_TYPE_NAMES = {
-    DType.F16: "tensor(float16)", DType.BF16: "tensor(bfloat16)", DType.F32: "tensor(float)", DType.F64: "tensor(double)",
+    DType.F16: "tensor(float16)",
+    DType.BF16: "tensor(bfloat16)",
+    DType.F32: "tensor(float)",
+    DType.F64: "tensor(double)",
 }
 
 

@@ -41,7 +41,13 @@ from dslc.semantics.library import Rules, rules_cache
 
 
 def export(
-    context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False, growth: float = inf,
+    context: Context,
+    graph: Graph,
+    rules: Rules,
+    naming: Naming | None = None,
+    *,
+    scopes: bool = False,
+    growth: float = inf,
     fewest: bool = False,
 ) -> ModelProto:
     """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
@@ -153,7 +159,11 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
 
 def written_alone(values: Sequence[Value], rules: Rules, opset: int, symbols: Symbols) -> list[Spec]:
     """The nodes that a call's results are written in, whatever its arguments are, producers first; raises DslcError where none are."""
-    cut = {arg: input_value(f"x{k}", arg.type) for k, arg in enumerate(dict.fromkeys(values[0].node.args)) if not arg.constant}
+    cut = {
+        arg: input_value(f"x{k}", arg.type)
+        for k, arg in enumerate(dict.fromkeys(values[0].node.args))
+        if not arg.constant
+    }
     outputs = replace(tuple(values), dict(cut))
     return WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NestedModels).order(outputs)
 
@@ -209,13 +219,22 @@ def _arguments(outputs: Sequence[Value]) -> list[Value]:
 
 def value_info(name: str, type: TensorType) -> ValueInfoProto:
     """Sizes that are expressions stay open."""
-    shape = [s if isinstance(s, int) else (s.name if hasattr(s, "name") and not s.children else None) for s in type.shape]
+    shape = [
+        s if isinstance(s, int) else (s.name if hasattr(s, "name") and not s.children else None) for s in type.shape
+    ]
     return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
 
 
 class _Exporter:
     def __init__(
-        self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True, scopes: bool = False,
+        self,
+        context: Context,
+        graph: Graph,
+        rules: Rules,
+        naming: Naming,
+        *,
+        fold: bool = True,
+        scopes: bool = False,
         resolved: Resolved = "file",
     ) -> None:
         self.context, self.graph, self.rules = context, graph, rules
@@ -237,7 +256,9 @@ class _Exporter:
         """The nodes that are written, producers first."""
         if self._order is None:
             roots = [*self.graph.outputs, *self.context.pinned.values()]
-            self._order = self.plan.order(roots) if growth == inf else ordered(self.plan, roots, self.context.tensors, growth)
+            self._order = (
+                self.plan.order(roots) if growth == inf else ordered(self.plan, roots, self.context.tensors, growth)
+            )
         return self._order
 
     def run(self, growth: float = inf) -> ModelProto:
@@ -442,7 +463,11 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
     data = node.data
     type = node.types[0]
     assert type is not None
-    if isinstance(data, FileData) and context.folder is not None and data.region.path.is_relative_to(context.folder.resolve()):
+    if (
+        isinstance(data, FileData)
+        and context.folder is not None
+        and data.region.path.is_relative_to(context.folder.resolve())
+    ):
         tensor = TensorProto(data_type=ELEM_TYPES[type.dtype], dims=[int(s) for s in type.shape])  # type: ignore[arg-type]
         tensor.data_location = TensorProto.EXTERNAL
         location = data.region.path.relative_to(context.folder.resolve()).as_posix()

@@ -94,7 +94,9 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
     try:
         offset = int(info.get("offset") or 0)
         needed = byte_size(tensor)
-        length = int(info["length"]) if info.get("length") else (needed if needed is not None else status.st_size - offset)
+        length = (
+            int(info["length"]) if info.get("length") else (needed if needed is not None else status.st_size - offset)
+        )
     except ValueError:
         raise error("E0803", f"{what}: offset or length of its external data is no number", path=where) from None
     if offset < 0 or length < 0 or offset + length > status.st_size:

@@ -84,7 +84,9 @@ def general_sizes(rules: Rules, group: Graph) -> Graph:
             if [value.type for value in made] != types:
                 return group
             new.update(zip(node.values, made, strict=True))
-        unread = [input_value(f"h{k}", TensorType(v.type.dtype, named(v.type.shape))) for k, v in enumerate(group.inputs)]
+        unread = [
+            input_value(f"h{k}", TensorType(v.type.dtype, named(v.type.shape))) for k, v in enumerate(group.inputs)
+        ]
         inputs = tuple(new.get(value, hole) for value, hole in zip(group.inputs, unread, strict=True))
     except (DslcError, Mismatch, EvalError, ValueError):
         return group

@@ -50,7 +50,9 @@ def named_size(size: Scalar, terms: dict[str, Dim]) -> Sym:
 def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
     """The group over numbered holes, where it consists of what a group may consist of."""
     bound = bind_graph(graph, terms) if terms else graph
-    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(value.known for value in bound.outputs):
+    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(
+        value.known for value in bound.outputs
+    ):
         return None
     known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
     for value in bound.outputs:
@@ -61,5 +63,3 @@ def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) 
         return None
     holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
-
-

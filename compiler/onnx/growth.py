@@ -45,7 +45,9 @@ def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value],
 
 def _written(plan: WritePlan, order: Sequence[Spec], outputs: Sequence[Value]) -> set[Value]:
     """The weights of the written file: constants, and what is computed now."""
-    read = {plan.canonical(value) for spec in order for value in spec.reads} | {plan.canonical(value) for value in outputs}
+    read = {plan.canonical(value) for spec in order for value in spec.reads} | {
+        plan.canonical(value) for value in outputs
+    }
     return {value for value in read if value in plan.folded or (isinstance(value.node, Constant) and value.known)}
 
 
@@ -55,7 +57,9 @@ def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
     A weight that is written anyway costs nothing more where nodes read it, and one of several users its part.
     """
     folded = [value for value in written if value in plan.folded and isinstance(value.node, Call) and value.node.args]
-    below = {value: [Value(node) for node in topological([value.node]) if isinstance(node, Constant)] for value in folded}
+    below = {
+        value: [Value(node) for node in topological([value.node]) if isinstance(node, Constant)] for value in folded
+    }
     users: dict[Value, int] = {}
     for leaves in below.values():
         for leaf in leaves:
@@ -70,6 +74,10 @@ def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
 
 def _bytes(value: Value) -> float:
     """Of a weight in a file; one number everywhere takes none."""
-    if not value.known or not value.type.is_static or (isinstance(value.node, Constant) and isinstance(value.node.data, FillRef)):
+    if (
+        not value.known
+        or not value.type.is_static
+        or (isinstance(value.node, Constant) and isinstance(value.node.data, FillRef))
+    ):
         return 0.0
     return float(value.type.bytes)

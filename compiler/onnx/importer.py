@@ -123,8 +123,18 @@ class _Importer:
         self._pin()
         dims = self.dims | {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
         context = Context(
-            self.model, self.folder, self.where, self.opsets, self.bind, self.names, self.tensors, self.origins,
-            self.variables, self.pinned, dims, self.counts,
+            self.model,
+            self.folder,
+            self.where,
+            self.opsets,
+            self.bind,
+            self.names,
+            self.tensors,
+            self.origins,
+            self.variables,
+            self.pinned,
+            dims,
+            self.counts,
         )
         return Imported(Graph(tuple(inputs_out), tuple(outputs)), context)
 
@@ -132,7 +142,9 @@ class _Importer:
 
     def _weights(self, inputs: set[str]) -> None:
         """Weights as constants; those that a caller may override, or that training changes, become inputs later."""
-        trained = {e.key for info in self.model.training_info for e in (*info.update_binding, *info.initialization_binding)}
+        trained = {
+            e.key for info in self.model.training_info for e in (*info.update_binding, *info.initialization_binding)
+        }
         for tensor in self.model.graph.initializer:
             overridable = tensor.name in inputs and self.model.ir_version >= 4
             value = tensor_constant(tensor, self.folder, self.where)
@@ -218,7 +230,9 @@ class _Importer:
         else:
             self.counts["operators"] += 1
         results = tuple(None if value is None else self._placed(self._folded(value)) for value in results)
-        outputs = tuple(v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output))
+        outputs = tuple(
+            v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output)
+        )
         self._remember(node, inputs, outputs)
         for name, value in zip(node.output, outputs, strict=True):
             if name and value is not None:
@@ -302,8 +316,14 @@ class _Importer:
         if theirs is None or not value.known:
             return True
         ours = value.type
-        return ours.dtype is theirs.dtype and ours.rank == theirs.rank and all(
-            a == b for a, b in zip(ours.shape, theirs.shape, strict=True) if isinstance(a, int) and isinstance(b, int)
+        return (
+            ours.dtype is theirs.dtype
+            and ours.rank == theirs.rank
+            and all(
+                a == b
+                for a, b in zip(ours.shape, theirs.shape, strict=True)
+                if isinstance(a, int) and isinstance(b, int)
+            )
         )
 
     def _folded(self, value: Value) -> Value:
@@ -448,7 +468,12 @@ class _Importer:
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
         start, limit, step = (None if value is None else self.known.get(value) for value in inputs)
-        if start is None or limit is None or step != (1,) or not all(is_index(as_scalar(one)) for one in (*start, *limit)):
+        if (
+            start is None
+            or limit is None
+            or step != (1,)
+            or not all(is_index(as_scalar(one)) for one in (*start, *limit))
+        ):
             return None
         count = apply("+", as_scalar(limit[0]), apply("*", num(-1), as_scalar(start[0])))
         lower = least(count)
@@ -462,7 +487,12 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
 
     `definition`: what the file says of it, which is believed where it is an equation that is spelled out in just these nodes.
     """
-    if len(types) != len(function.input) or function.attribute or function.attribute_proto or len(set(function.input)) < len(types):
+    if (
+        len(types) != len(function.input)
+        or function.attribute
+        or function.attribute_proto
+        or len(set(function.input)) < len(types)
+    ):
         return None
     cache = rules_cache(rules, "kernel groups")
     key = (function.SerializeToString(deterministic=True), tuple(types), definition)

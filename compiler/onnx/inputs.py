@@ -99,7 +99,9 @@ def open_sizes(model: onnx.ModelProto, bind: Mapping[str, int], specs: Sequence[
         for axis, dim in enumerate(tensor_type(value.type)[0].shape.dim if value.name in shapes else ()):
             place = f"{value.name}.{axis}"
             if not dim.HasField("dim_value"):
-                found.setdefault(dim.dim_param if dim.dim_param and place not in bind else place, shapes[value.name][axis])
+                found.setdefault(
+                    dim.dim_param if dim.dim_param and place not in bind else place, shapes[value.name][axis]
+                )
     return found
 
 
@@ -148,7 +150,9 @@ def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
     """Seeded arrays for the inputs of a model."""
     generator = default_rng([seed, 0xD51C])
     return {
-        spec.name: _draw(spec, generator) if spec.length is None else [_draw(spec, generator) for _ in range(spec.length)]
+        spec.name: _draw(spec, generator)
+        if spec.length is None
+        else [_draw(spec, generator) for _ in range(spec.length)]
         for spec in specs
     }
 

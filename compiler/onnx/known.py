@@ -146,7 +146,9 @@ def rounded(value: Scalar, dtype: DType) -> Any:
 
 
 class _Evaluator:
-    def __init__(self, iters: Mapping[str, int], operands: list[tuple[tuple[Any, ...], Items]], budget: list[int]) -> None:
+    def __init__(
+        self, iters: Mapping[str, int], operands: list[tuple[tuple[Any, ...], Items]], budget: list[int]
+    ) -> None:
         self._iters = dict(iters)
         self._operands = operands
         self._budget = budget

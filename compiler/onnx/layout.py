@@ -85,7 +85,9 @@ def with_blocked(model: bytes, names: Collection[str]) -> bytes:
 def pooling_model(shape: Sequence[int]) -> bytes:
     """The pooling over one element alone."""
     ends = [helper.make_tensor_value_info(name, _TYPE, list(shape)) for name in ("x0", "y")]
-    graph = helper.make_graph([helper.make_node("MaxPool", ["x0"], ["y"], kernel_shape=[1, 1])], "pooling", ends[:1], ends[1:])
+    graph = helper.make_graph(
+        [helper.make_node("MaxPool", ["x0"], ["y"], kernel_shape=[1, 1])], "pooling", ends[:1], ends[1:]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
     data: bytes = model.SerializeToString()
     return data

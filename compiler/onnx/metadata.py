@@ -18,7 +18,11 @@ PLAN = "dslc.cuda.plan"
 
 def metadata(model: ModelProto) -> dict[str, str]:
     """A model's metadata, as far as it is text."""
-    return {entry.key: entry.value for entry in model.metadata_props if isinstance(entry.key, str) and isinstance(entry.value, str)}
+    return {
+        entry.key: entry.value
+        for entry in model.metadata_props
+        if isinstance(entry.key, str) and isinstance(entry.value, str)
+    }
 
 
 def set_metadata(model: ModelProto, key: str, value: str) -> None:

@@ -49,6 +49,7 @@ def special(
     what `only_numbers` gave, where it was asked before. None where no input can be drawn so.
     """
     plain = (only_numbers(model) if plain is None else plain) - keep
+
     def fits(array: Any, integers: bool) -> bool:
         return kind == "zeros" or (integers if kind == "extremes" else floating(array))
 
@@ -74,7 +75,16 @@ def extremes(dtype: Any, shape: Sequence[int], generator: np.random.Generator) -
     info = np.iinfo(dtype)
     low, high = int(info.min), int(info.max)
     anywhere = generator.integers(low, high, tuple(shape), dtype=dtype, endpoint=True)
-    ends = [low, low + 1, high, high - 1, 0, 1, max(low, -1), int(generator.integers(low, high, dtype=dtype, endpoint=True))]
+    ends = [
+        low,
+        low + 1,
+        high,
+        high - 1,
+        0,
+        1,
+        max(low, -1),
+        int(generator.integers(low, high, dtype=dtype, endpoint=True)),
+    ]
     chosen = np.asarray(ends, dtype)[generator.integers(0, len(ends), tuple(shape))]
     return np.asarray(np.where(generator.random(tuple(shape)) < 0.5, chosen, anywhere), dtype)
 
@@ -101,7 +111,9 @@ def only_numbers(model: onnx.ModelProto) -> frozenset[str]:
     )
 
 
-def _plain(name: str, uses: Mapping[str, list[tuple[NodeProto, int]]], hidden: set[str], opset: int, floating: bool) -> bool:
+def _plain(
+    name: str, uses: Mapping[str, list[tuple[NodeProto, int]]], hidden: set[str], opset: int, floating: bool
+) -> bool:
     seen, todo = {name}, [name]
     while todo:
         at = todo.pop()

@@ -61,7 +61,9 @@ def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
     for node in reversed(nodes):
         found = node
         if node.changed and not node.rules:
-            found = replace(node, rules=tuple(dict.fromkeys(rule for name in node.outputs for rule in readers.get(name, ()))))
+            found = replace(
+                node, rules=tuple(dict.fromkeys(rule for name in node.outputs for rule in readers.get(name, ())))
+            )
         out.append(found)
         for name in found.inputs if found.changed else ():
             readers[name] = tuple(dict.fromkeys((*readers.get(name, ()), *found.rules)))
@@ -92,16 +94,24 @@ def _drawn(node: NodeProto, weights: Collection[str]) -> DrawnNode:
     inputs = tuple(dict.fromkeys(name for name in (*node.input, *inside) if name and name not in weights))
     operator = f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
     attributes = {attribute.name: _text(attribute) for attribute in node.attribute}
-    return DrawnNode(node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes)
+    return DrawnNode(
+        node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes
+    )
 
 
 def _outer(attribute: AttributeProto) -> Iterable[str]:
     """What the graph of an attribute reads of the graph around it."""
     graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
     for graph in graphs:
-        own = {name for node in graph.node for name in node.output} | {one.name for one in (*graph.input, *graph.initializer)}
+        own = {name for node in graph.node for name in node.output} | {
+            one.name for one in (*graph.input, *graph.initializer)
+        }
         for node in graph.node:
-            yield from (name for name in (*node.input, *(each for one in node.attribute for each in _outer(one))) if name not in own)
+            yield from (
+                name
+                for name in (*node.input, *(each for one in node.attribute for each in _outer(one)))
+                if name not in own
+            )
 
 
 def _text(attribute: AttributeProto) -> str:
@@ -118,7 +128,7 @@ def _text(attribute: AttributeProto) -> str:
         return f"graph of {len(attribute.g.node)} nodes"
     numbers = [*attribute.ints, *(f"{one:g}" for one in attribute.floats)]
     if numbers:
-        shown = ", ".join(map(str, numbers[: NUMBERS]))
+        shown = ", ".join(map(str, numbers[:NUMBERS]))
         return f"[{shown}{', ...' if len(numbers) > NUMBERS else ''}]"
     return _short(", ".join(one.decode("utf-8", "replace") for one in attribute.strings))
 

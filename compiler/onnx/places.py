@@ -54,7 +54,9 @@ def _progression(value: Value) -> tuple[int, tuple[int, ...]] | None:
         return None
     elements: Any = np.asarray(value.node.data.load())
     start = int(elements.reshape(-1)[0])
-    step = tuple(int(np.take(elements, 1, axis=k).reshape(-1)[0]) - start if size > 1 else 0 for k, size in enumerate(shape))
+    step = tuple(
+        int(np.take(elements, 1, axis=k).reshape(-1)[0]) - start if size > 1 else 0 for k, size in enumerate(shape)
+    )
     expected = start + sum(one * np.arange(size).reshape([-1 if j == k else 1 for j in range(len(shape))])
                            for k, (one, size) in enumerate(zip(step, shape, strict=True)))  # fmt: skip
     return (start, step) if any(step) and np.array_equal(elements, np.broadcast_to(expected, shape)) else None

@@ -17,7 +17,9 @@ def product_model(size: int) -> bytes:
     return _model("MatMul", [(size, size), (size, size)], (size, size))
 
 
-def kernel_model(domain: str, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], code: str = "") -> bytes:
+def kernel_model(
+    domain: str, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], code: str = ""
+) -> bytes:
     """An operator of a library of kernels by itself, on inputs `x0`, `x1`, ... of static types; `code` tells namesakes apart."""
     from onnx import helper
 

@@ -68,8 +68,18 @@ class WritePlan:
     """
 
     def __init__(
-        self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
-        where: str, write: NestedModels, *, fold: bool = True, scopes: bool = False, resolved: Resolved = "file",
+        self,
+        rules: Rules,
+        opset: int,
+        origins: Mapping[Value, Origin],
+        symbols: Symbols,
+        outputs: Sequence[Value],
+        where: str,
+        write: NestedModels,
+        *,
+        fold: bool = True,
+        scopes: bool = False,
+        resolved: Resolved = "file",
     ) -> None:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
         self.fold, self.scopes, self.resolved, self._write = fold, scopes, resolved, write
@@ -116,7 +126,9 @@ class WritePlan:
 
     def kept(self, spec: Spec) -> bool:
         """Whether a node is written as the file has it."""
-        return spec in self._word_for_word or any(value is not None and isinstance(value.node, Opaque) for value in spec.outputs)
+        return spec in self._word_for_word or any(
+            value is not None and isinstance(value.node, Opaque) for value in spec.outputs
+        )
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
         """Nodes to write, producers first.
@@ -227,12 +239,18 @@ class WritePlan:
         node = value.node
         if self.resolved == "file" or not isinstance(node, Call) or not symbolic(node.attrs):
             return None
-        if any(one is not None and one.node is not node for one in origin.outputs) or not {*node.args} <= {*origin.inputs}:
+        if any(one is not None and one.node is not node for one in origin.outputs) or not {*node.args} <= {
+            *origin.inputs
+        }:
             return None
         if all(read is None or read.constant or read in node.args for read in origin.inputs):
             return None
         found = self._call(node, value)
-        if found is None or self.resolved == "shapes" or all(read.constant or read in node.args for read in found.reads):
+        if (
+            found is None
+            or self.resolved == "shapes"
+            or all(read.constant or read in node.args for read in found.reads)
+        ):
             return found
         return None
 
@@ -330,7 +348,11 @@ class WritePlan:
         stack = [node]
         while stack:
             one = stack[-1]
-            below = [arg.node for arg in one.args if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self._alias]
+            below = [
+                arg.node
+                for arg in one.args
+                if isinstance(arg.node, ScopeNode) and not arg.constant and arg not in self._alias
+            ]
             if below:
                 stack += below
                 continue
@@ -338,9 +360,13 @@ class WritePlan:
             if Value(one) in self._alias:
                 continue
             try:
-                over = with_args(one, tuple(arg if arg.constant else self._alias.get(arg, arg) for arg in one.args))[0].node
+                over = with_args(one, tuple(arg if arg.constant else self._alias.get(arg, arg) for arg in one.args))[
+                    0
+                ].node
                 assert isinstance(over, ScopeNode)
-                self._alias[Value(one)] = spelled(over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset()))
+                self._alias[Value(one)] = spelled(
+                    over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
+                )
             except NotSpelled as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
@@ -374,7 +400,9 @@ def fill_spec(value: Value, symbols: Symbols) -> Spec:
 
     data = value.node.data  # type: ignore[attr-defined]
     one = FillRef(data.value, TensorType(value.type.dtype, (1,))).load()
-    proto = helper.make_node("ConstantOfShape", [""], [""], value=numpy_helper.from_array(one.astype(NUMPY[value.type.dtype])))
+    proto = helper.make_node(
+        "ConstantOfShape", [""], [""], value=numpy_helper.from_array(one.astype(NUMPY[value.type.dtype]))
+    )
     sizes: tuple[Any, ...] = value.type.shape
     if all(isinstance(size, int) for size in sizes):
         shape = small_constant(np.array(sizes, np.int64))

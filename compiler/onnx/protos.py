@@ -86,7 +86,14 @@ def are_text(texts: Iterable[Any]) -> bool:
 
 
 def _model_texts(model: ModelProto) -> Iterator[Any]:
-    yield from (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name, model.graph.doc_string)
+    yield from (
+        model.producer_name,
+        model.producer_version,
+        model.domain,
+        model.doc_string,
+        model.graph.name,
+        model.graph.doc_string,
+    )
     yield from (entry.domain for entry in model.opset_import)
     for function in model.functions:
         yield from function_texts(function)
@@ -94,7 +101,14 @@ def _model_texts(model: ModelProto) -> Iterator[Any]:
 
 def function_texts(function: FunctionProto) -> Iterator[Any]:
     """Every name in a function."""
-    yield from (function.name, function.domain, function.overload, *function.input, *function.output, *function.attribute)
+    yield from (
+        function.name,
+        function.domain,
+        function.overload,
+        *function.input,
+        *function.output,
+        *function.attribute,
+    )
     yield from (entry.domain for entry in function.opset_import)
     yield from (attribute.name for attribute in function.attribute_proto)
     yield from _node_texts(function.node)
@@ -131,7 +145,9 @@ def _check_header(model: ModelProto, name: str) -> None:
         raise damaged(name, "it has no graph or no IR version")
     if model.ir_version > onnx.IR_VERSION:
         known = int(onnx.IR_VERSION)
-        raise error("E0807", f"{name} has IR version {model.ir_version}; this onnx package knows up to {known}", path=name)
+        raise error(
+            "E0807", f"{name} has IR version {model.ir_version}; this onnx package knows up to {known}", path=name
+        )
     version = opset_of(model)
     newest: int = onnx.defs.onnx_opset_version()
     if version is None:
@@ -352,7 +368,9 @@ def make_attribute(name: str, value: Any, schema: Any) -> AttributeProto:
         value = [int(v) for v in (value if isinstance(value, tuple | list) else (value,))]
     elif kind is None and isinstance(value, bool):
         value = int(value)
-    return helper.make_attribute(name, value, attr_type=kind) if kind is not None else helper.make_attribute(name, value)
+    return (
+        helper.make_attribute(name, value, attr_type=kind) if kind is not None else helper.make_attribute(name, value)
+    )
 
 
 def copy_fields(source: Any, target: Any, skip: set[str]) -> None:

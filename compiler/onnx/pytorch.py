@@ -92,7 +92,11 @@ def from_module(given: Any, args: Sequence[Any] | None = None, kwargs: Mapping[s
     name = type(given).__name__
     if isinstance(given, torch.nn.Module):
         if args is None and not kwargs:
-            raise error("E0906", f"{name} is a module: how it is called says what is exported", hint="dslc.optimize(module, args=(x,))")
+            raise error(
+                "E0906",
+                f"{name} is a module: how it is called says what is exported",
+                hint="dslc.optimize(module, args=(x,))",
+            )
         if given.training:
             # dropout and batch statistics are none of what is optimized
             given.eval()

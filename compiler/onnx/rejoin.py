@@ -91,7 +91,9 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
     return found.name, count
 
 
-def rejoin(rules: Rules, node: Call, opset: int, users: Counter[Value], elements: Elements, *, single: bool = False) -> Spec | None:
+def rejoin(
+    rules: Rules, node: Call, opset: int, users: Counter[Value], elements: Elements, *, single: bool = False
+) -> Spec | None:
     """One ONNX node for an application and those below it that nothing else reads.
 
     Args:
@@ -193,7 +195,11 @@ class _Backwards:
         """A constant where the clause has one tensor in another shape: that tensor is the constant, reshaped back."""
         names = [a.id for a in expr.args if isinstance(a, t.Name) and a.id in self.params and a.id not in self.tensors]
         env = Env(self.clause.module, self.rules)
-        pairs = [(param.type, self.tensors[name].type) for name, param in self.params.items() if name in self.tensors and param.type]
+        pairs = [
+            (param.type, self.tensors[name].type)
+            for name, param in self.params.items()
+            if name in self.tensors and param.type
+        ]
         for name, tensor in self.tensors.items():
             env.bind(name, tensor)
         solve(pairs, (), env)

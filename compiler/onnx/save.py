@@ -61,7 +61,11 @@ def save(
 
 
 def _cannot_write(target: Path, problem: OSError) -> DslcError:
-    reasons = {errno.ENOSPC: "the disk is full", errno.EROFS: "it is on a read-only disk", errno.EDQUOT: "the quota is used up"}
+    reasons = {
+        errno.ENOSPC: "the disk is full",
+        errno.EROFS: "it is on a read-only disk",
+        errno.EDQUOT: "the quota is used up",
+    }
     why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
     return error("E0903", f"cannot write {target}: {why}", path=str(target), hint="nothing was written")
 
@@ -108,7 +112,9 @@ class _Writer:
         try:
             content = model.SerializeToString()
         except (ValueError, RuntimeError, EncodeError) as problem:
-            raise error("E0812", f"{self.target} would be larger than 2 GiB: {problem}", path=str(self.target)) from None
+            raise error(
+                "E0812", f"{self.target} would be larger than 2 GiB: {problem}", path=str(self.target)
+            ) from None
         with self._open(self.target) as out:
             out.write(content)
         for final, temporary in list(self._temporary.items()):

@@ -35,7 +35,9 @@ def beside(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
     """
     if len(models) == 1:
         return models[0]
-    out = onnx.ModelProto(ir_version=models[0].ir_version, opset_import=models[0].opset_import, functions=models[0].functions)
+    out = onnx.ModelProto(
+        ir_version=models[0].ir_version, opset_import=models[0].opset_import, functions=models[0].functions
+    )
     out.graph.name = models[0].graph.name
     out.metadata_props.extend(models[0].metadata_props)
     for k, model in enumerate(models):

@@ -150,7 +150,11 @@ class _Speller(Tensors):
             axes = [k for k, one in enumerate(self.iters) if one is not part]
             return self.unsqueezed(values, axes, self.shape({part}))
         if not part.free:
-            return self.symbols.tensor([part], False) if isinstance(part, Sym | Apply) else self.whole_number(int(str(part)))
+            return (
+                self.symbols.tensor([part], False)
+                if isinstance(part, Sym | Apply)
+                else self.whole_number(int(str(part)))
+            )
         assert isinstance(part, Apply)
         return self.function(part, DType.I64)
 
@@ -160,7 +164,9 @@ class _Speller(Tensors):
             source = self.own(part.args[0], DType.F32 if not part.args[0].integral else DType.I64)
             return self.go(part.args[0], source)
         if name in _COMPARE or name == "!=":
-            joined = self.own(raw_apply("+", *part.args), DType.I64 if all(arg.integral for arg in part.args) else DType.F32)
+            joined = self.own(
+                raw_apply("+", *part.args), DType.I64 if all(arg.integral for arg in part.args) else DType.F32
+            )
             pair = [self.go(arg, joined) for arg in part.args]
             found = self.join(_COMPARE.get(name, "Equal"), pair, DType.BOOL)
             return self.node("Not", (found,), DType.BOOL, found.type.shape) if name == "!=" else found
@@ -219,7 +225,9 @@ class _Speller(Tensors):
 
     def reduce(self, part: Reduce, own: DType) -> Value:
         sizes: list[Any] = [int(extent.value) if isinstance(extent, Num) else extent for extent in part.extents]
-        if any(isinstance(size, Scalar) and size.free for size in sizes) or any(one in self.iters for one in part.iters):
+        if any(isinstance(size, Scalar) and size.free for size in sizes) or any(
+            one in self.iters for one in part.iters
+        ):
             raise NotSpelled("a reduction whose extent depends on a position")
         if (taken := self.apart(part, sizes)) is not None:
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
@@ -256,7 +264,9 @@ class _Speller(Tensors):
             for one in index.free
             if one in part.iters
         }
-        ranges = [range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)]
+        ranges = [
+            range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)
+        ]
         if (
             not mixed
             or len(ranges) < len(mixed)
@@ -306,7 +316,9 @@ class _Speller(Tensors):
         equation = f"{','.join(terms)}->{''.join(letters[one] for one in outer)}"
         shape = tuple(self.extents[one] for one in outer)
         found = self.node("Einsum", tuple(self.args[one.operand] for one in reads), own, shape, equation=equation)
-        return self.unsqueezed(found, [k for k, one in enumerate(self.iters) if one not in used], self.shape(set(outer)))
+        return self.unsqueezed(
+            found, [k for k, one in enumerate(self.iters) if one not in used], self.shape(set(outer))
+        )
 
     # ---- reads ---------------------------------------------------------------------------------------------------
 
@@ -353,7 +365,11 @@ class _Speller(Tensors):
         shape = value.type.shape
         moves = [_affine(index) for index in part.index]
         iters = [move[0] for move in moves if move is not None and move[0] is not None]
-        if any(move is None for move in moves) or len(set(iters)) < len(iters) or any(one not in self.extents for one in iters):
+        if (
+            any(move is None for move in moves)
+            or len(set(iters)) < len(iters)
+            or any(one not in self.extents for one in iters)
+        ):
             return None
         ends: list[tuple[int, int, int, int]] = []
         pads: list[tuple[int, int]] = []
@@ -376,7 +392,11 @@ class _Speller(Tensors):
             sizes = {axis: len(range(start, end, step)) for axis, start, end, step in ends}
             cut = tuple(sizes.get(axis, size) for axis, size in enumerate(value.type.shape))
             if cut != value.type.shape:
-                lists = (self.list([one[1] for one in ends]), self.list([one[2] for one in ends]), self.list([one[0] for one in ends]))
+                lists = (
+                    self.list([one[1] for one in ends]),
+                    self.list([one[2] for one in ends]),
+                    self.list([one[0] for one in ends]),
+                )
                 value = self.node("Slice", (value, *lists, self.list([one[3] for one in ends])), value.type.dtype, cut)
         return self.placed(value, [None if move is None else move[0] for move in moves])
 
@@ -408,7 +428,10 @@ class _Speller(Tensors):
             at = self.go(one, DType.I64)
             if guarded and not (isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size)):
                 zero, end = self.whole_number(0), self.symbols.tensor([size], False)
-                inside += [self.join("GreaterOrEqual", [at, zero], DType.BOOL), self.join("Less", [at, end], DType.BOOL)]
+                inside += [
+                    self.join("GreaterOrEqual", [at, zero], DType.BOOL),
+                    self.join("Less", [at, end], DType.BOOL),
+                ]
                 last = self.join("Sub", [end, self.whole_number(1)], DType.I64)
                 at = self.join("Max", [self.join("Min", [at, last], DType.I64), zero], DType.I64)
             step = product(shape[axis + 1 :])
@@ -420,9 +443,12 @@ class _Speller(Tensors):
 
     def table(self, part: Table, want: DType) -> Value:
         numbers = np.array(part.values, dtype=object)
-        array = np.array([float(item) if want.is_float else int(item) for item in numbers.reshape(-1)]).astype(NUMPY[want])
+        array = np.array([float(item) if want.is_float else int(item) for item in numbers.reshape(-1)]).astype(
+            NUMPY[want]
+        )
         position, _ = self.position(part.index, numbers.shape, False)
         return self.node("Gather", (small_constant(array), position), want, position.type.shape, axis=0)
+
 
 def _negated(part: Scalar) -> Scalar | None:
     """`b` of `-1 * b`."""

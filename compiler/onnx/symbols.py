@@ -72,7 +72,12 @@ class Symbols:
     """
 
     def __init__(
-        self, dims: Mapping[str, Place], sources: Sources | None = None, opset: int = 0, before: int = 0, mixed: bool = False
+        self,
+        dims: Mapping[str, Place],
+        sources: Sources | None = None,
+        opset: int = 0,
+        before: int = 0,
+        mixed: bool = False,
     ) -> None:
         self._dims, self._sources, self._opset, self._before, self.mixed = dims, sources, opset, before, mixed
 

@@ -69,7 +69,11 @@ class Tensors:
         return self.join("Or", [self.join("And", [condition, yes], dtype), self.join("And", [other, no], dtype)], dtype)
 
     def cast(self, value: Value, want: DType) -> Value:
-        return value if value.type.dtype is want else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
+        return (
+            value
+            if value.type.dtype is want
+            else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
+        )
 
     def number(self, value: Any, dtype: DType) -> Value:
         exact = float(value) if dtype.is_float else value
@@ -96,7 +100,9 @@ class Tensors:
         payload = OpaqueNode(proto, tuple(range(len(args))), ())
         return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
 
-    def along(self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+    def along(
+        self, op: str, value: Value, axes: Sequence[int], dtype: DType, shape: Sequence[Dim], **attrs: Any
+    ) -> Value:
         """A node that works along some axes: an input of it, or an attribute of older opsets."""
         if self.opset >= (LISTED if op in ("Squeeze", "Unsqueeze", "ReduceSum") else ALL_LISTED):
             return self.node(op, (value, self.list(axes)), dtype, shape, **attrs)
@@ -133,17 +139,25 @@ class Tensors:
             else self.node("Gather", (value, self.list(own)), dtype, sized(len(own)), axis=axis)
             for own, cut in parts
         ]  # fmt: skip
-        return found[0] if len(found) == 1 else self.node("Concat", tuple(found), dtype, sized(len(positions)), axis=axis)
+        return (
+            found[0] if len(found) == 1 else self.node("Concat", tuple(found), dtype, sized(len(positions)), axis=axis)
+        )
 
     def reshaped(self, value: Value, shape: tuple[Dim, ...]) -> Value:
-        return value if value.type.shape == shape else self.node("Reshape", (value, self.sizes(shape)), value.type.dtype, shape)
+        return (
+            value
+            if value.type.shape == shape
+            else self.node("Reshape", (value, self.sizes(shape)), value.type.dtype, shape)
+        )
 
     def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
         if not any(any(pad) for pad in pads.values()):
             return value
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
-        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True))  # type: ignore[operator]
+        shape = tuple(
+            size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True)
+        )  # type: ignore[operator]
         amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 

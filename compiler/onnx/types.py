@@ -91,7 +91,9 @@ def complete_bind(model: ModelProto, bind: Mapping[str, int], where: str) -> dic
     for name, size in bind.items():
         if name not in labels:
             known = ", ".join(sorted(set(labels.values()))) or "none"
-            raise error("E0906", f"{where} has no dimension `{name}` to bind", path=where, hint=f"its dimensions: {known}")
+            raise error(
+                "E0906", f"{where} has no dimension `{name}` to bind", path=where, hint=f"its dimensions: {known}"
+            )
         if size < 0:
             raise error("E0906", f"`{name}` is bound to {size}, which is no size", path=where)
         out[labels[name]] = int(size)
@@ -128,7 +130,11 @@ def _stripped_node(node: NodeProto) -> NodeProto:
     if not heavy and next(subgraphs(node), None) is None:
         return node
     out = NodeProto(
-        op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output,
+        op_type=node.op_type,
+        domain=node.domain,
+        name=node.name,
+        input=node.input,
+        output=node.output,
         overload=node.overload,
     )
     for attribute in node.attribute:
@@ -283,7 +289,9 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
     loose = _attempt(copy, where, contents=False, strict=False)
     place = int(again.group(2)) if again and (again.group(2) or "").isdigit() else len(names)
     if place >= len(names) or copy.graph.node[place].op_type != found.group(1):  # a node inside another one
-        return f"a node `{found.group(2)}` ({found.group(1)})" if found.group(2) else f"one of its {found.group(1)} nodes"
+        return (
+            f"a node `{found.group(2)}` ({found.group(1)})" if found.group(2) else f"one of its {found.group(1)} nodes"
+        )
     node = copy.graph.node[place]
     typed = copy.graph if isinstance(loose, str) else loose
     types = {value.name: tensor_type(value.type, value.name) for value in (*typed.value_info, *typed.input)}

@@ -21,7 +21,11 @@ def computed_types(model: Imported) -> Mapping[str, Any]:
     """
     weakest: dict[Node, int] = {}
     for node in model.graph.nodes():
-        own = -1 if isinstance(node, Input | Constant) else max((_rank(type.dtype) for type in node.types if type), default=-1)
+        own = (
+            -1
+            if isinstance(node, Input | Constant)
+            else max((_rank(type.dtype) for type in node.types if type), default=-1)
+        )
         weakest[node] = max([own, *(weakest[arg.node] for arg in node.args)])
     names = [output.name for output in model.context.model.graph.output]
     found = zip(names, (weakest[value.node] for value in model.graph.outputs), strict=True)

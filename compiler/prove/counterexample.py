@@ -60,7 +60,9 @@ def smaller_counterexample(
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
-        steps = "\n".join(f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items())
+        steps = "\n".join(
+            f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items()
+        )
         steps += f"\n{problem}"
     return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
 
@@ -82,9 +84,7 @@ def replayed(
 
     None where none of them shows a difference.
     """
-    domains: list[Domain] = (
-        [Exact()] * TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
-    )
+    domains: list[Domain] = [Exact()] * TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
     domains += [Floats(rounded=False)] * (0 if exactly else 2 * TRIES)
     domains += [Field(seed) for seed in range(TRIES)] if over_field and not exactly else []
     for attempt, domain in enumerate(domains):
@@ -126,7 +126,9 @@ def outside(
         except InterpretError as problem:
             if problem.kind is not InterpretKind.OUT_OF_BOUNDS:
                 return None
-            lines = [f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()]
+            lines = [
+                f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()
+            ]
             lines += ["left:", *(f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True))]
             trace = "\n".join([*lines, "right:", f"  {problem}"])
             return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
@@ -138,7 +140,13 @@ def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
         nodes = topological(value.node for value in expand(rules, tuple(values)))
     except Mismatch:
         return False
-    reads = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body) if isinstance(part, Read))
+    reads = (
+        part
+        for node in nodes
+        if isinstance(node, ScopeNode)
+        for part in walk(node.scope.body)
+        if isinstance(part, Read)
+    )
     return any(isinstance(inner, Read) for part in reads for index in part.index for inner in walk(index))
 
 
@@ -213,9 +221,7 @@ def trace(
             text = ", ".join(known[value] for value in node.values)
             lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
         lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
-    return "\n".join(
-        lines[: LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES)
-    )
+    return "\n".join(lines[:LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES))
 
 
 def _application(value: Value, known: Mapping[Value, str]) -> str:

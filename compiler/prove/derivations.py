@@ -62,7 +62,13 @@ def verify_derivation(
             same += 1
             continue
         answer = compare(rules, before, after, seconds=EACH)
-        place = answer.position if isinstance(answer, Differs) else None if isinstance(answer, Equal) else _differs(before, after, seed)
+        place = (
+            answer.position
+            if isinstance(answer, Differs)
+            else None
+            if isinstance(answer, Equal)
+            else _differs(before, after, seed)
+        )
         if place is not None:
             found = f"of {_text(before)} it makes {_text(after)}, which differs at {list(place)}"
             break
@@ -75,7 +81,9 @@ def verify_derivation(
         return RuleVerdict(rule.name, "refuted", (Verdict("exact", "differs", milliseconds, found),), digest, found)
     if same and not proved + open_:
         reason = f"{same} of {same} random instances are what they were"
-        return RuleVerdict(rule.name, "tested", (Verdict("exact", "equal", milliseconds, scope=reason),), digest, reason)
+        return RuleVerdict(
+            rule.name, "tested", (Verdict("exact", "equal", milliseconds, scope=reason),), digest, reason
+        )
     if not proved:
         reason = "no random expression has its form" if not open_ else f"none of {open_} instances was decided"
         return RuleVerdict(rule.name, "undecided", (Verdict("exact", "unknown", milliseconds, reason),), digest, reason)
@@ -118,7 +126,9 @@ def _formed(rule: t.Derivation, left: Sequence[t.Formula], seed: int) -> Iterato
 
 def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None:
     """A position at which both differ for some small whole numbers; None where there is none."""
-    inputs = [node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)]
+    inputs = [
+        node.values[0] for node in topological(value.node for value in (*before, *after)) if isinstance(node, Input)
+    ]
     drawn = np.random.default_rng(seed)
     for _ in range(DRAWS):
         feeds = {value: drawn.integers(-3, 4, value.type.sizes).astype(np.float64) for value in inputs}
@@ -165,7 +175,9 @@ class _Drawn:
     `kind`: what is done instead of adding.
     """
 
-    def __init__(self, seeded: random.Random, shape: list[int], sums: list[int], factors: int, kind: str = "sum") -> None:
+    def __init__(
+        self, seeded: random.Random, shape: list[int], sums: list[int], factors: int, kind: str = "sum"
+    ) -> None:
         self.shape, self.sums, self.kind = shape, sums, kind
         self.joined = "+" if seeded.random() < 0.2 else "*"
         self.iters = [iterator(f"i{k}") for k in range(len(shape))]

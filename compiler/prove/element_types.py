@@ -57,7 +57,7 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         known: set[tuple[object, ...]] = set()
         first: list[Types] = []
         others: list[Types] = []
-        for types in tried[: TRIED]:
+        for types in tried[:TRIED]:
             alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
             if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
                 continue
@@ -66,7 +66,7 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         # where there are too many, those that stand in another relation than all before come first
         every = (*first, *others)
         complete = len(every) <= MOST and len(tried) <= TRIED
-        found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[: MOST], complete)
+        found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[:MOST], complete)
     return found
 
 
@@ -85,7 +85,11 @@ def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
         kinds.update(dict.fromkeys(one.members if own else (one,)))
     # what is refused for one variable is not tried together with all types of the others
     alone = [
-        {kind: kept for kind in kinds if (kept := [each for each in _members(kind) if admits(rules, sub, {name: each})])}
+        {
+            kind: kept
+            for kind in kinds
+            if (kept := [each for each in _members(kind) if admits(rules, sub, {name: each})])
+        }
         for name in names
     ]
     for chosen in product(*alone):
@@ -100,7 +104,9 @@ def _members(kind: TypeClass | DType) -> Sequence[DType]:
 
 def _relations(dtypes: Sequence[DType]) -> tuple[object, ...]:
     """Which types contain the numbers of which others, and which integers are no wider than others: all that conversions ask."""
-    return tuple((holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2))
+    return tuple(
+        (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2)
+    )
 
 
 def variables(sub: SubstitutionDef) -> tuple[str, ...]:
@@ -266,7 +272,9 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         op = place.operator(expr.call.function)
         outputs = [out.name for out in op.syntax.outputs] if op is not None else []
         results = _results(place, expr.call, known)
-        return (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
+        return (
+            (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
+        )
     if not isinstance(expr, t.Call):
         for node in walk_expr(expr):
             if isinstance(node, t.Call):

@@ -43,7 +43,9 @@ class _Formed:
     def values(self) -> tuple[Value, ...]:
         found = UnknownBindings()
         self._boxes()
-        called = {node.function for formula in self.formulas for node in walk_expr(formula.scope) if isinstance(node, t.Call)}
+        called = {
+            node.function for formula in self.formulas for node in walk_expr(formula.scope) if isinstance(node, t.Call)
+        }
         for one in self.rule.declarations:
             if isinstance(one, t.MapDecl) and one.name in called:
                 found = found.put("maps", one.name, self._map(one))
@@ -112,9 +114,18 @@ class _Formed:
     def _tensors(self, found: UnknownBindings) -> UnknownBindings:
         """Tensors that are read at indexes; those that a term takes as a whole have the shape of its indexes."""
         for node in (each for formula in self.formulas for each in walk_expr(formula.scope)):
-            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self._declared_tensors():
+            if (
+                isinstance(node, t.Subscript)
+                and isinstance(node.base, t.Name)
+                and node.base.id in self._declared_tensors()
+            ):
                 vectors = [self._iters(sub.id) for sub in node.subs if isinstance(sub, t.Name)]
-                sizes = [extent for sub in node.subs if isinstance(sub, t.Name) for extent in self.sets[self.own[sub.id]].extents]
+                sizes = [
+                    extent
+                    for sub in node.subs
+                    if isinstance(sub, t.Name)
+                    for extent in self.sets[self.own[sub.id]].extents
+                ]
                 number = self._input(sizes)
                 whole = read(number, tuple(it for vector in vectors for it in vector))
                 term = UnknownTerm(tuple(vectors), whole)
@@ -158,8 +169,12 @@ class _Formed:
         body = self._body(places, elements)
         for name in self._looked_for("guarded", signature.name):
             # what is looked for is where the term changes along an index
-            vectors = [vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name]
-            along = [place for place in places if any(isinstance(vector, tuple) and place[0] in vector for vector in vectors)]
+            vectors = [
+                vector for vector, each in zip(params, signature.params, strict=True) if self.own.get(each) == name
+            ]
+            along = [
+                place for place in places if any(isinstance(vector, tuple) and place[0] in vector for vector in vectors)
+            ]
             it, extent = self.drawn.choice(along)
             if isinstance(extent, Num):
                 cut = self.drawn.randrange(1, int(extent.value))
@@ -182,8 +197,12 @@ class _Formed:
 
     def _looked_for(self, generator: str, term: str) -> list[str]:
         """The sets along which the rule looks for something of a term."""
-        calls = [one.domain for one in self.rule.statements if isinstance(one, t.Search) and isinstance(one.domain, t.Call)]
-        named = [[arg.id for arg in call.args if isinstance(arg, t.Name)] for call in calls if call.function == generator]
+        calls = [
+            one.domain for one in self.rule.statements if isinstance(one, t.Search) and isinstance(one.domain, t.Call)
+        ]
+        named = [
+            [arg.id for arg in call.args if isinstance(arg, t.Name)] for call in calls if call.function == generator
+        ]
         return [names[1] for names in named if len(names) == 2 and names[0] == term]
 
     def _taken(self, signature: t.Signature) -> set[int]:

@@ -129,7 +129,8 @@ class _Proof:
     def shows(self, wanted: ReadPosition) -> bool:
         ways = _chosen(wanted.index)
         return ways is not None and all(
-            self._within(index, wanted.size) or any(self._follows(index, wanted.size, one) for one in self._given) for index in ways
+            self._within(index, wanted.size) or any(self._follows(index, wanted.size, one) for one in self._given)
+            for index in ways
         )
 
     def _within(self, index: Scalar, size: Scalar) -> bool:
@@ -195,7 +196,11 @@ class _Proof:
 
 def _positive(size: Scalar) -> bool:
     """Whether something is a size, or a number above 0; sizes are at least 1."""
-    return compare(">=", size, num(1)) in {True, num(True)} if not isinstance(size, Num) else size.value is not True and size.value >= 1
+    return (
+        compare(">=", size, num(1)) in {True, num(True)}
+        if not isinstance(size, Num)
+        else size.value is not True and size.value >= 1
+    )
 
 
 def _at_most(a: Scalar | None, b: Scalar) -> bool:
@@ -226,7 +231,9 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
         if len(out) + len(todo) > WAYS:
             return None
         one = todo.pop()
-        choice = next((p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not _data(p.args[0])), None)
+        choice = next(
+            (p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not _data(p.args[0])), None
+        )
         if choice is None:
             out.append(one)
         else:

@@ -132,7 +132,10 @@ class _Cover:
         found = self._known.get(places)
         if found is None:
             forward = _progressions(places)
-            backward = [(-last, 1 - first, step) for first, last, step in _ends(_progressions(tuple(-k for k in reversed(places))))]
+            backward = [
+                (-last, 1 - first, step)
+                for first, last, step in _ends(_progressions(tuple(-k for k in reversed(places))))
+            ]
             found = self._known[places] = tuple(backward if len(backward) < len(forward) else forward)
         return found
 

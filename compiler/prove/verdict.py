@@ -179,12 +179,16 @@ class RuleVerdict:
     @property
     def counterexample(self) -> Counterexample | None:
         """The exact prover's, where it has one."""
-        found = sorted((one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact")
+        found = sorted(
+            (one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact"
+        )
         return found[0].counterexample if found else None
 
     @property
     def types_text(self) -> str:
         """`floats proved; signed, unsigned refuted`: empty where all element types have one status."""
         statuses = {one.status for one in self.by_type.values()}
-        groups = [(status, [types for types, one in self.by_type.items() if one.status == status]) for status in STATUSES]
+        groups = [
+            (status, [types for types, one in self.by_type.items() if one.status == status]) for status in STATUSES
+        ]
         return "; ".join(f"{listed(kept)} {status}" for status, kept in groups if kept) if len(statuses) > 1 else ""

@@ -61,7 +61,9 @@ def drawing(
     if not nodes or len(nodes) > look.most:
         return None
     giver = {name: k for k, node in enumerate(nodes) for name in node["outputs"]}
-    edges = [(giver[name], k) for k, node in enumerate(nodes) for name in dict.fromkeys(node["inputs"]) if name in giver]
+    edges = [
+        (giver[name], k) for k, node in enumerate(nodes) for name in dict.fromkeys(node["inputs"]) if name in giver
+    ]
     boxes = _chains(len(nodes), acyclic(len(nodes), edges))
     box_of = {node: k for k, chain in enumerate(boxes) for node in chain}
     parts = [_parts(chain, nodes, look) for chain in boxes]
@@ -89,10 +91,16 @@ def drawing(
         for n, part in enumerate(each):
             rows.append(_row(part, nodes, hues, kernels, round(left, 1), round(top + n * look.row, 1), look))
     frames = tuple(
-        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), look.width, look.row * len(each)) for k, each in enumerate(parts)
+        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), look.width, look.row * len(each))
+        for k, each in enumerate(parts)
     )
-    names = tuple((round(found.corners[k][0], 1), round(found.corners[k][1], 1), sizes[k][0], _short(name, 24)) for k, name in ends)
-    return Drawing(tuple(rows), frames, tuple(_path(route) for route in found.routes.values()), names, found.width, found.height)
+    names = tuple(
+        (round(found.corners[k][0], 1), round(found.corners[k][1], 1), sizes[k][0], _short(name, 24))
+        for k, name in ends
+    )
+    return Drawing(
+        tuple(rows), frames, tuple(_path(route) for route in found.routes.values()), names, found.width, found.height
+    )
 
 
 def _chains(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -103,7 +111,9 @@ def _chains(count: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
         below.setdefault(one, set()).add(other)
         above.setdefault(other, set()).add(one)
     following = {
-        one: next(iter(others)) for one, others in below.items() if len(others) == 1 and len(above[next(iter(others))]) == 1
+        one: next(iter(others))
+        for one, others in below.items()
+        if len(others) == 1 and len(above[next(iter(others))]) == 1
     }
     inner = set(following.values())
     out: list[list[int]] = []
@@ -153,7 +163,13 @@ def _row(
     operator = "kernel" if operator in kernels else _short(operator, 16)
     room = look.letters - len(operator) - len(time) - 2
     # the end of a name says more than what all names begin with
-    label = node["name"] if len(node["name"]) <= room else "…" + node["name"][len(node["name"]) - room + 1 :] if room > 2 else ""
+    label = (
+        node["name"]
+        if len(node["name"]) <= room
+        else "…" + node["name"][len(node["name"]) - room + 1 :]
+        if room > 2
+        else ""
+    )
     title = "\n".join([f"{node['operator']} {node['name']}", *node["rules"], *([f"{time} ms"] if time else [])])
     return DrawnRow(x, y, operator, label, time, title, part, changed, hues.get(rule, ""))
 
@@ -167,5 +183,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     out = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in pairwise(points):
         middle = (y0 + y1) / 2
-        out.append(f"V{y1:.1f}" if abs(x0 - x1) < 0.1 else f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
+        out.append(
+            f"V{y1:.1f}" if abs(x0 - x1) < 0.1 else f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
+        )
     return "".join(out)

@@ -52,7 +52,9 @@ class _Layers:
     chains: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
-def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], spacing: Spacing = Spacing()) -> LayeredLayout:
+def layered(
+    sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], spacing: Spacing = Spacing()
+) -> LayeredLayout:
     """Places boxes of some widths and heights so that all edges go down; edges that would close a circle are left out."""
     if not sizes:
         return LayeredLayout((), {}, 0.0, 0.0)
@@ -71,7 +73,9 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
     corners = tuple((center[n] - size[0] / 2, tops[layers.layer[n]]) for n, size in enumerate(sizes))
     routes: dict[tuple[int, int], tuple[Point, ...]] = {}
     for (source, target), points in layers.chains.items():
-        inner = [(center[n], tops[layers.layer[n]] + part * heights[layers.layer[n]]) for n in points for part in (0.0, 1.0)]
+        inner = [
+            (center[n], tops[layers.layer[n]] + part * heights[layers.layer[n]]) for n in points for part in (0.0, 1.0)
+        ]
         routes[source, target] = (
             (center[source], corners[source][1] + sizes[source][1]), *inner, (center[target], corners[target][1]),
         )  # fmt: skip
@@ -230,7 +234,9 @@ def _centers(layers: _Layers, spacing: Spacing) -> list[float]:
     links = list(layers.links)
     weights = [(8.0 if min(one, other) >= boxes else 2.0 if max(one, other) >= boxes else 1.0) for one, other in links]
     cost = [*([0.0] * count), *weights]
-    rows: list[tuple[list[tuple[int, float]], float]] = [([(other, 1.0), (one, -1.0)], gap) for one, other, gap in apart]
+    rows: list[tuple[list[tuple[int, float]], float]] = [
+        ([(other, 1.0), (one, -1.0)], gap) for one, other, gap in apart
+    ]
     for k, (one, other) in enumerate(links):
         rows.append(([(count + k, 1.0), (one, 1.0), (other, -1.0)], 0.0))
         rows.append(([(count + k, 1.0), (one, -1.0), (other, 1.0)], 0.0))

@@ -14,7 +14,13 @@ from dslc.reporting.plots import ratios, times
 def page_of_bench(found: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) -> str:
     """Two models timed against each other: what `dslc bench --output-format json` says, and every pair."""
     low, high = found["low"], found["high"]
-    sizes = {"bind": {}, "pairs": pairs, "ratio": found["ratio"], "low": low or 0.0, "high": math.inf if high is None else high}
+    sizes = {
+        "bind": {},
+        "pairs": pairs,
+        "ratio": found["ratio"],
+        "low": low or 0.0,
+        "high": math.inf if high is None else high,
+    }
     first, second = (one["model"] for one in found["models"])
     return page(
         "bench.html.j2", f"{second} against {first}: dslc", found=found, sizes=sizes, ratio=ratios(sizes), times=times(sizes),

@@ -17,7 +17,11 @@ def page(template: str, title: str, **values: Any) -> str:
     """A whole page. Its policy of contents allows no network, and no script but the one that it has."""
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    found = _environment().get_template(template).render(title=title, style=_text("page.css"), script=script, digest=digest, **values)
+    found = (
+        _environment()
+        .get_template(template)
+        .render(title=title, style=_text("page.css"), script=script, digest=digest, **values)
+    )
     # half of a character is none, and no file has it
     return found.encode("utf-8", "replace").decode("utf-8")
 

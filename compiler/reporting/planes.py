@@ -28,7 +28,9 @@ class Plane:
 def plane(mask: Any, name: str = "Y") -> Plane:
     """The plane of a set that shows most of where it begins and ends; of a vector one row, of a scalar one position."""
     data = np.asarray(mask, dtype=bool)
-    changes = [int((np.diff(data.astype(np.int8), axis=axis) != 0).sum()) * (size > 1) for axis, size in enumerate(data.shape)]
+    changes = [
+        int((np.diff(data.astype(np.int8), axis=axis) != 0).sum()) * (size > 1) for axis, size in enumerate(data.shape)
+    ]
     # the later axes where nothing else decides, as they are the rows and columns of images
     axes = sorted(sorted(range(data.ndim), key=lambda axis: (changes[axis] > 0, axis), reverse=True)[:2])
     at: list[Any] = [slice(None) if axis in axes else 0 for axis in range(data.ndim)]
@@ -45,10 +47,7 @@ def plane(mask: Any, name: str = "Y") -> Plane:
 def text(shown: Plane) -> list[str]:
     """Lines of `#` where the programs differ and `.` where they are equal; of a large plane `+` stands for some of both."""
     rows, columns = shown.mask.shape
-    cuts = [
-        np.array_split(np.arange(size), min(size, most))
-        for size, most in ((rows, ROWS), (columns, COLUMNS))
-    ]
+    cuts = [np.array_split(np.arange(size), min(size, most)) for size, most in ((rows, ROWS), (columns, COLUMNS))]
     lines = [
         "".join(_mark(shown.mask[np.ix_(row, column)]) for column in cuts[1])
         for row in cuts[0]
@@ -75,7 +74,9 @@ def svg(planes: Sequence[Plane]) -> str:
         )
         for first, last, start, stop in _rectangles(shown.mask):
             place = f'x="{start * unit + 0.5}" y="{top + first * unit + 0.5}"'
-            parts.append(f'<rect {place} width="{(stop - start) * unit}" height="{(last - first) * unit}" fill="{_DIFFERENT}"/>')
+            parts.append(
+                f'<rect {place} width="{(stop - start) * unit}" height="{(last - first) * unit}" fill="{_DIFFERENT}"/>'
+            )
         top += rows * unit + 12
         width = max(width, columns * unit + 1, 8 * len(shown.title))
     body = "\n".join(parts)

@@ -104,7 +104,9 @@ class _Scale:
             found = [factor * 10.0**power for power in powers for factor in factors]
             return [PlotLine(self.y(value), f"{value:.6g}{unit}") for value in found if low <= value <= high]
         step = 10 ** math.floor(math.log10(high - low))
-        step *= next(factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 6)
+        step *= next(
+            factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 6
+        )
         values = [k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1) if k]
         lines: list[PlotLine] = []
         for value in reversed(values):
@@ -135,9 +137,13 @@ def bars(before: Mapping[str, float], after: Mapping[str, float], most: int = 14
     shown, rest = names[:most], names[most:]
     rows = [(name, before.get(name, 0.0), after.get(name, 0.0)) for name in shown]
     if rest:
-        rows.append((f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest)))
+        rows.append(
+            (f"{len(rest)} others", sum(before.get(n, 0.0) for n in rest), sum(after.get(n, 0.0) for n in rest))
+        )
     longest = max((max(one, other) for _, one, other in rows), default=0.0) or 1.0
-    return tuple(PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows)
+    return tuple(
+        PlotBar(name, one, other, round(one / longest, 4), round(other / longest, 4)) for name, one, other in rows
+    )
 
 
 def by_operator(timed: Sequence[Mapping[str, Any]], kernels: Collection[str] = ()) -> dict[str, float]:
@@ -170,7 +176,11 @@ def by_layer(
             own = group(parts)
             total[own] = total.get(own, 0.0) + taken
             inside.setdefault(own, set()).add(parts[: len(own) + 1])
-        divisible = [own for own in total if own not in cuts and len(inside[own]) > 1 and len(total) + len(inside[own]) - 1 <= most]
+        divisible = [
+            own
+            for own in total
+            if own not in cuts and len(inside[own]) > 1 and len(total) + len(inside[own]) - 1 <= most
+        ]
         if not divisible:
             break
         cuts.add(max(divisible, key=lambda own: total[own]))

@@ -37,7 +37,7 @@ def page_of_run(report: Mapping[str, Any], summary: str) -> str:
             values["bars"] = bars(by_operator(before["times"]), by_operator(after["times"], kernels))
             values["layers"] = bars(*by_layer(before["times"], after["times"]))
             values["longest"] = [
-                sorted(one["times"], key=lambda each: -each["milliseconds"])[: NODES] for one in (before, after)
+                sorted(one["times"], key=lambda each: -each["milliseconds"])[:NODES] for one in (before, after)
             ]
         drawn = [drawing(before, hues), drawing(after, hues, kernels)]
         values["graphs"] = None if None in drawn else dict(zip(("before", "after"), drawn, strict=True))

@@ -99,7 +99,11 @@ def _sizes_exist(types: tuple[TensorType, ...], env: Env) -> None:
     """No size is negative, unknown ones included."""
     for size in (size for type in types for size in type.shape):
         condition = compare(">=", size, 0)
-        if isinstance(condition, Scalar) and env.rules.assuming is not None and not env.rules.assuming.require(condition):
+        if (
+            isinstance(condition, Scalar)
+            and env.rules.assuming is not None
+            and not env.rules.assuming.require(condition)
+        ):
             raise Mismatch(f"a size of {size}")
 
 

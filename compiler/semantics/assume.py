@@ -131,7 +131,10 @@ def _assignment(
     all_numbers: bool,
 ) -> dict[str, Any]:
     out: dict[str, Any] = {name: sym(name) if numbers is None else numbers.choice((1, 2, 3, 4)) for name in names}
-    shared = [sym(f"{joined[0]}{k}") if not all_numbers or numbers is None else numbers.choice((2, 3)) for k in range(len(pattern))]
+    shared = [
+        sym(f"{joined[0]}{k}") if not all_numbers or numbers is None else numbers.choice((2, 3))
+        for k in range(len(pattern))
+    ]
     for pack, rank in ranks.items():
         if pack in joined:
             column = joined.index(pack)
@@ -151,7 +154,9 @@ def _attribute_choices(rules: Rules, op: OperatorDef, sizes: dict[str, Any], lev
         known = _solved(rules, op, {**sizes, **dtypes})
         first = op.syntax.params[0].type if op.syntax.params else None
         rank = len(shape_of(first, known).shape) if first is not None else 0
-        yield from _with_attributes(rules, op, sizes | dtypes, {}, [a for a in op.attrs if not known.has(a.name)], known, rank, level)
+        yield from _with_attributes(
+            rules, op, sizes | dtypes, {}, [a for a in op.attrs if not known.has(a.name)], known, rank, level
+        )
 
 
 def dtype_choices(rules: Rules, op: OperatorDef) -> list[dict[str, DType]]:
@@ -278,7 +283,9 @@ def _finish(op: OperatorDef, env: Env, sizes: dict[str, Any]) -> AssumedChoice:
             raise Infeasible(condition.span.text)
         if held is not True:
             conditions.append(as_scalar(held))
-    free = [s for value in sizes.values() for s in (value if isinstance(value, tuple) else (value,)) if isinstance(s, Sym)]
+    free = [
+        s for value in sizes.values() for s in (value if isinstance(value, tuple) else (value,)) if isinstance(s, Sym)
+    ]
     shown = ", ".join(f"{name}={_text(value)}" for name, value in sizes.items())
     return AssumedChoice(env, tuple(conditions), tuple(dict.fromkeys(free)), shown)
 

@@ -67,7 +67,12 @@ class Rules:
 
     def __repr__(self) -> str:
         libraries = ", ".join(dict.fromkeys(module.library for module in self.modules))
-        counts = {"operators": self.operators, "substitutions": self.substitutions, "laws": self.laws, "derivations": self.derivations}
+        counts = {
+            "operators": self.operators,
+            "substitutions": self.substitutions,
+            "laws": self.laws,
+            "derivations": self.derivations,
+        }
         return f"<Rules of {libraries}: {', '.join(f'{len(found)} {kind}' for kind, found in counts.items() if found)}>"
 
     @functools.cached_property
@@ -142,7 +147,7 @@ class Files:
 
     def head(self, path: Path) -> str:
         """The first characters of a file, in which its `library` line and its imports stand."""
-        return path.read_text(encoding="utf-8", errors="replace")[: HEAD]
+        return path.read_text(encoding="utf-8", errors="replace")[:HEAD]
 
 
 class _Loader:
@@ -331,15 +336,22 @@ class _Binder:
                     continue  # a rule or test: imported for its effect, not as a name
                 options = [n for s in sources for n in s.names]
                 self._findings.append(
-                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", place := word_of(item, name),
-                               hint=_nearest(name, options), fix=instead(place, name, _meant(name, options)))
+                    Diagnostic(
+                        "E0202",
+                        f"`{item.module}` has no `{name}`",
+                        place := word_of(item, name),
+                        hint=_nearest(name, options),
+                        fix=instead(place, name, _meant(name, options)),
+                    )
                 )
                 continue
             if name.startswith("_"):
                 self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", word_of(item, name)))
             clash = self._module.names.get(name)
             if clash is not None and clash is not found:
-                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", word_of(item, name)))
+                self._findings.append(
+                    Diagnostic("E0204", f"`{name}` is defined here and imported", word_of(item, name))
+                )
             self._module.names[name] = found
 
 

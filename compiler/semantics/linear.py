@@ -16,7 +16,8 @@ def linear_at(rules: Rules, node: Call, count: int) -> bool:
     Its other tensors are held fixed. False where its types do not fit.
     """
     args = tuple(
-        arg if k >= count and isinstance(arg.node, Constant) else input_value(f"p{k}", arg.type) for k, arg in enumerate(node.args)
+        arg if k >= count and isinstance(arg.node, Constant) else input_value(f"p{k}", arg.type)
+        for k, arg in enumerate(node.args)
     )
     try:
         outputs = expand_node(rules, node, args)

@@ -46,7 +46,9 @@ def arithmetic(op: str, a: Any, b: Any) -> Any:
 
 def _short(value: Any) -> str:
     """A number as a message shows it: one of many digits by its first ones."""
-    text = str(value) if not isinstance(value, int | Fraction) or max(value.numerator, value.denominator) < 10**40 else ""
+    text = (
+        str(value) if not isinstance(value, int | Fraction) or max(value.numerator, value.denominator) < 10**40 else ""
+    )
     return text or "a number of many digits"
 
 

@@ -36,7 +36,11 @@ def error_of(syntax: t.Node) -> float | None:
 def words(entry: t.Entry) -> tuple[str, ...]:
     """The words of one entry, as they are written; empty where it holds something else."""
     parts = entry.value.elements if isinstance(entry.value, t.ListExpr) else (entry.value,)
-    return tuple(part.id for part in parts if isinstance(part, t.Name)) if all(isinstance(p, t.Name) for p in parts) else ()
+    return (
+        tuple(part.id for part in parts if isinstance(part, t.Name))
+        if all(isinstance(p, t.Name) for p in parts)
+        else ()
+    )
 
 
 def numerics_of(syntax: t.Node) -> tuple[str, ...]:

@@ -75,7 +75,9 @@ def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, 
         called = None if node.function in FUNCTIONS_1 | {"min", "max"} else module.lookup(node.function)
         if isinstance(called, OperatorDef) and not is_pointwise(called, rules):
             return False
-        if isinstance(called, FunctionDef) and not _of_elements(called.syntax.body, set(), set(), "", called.module, rules):
+        if isinstance(called, FunctionDef) and not _of_elements(
+            called.syntax.body, set(), set(), "", called.module, rules
+        ):
             return False
     return all(_of_elements(part, elsewhere, tensors, index, module, rules) for part in t.children(node))
 

@@ -53,7 +53,9 @@ TARGETS: Mapping[str, Entry] = MappingProxyType({
 })  # fmt: skip
 DEFAULT = next(iter(TARGETS))
 #: that of ONNX Runtime on CUDA devices has lowerings, and is no target yet
-DEVICES: tuple[str, ...] = tuple(dict.fromkeys([*(one for entry in TARGETS.values() for one in entry.devices), "ort_cuda"]))
+DEVICES: tuple[str, ...] = tuple(
+    dict.fromkeys([*(one for entry in TARGETS.values() for one in entry.devices), "ort_cuda"])
+)
 #: those that run more than one runtime's own words: what `dslc derive --on` takes
 RUNNING: tuple[str, ...] = tuple(one for one in DEVICES if one != "ort")
 #: those whose kernels `dslc build --on` shows

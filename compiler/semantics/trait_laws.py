@@ -68,7 +68,12 @@ class _Writer:
         if trait in OF_ONE and (count, outputs) == (1, 1):
             x = self._param(0)
             return self._property((x,), (self._call(self._call(self._name(x))), self._name(x)))
-        if trait == "inverse" and self.other is not None and (count, outputs) == (1, 2) and len(self.other.syntax.params) == 2:
+        if (
+            trait == "inverse"
+            and self.other is not None
+            and (count, outputs) == (1, 2)
+            and len(self.other.syntax.params) == 2
+        ):
             return self._inverse(self.other)
         return None
 
@@ -78,7 +83,9 @@ class _Writer:
         own = {attr.name for attr in self.op.attrs}
         shared = tuple(self._keyword(attr.name) for attr in other.attrs if attr.name in own)
         x = self._param(0)
-        parts = tuple(t.Param(False, output.name, output.type, None, span=self.span) for output in self.op.syntax.outputs)
+        parts = tuple(
+            t.Param(False, output.name, output.type, None, span=self.span) for output in self.op.syntax.outputs
+        )
         apart = [t.Field(self._call(self._name(x)), part.name, span=self.span) for part in parts]
         joined = t.Call(self.trait.value.id, tuple(self._name(part) for part in parts), shared, None, span=self.span)
         # what the guards say of an attribute stands in its place: a logic without guards may take the law at its word

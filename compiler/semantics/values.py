@@ -62,7 +62,11 @@ def numbers_of(sub: SubstitutionDef) -> Numbers:
         if id(syntax) in seen:
             continue
         seen.add(id(syntax))
-        parts = tuple(s for s in syntax.statements if not isinstance(s, _SKIPPED)) if isinstance(syntax, t.Operator) else syntax
+        parts = (
+            tuple(s for s in syntax.statements if not isinstance(s, _SKIPPED))
+            if isinstance(syntax, t.Operator)
+            else syntax
+        )
         found.update(dict.fromkeys(_literals(parts)))
         for node in walk_expr(parts):
             called = module.lookup(node.function) if isinstance(node, t.Call) else None
@@ -128,7 +132,7 @@ def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[
 @lru_cache(maxsize=256)
 def reals(near: Numbers) -> tuple[Fraction, ...]:
     """Numbers of every sign: the edges that the rule names, and one number in each of the intervals that they make."""
-    named = [value for value in (*near.own, *near.reached[: MOST_EDGES]) if abs(value) <= LARGEST]
+    named = [value for value in (*near.own, *near.reached[:MOST_EDGES]) if abs(value) <= LARGEST]
     edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * MOST_EDGES]})
     between = [(a + b) / 2 for a, b in pairwise(edges)]
     beyond = [edges[-1] + 1, edges[0] - 1]
@@ -141,7 +145,7 @@ def reals(near: Numbers) -> tuple[Fraction, ...]:
 @lru_cache(maxsize=256)
 def integers(near: Numbers, hints: Sequence[tuple[str, int]] = ()) -> tuple[int, ...]:
     """Small integers of every sign, and those at and on both sides of what the rule names, as far as guards allow them."""
-    edges = [value for value in near.whole if value not in INTEGERS][: MOST_EDGES]
+    edges = [value for value in near.whole if value not in INTEGERS][:MOST_EDGES]
     around = [value + k for value in edges for k in (0, 1, -1)]
     return tuple(dict.fromkeys(within((*INTEGERS, *around), hints)))
 
@@ -150,7 +154,7 @@ def integers(near: Numbers, hints: Sequence[tuple[str, int]] = ()) -> tuple[int,
 def far_sizes(near: Numbers, least: int = 4) -> tuple[int, ...]:
     """For each number from `least` on that the rule names: a small prime that does not divide it, and its neighbours."""
     found: dict[int, None] = {}
-    for value in [value for value in near.whole if value >= least][: MOST_EDGES]:
+    for value in [value for value in near.whole if value >= least][:MOST_EDGES]:
         beside = [value + 1, value, value - 1] if value <= LARGEST_SIZE else []
         found.update(dict.fromkeys([prime for prime in PRIMES if value % prime][:1] + beside))
     return tuple(found)
@@ -189,7 +193,9 @@ def _compared(module: Module, root: Any, name: str, found: dict[str, None], seen
         return
     seen.add((id(root), name))
     for node in walk_expr(root):
-        if isinstance(node, t.Compare) and any(isinstance(part, t.Name) and part.id == name for part in walk_expr(node)):
+        if isinstance(node, t.Compare) and any(
+            isinstance(part, t.Name) and part.id == name for part in walk_expr(node)
+        ):
             found.update((part.value, None) for part in walk_expr(node) if isinstance(part, t.Str))
         called = module.lookup(node.function) if isinstance(node, t.Call) else None
         if isinstance(node, t.Call) and isinstance(called, FunctionDef):

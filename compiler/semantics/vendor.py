@@ -113,7 +113,9 @@ def _declared(module: Any, one: Parameter) -> Parameter | None:
         return None
     # words are numbers of an enumeration there; pointers are tensors, or numbers that are read there
     fixed = one.kind in {Kind.WORD, Kind.TENSOR, Kind.FLOAT}
-    return Parameter(one.name, one.kind if fixed else _KINDS.get(types[name], one.kind), one.member, one.words, one.optional)
+    return Parameter(
+        one.name, one.kind if fixed else _KINDS.get(types[name], one.kind), one.member, one.words, one.optional
+    )
 
 
 def _arguments(doc: str) -> Iterator[tuple[str, str]]:
@@ -166,7 +168,9 @@ def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[CallProblem]:
     """What of a call is not what its function declares; `tensors` are the names of the lowering's tensors."""
     function = function_named(call.function)
     if function is None:
-        yield CallProblem("E0704", f"no vendor has a function `{call.function}`", call.span, "one of " + ", ".join(functions()))
+        yield CallProblem(
+            "E0704", f"no vendor has a function `{call.function}`", call.span, "one of " + ", ".join(functions())
+        )
         return
     given: set[str] = set()
     for entry in call.attrs:
@@ -183,7 +187,9 @@ def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[CallProblem]:
         yield from _misfit(parameter, entry.value, tensors)
     missing = [one.name for one in function.parameters if one.name not in given and not one.optional]
     if missing:
-        yield CallProblem("E0705", f"`{call.function}` also takes {', '.join(f'`{name}`' for name in missing)}", call.span)
+        yield CallProblem(
+            "E0705", f"`{call.function}` also takes {', '.join(f'`{name}`' for name in missing)}", call.span
+        )
 
 
 def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Iterator[CallProblem]:
@@ -196,7 +202,7 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
             yield CallProblem("E0706", f"`{parameter.name}` is {parameter.kind.words}, not a text", value.span)
         elif parameter.words and value.value not in parameter.words:
             words = "one of " + ", ".join(parameter.words)
-            yield CallProblem("E0706", f"`{parameter.name}` is never \"{value.value}\"", value.span, words)
+            yield CallProblem("E0706", f'`{parameter.name}` is never "{value.value}"', value.span, words)
         return
     tensor = isinstance(value, t.Name) and value.id in tensors
     number, listed = isinstance(value, t.Int | t.Float), isinstance(value, t.ListExpr)

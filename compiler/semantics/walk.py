@@ -29,4 +29,3 @@ def walk_expr(root: Any) -> Iterator[Node]:
                 value = getattr(node, name)
                 if isinstance(value, tuple | Node):
                     stack.append(value)
-

@@ -92,7 +92,9 @@ class _Reading:
         given = {attr.name for attr in op.attrs}
         attrs: Attrs = tuple((name, size) for name, size in sizes.items() if name in given)
         instance = elaborate(self._rules, op, types, attrs)
-        holes = tuple(hole(k, type, param.name.startswith("w")) for k, (param, type) in enumerate(zip(params, types, strict=True)))
+        holes = tuple(
+            hole(k, type, param.name.startswith("w")) for k, (param, type) in enumerate(zip(params, types, strict=True))
+        )
         known = dict(zip(instance.params, holes, strict=True))
         outputs = rebuild(instance.outputs, self._node, known)
         if any(s.target.places is not None for s in op.syntax.statements if isinstance(s, t.Equation)):

@@ -18,10 +18,23 @@ _VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORAL
 _SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB LPAR".split())
 _AFTER_TARGET = frozenset({"EQUAL", "COMMA", "LSQB"})
 #: signs of other languages, by their last two characters
-_FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`", "==": "one `=` defines, two compare"}
+_FOREIGN = {
+    "**": "a power is written `a ^ b`",
+    "&&": "write `and`",
+    "||": "write `or`",
+    "==": "one `=` defines, two compare",
+}
 _OURS = {"**": "^", "&&": " and ", "||": " or ", "==": "="}
 #: words of other languages in the place of a statement's own
-_MEANT = {"if": "where", "when": "where", "assert": "where", "require": "where", "def": "let", "var": "let", "func": "let"}
+_MEANT = {
+    "if": "where",
+    "when": "where",
+    "assert": "where",
+    "require": "where",
+    "def": "let",
+    "var": "let",
+    "func": "let",
+}
 _WORDS = {
     "NAME": "a name",
     "INT": "a whole number",
@@ -82,7 +95,13 @@ def describe(grammar: Lark, accepted: Iterable[str]) -> str:
 
 def _shown(token: Token) -> str:
     text = str(token)
-    return f"`{text}`" if len(text) <= 30 and "\n" not in text else "documentation" if text.startswith('"""') else f"`{text[:27]}...`"
+    return (
+        f"`{text}`"
+        if len(text) <= 30 and "\n" not in text
+        else "documentation"
+        if text.startswith('"""')
+        else f"`{text[:27]}...`"
+    )
 
 
 def _accepts(grammar: Lark, text: str, start: str) -> set[str]:

@@ -30,7 +30,9 @@ def _definitions(file: t.File) -> Iterator[Diagnostic]:
         first = seen.setdefault(item.name, item)
         if first is not item:
             label = Label(_at(first, item.name), "first defined here")
-            yield Diagnostic("E0204", f"`{item.name}` is defined twice in this file", _at(item, item.name), secondary=(label,))
+            yield Diagnostic(
+                "E0204", f"`{item.name}` is defined twice in this file", _at(item, item.name), secondary=(label,)
+            )
 
 
 def _exports(file: t.File) -> Iterator[Diagnostic]:

@@ -86,9 +86,7 @@ def decode(data: bytes, path: str) -> SourceText:
     """
     if len(data) > MAX_BYTES:
         hint = "split it into several files"
-        raise DslcError(
-            [Diagnostic("E0108", f"the file is larger than {MAX_BYTES >> 20} MiB", path=path, hint=hint)]
-        )
+        raise DslcError([Diagnostic("E0108", f"the file is larger than {MAX_BYTES >> 20} MiB", path=path, hint=hint)])
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
@@ -96,7 +94,9 @@ def decode(data: bytes, path: str) -> SourceText:
         hint = "convert it, for example with `iconv -t UTF-8`"
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = "it looks like UTF-16: save it as UTF-8"
-        message = f"the file is not UTF-8 text: byte 0x{data[failure.start]:02x} at offset {failure.start} (line {line})"
+        message = (
+            f"the file is not UTF-8 text: byte 0x{data[failure.start]:02x} at offset {failure.start} (line {line})"
+        )
         raise DslcError([Diagnostic("E0107", message, path=path, hint=hint)]) from None
     return SourceText(path, text.replace("\r\n", "\n").replace("\r", "\n"))
 
@@ -132,7 +132,11 @@ def _reserved(source: SourceText, tree: Any, offset: int) -> list[Diagnostic]:
                 continue
             at = offset + (child.start_pos or 0)
             message = f"`{child}` is a reserved word and names nothing"
-            hint = f"it is a word of equations; `dslc show {child}` says which operator is meant" if child in REDUCTIONS else ""
+            hint = (
+                f"it is a word of equations; `dslc show {child}` says which operator is meant"
+                if child in REDUCTIONS
+                else ""
+            )
             found.append(Diagnostic("E0205", message, Span(source, at, at + len(child)), hint=hint))
     return sorted(found, key=lambda finding: finding.span.start if finding.span else 0)
 

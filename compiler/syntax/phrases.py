@@ -133,7 +133,10 @@ def _binary(node: t.Binary) -> Doc:
         operands.append(first.right)
         signs.append(first.op)
         first = first.left
-    docs = [_operand(first, own if _is_fraction(first) else tighter), *(_operand(operand, tighter) for operand in reversed(operands))]
+    docs = [
+        _operand(first, own if _is_fraction(first) else tighter),
+        *(_operand(operand, tighter) for operand in reversed(operands)),
+    ]
     return _operators(docs, signs[::-1])
 
 
@@ -276,7 +279,9 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
             inner = Align(Group(join(Line("  "), (bind(entry) for entry in node.binds))))
             return keyword("silent" if node.silent else "fires", pad, ("{ ", inner, " }"))
         case t.Derives():
-            sides = [Align(Group(join(Line("  "), (bind(entry) for entry in side)))) for side in (node.left, node.right)]
+            sides = [
+                Align(Group(join(Line("  "), (bind(entry) for entry in side)))) for side in (node.left, node.right)
+            ]
             return keyword("derives", pad, ("{ ", sides[0], Line(" "), "=> ", sides[1], " }"))
         case t.Given():
             return keyword("given", pad, commas(given(item) for item in node.items))

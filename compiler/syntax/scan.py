@@ -118,9 +118,7 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
     if token.kind == "number":
         digits, _, exponent = token.text.lower().partition("e")
         if len(digits) > MAX_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > MAX_EXPONENT:
-            message = (
-                f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
-            )
+            message = f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
             return Diagnostic("E0118", message, Span(source, token.start, token.end))
         return None
     if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(token.text)) is not None:

@@ -209,7 +209,9 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
         case t.Function():
             return [Unit(places.start, places.last[1], 0, p.function(item))]
         case t.PropertyIs():
-            traits = p.commas(trait.name if trait.value is None else (trait.name, " ", p.expr(trait.value)) for trait in item.traits)
+            traits = p.commas(
+                trait.name if trait.value is None else (trait.name, " ", p.expr(trait.value)) for trait in item.traits
+            )
             return [Unit(places.start, places.last[1], 0, (f"property {item.name} is ", traits))]
 
 
@@ -236,4 +238,3 @@ def of_header(header: t.Header, tokens: Sequence[Token] = ()) -> list[Unit]:
         doc = import_line(node) if isinstance(node, t.Import) else ("export ", p.names(node.names))
         units.append(Unit(node.span.start, node.span.end, 0, doc))
     return units
-

@@ -122,7 +122,9 @@ def _errors(found: dict[str, str]) -> str:
 
 
 def _examples(text: str) -> str:
-    return text.replace("```rules wrong\n", "Wrong:\n\n```rules\n").replace("```rules right\n", "\nRight:\n\n```rules\n")
+    return text.replace("```rules wrong\n", "Wrong:\n\n```rules\n").replace(
+        "```rules right\n", "\nRight:\n\n```rules\n"
+    )
 
 
 def broken(found: dict[str, str]) -> list[str]:
@@ -165,7 +167,9 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; exit code 1 where a link leads nowhere."""
     parser = argparse.ArgumentParser(prog="python -m docs.site.build", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
-    parser.add_argument("--thorough", action="store_true", help="prove where operators read, and describe a small use of each")
+    parser.add_argument(
+        "--thorough", action="store_true", help="prove where operators read, and describe a small use of each"
+    )
     parser.add_argument("--repository", default="", metavar="URL", help="where the project's files can be seen")
     given = parser.parse_args(arguments)
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -31,7 +31,7 @@ def _command(name: str, line: str, command: click.Command) -> str:
     # a form feed ends what `--help` prints
     for part in inspect.cleandoc((command.help or "").split("\f")[0]).split("\n\n"):
         if part.strip() and part.strip() != line:
-            out += (fenced(part.replace("\b\n", "")) if "\b" in part else plain(part) + "\n\n")
+            out += fenced(part.replace("\b\n", "")) if "\b" in part else plain(part) + "\n\n"
     rows = []
     for param in command.params:
         if isinstance(param, click.Option) and not param.hidden:

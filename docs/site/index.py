@@ -97,7 +97,9 @@ def _operators(index: Index) -> str:
     for library in dict.fromkeys(module.library for module in index.rules.modules):
         own = [row for row in index.operators.values() if row.name.rpartition(".")[0] == library]
         if own:
-            cells = [(index.link(row.name, page), ", ".join(map(code, row.onnx)), str(row.used_by), row.doc) for row in own]
+            cells = [
+                (index.link(row.name, page), ", ".join(map(code, row.onnx)), str(row.used_by), row.doc) for row in own
+            ]
             out += f"## {library}\n\n" + table(("operator", "ONNX", "in rules", ""), cells)
     return out
 
@@ -111,7 +113,8 @@ def _onnx(index: Index) -> str:
         rows.append((code(onnx), str(since), ", ".join(index.link(name, page) for name in own)))
     return (
         f"# ONNX operators\n\n{len(rows)} ONNX operators that are read, and the operators that they become. "
-        "A node that no clause describes is kept word for word.\n\n" + table(("ONNX", "from opset", "read as, or with"), rows)
+        "A node that no clause describes is kept word for word.\n\n"
+        + table(("ONNX", "from opset", "read as, or with"), rows)
     )
 
 
@@ -127,7 +130,9 @@ def _rules(index: Index) -> str:
 
 
 def _status(row: RuleRow) -> str:
-    return row.status or {"derivation": "tested by its instances", "lowering": "compared when it runs"}.get(row.kind, "not proved yet")
+    return row.status or {"derivation": "tested by its instances", "lowering": "compared when it runs"}.get(
+        row.kind, "not proved yet"
+    )
 
 
 # ---- a file --------------------------------------------------------------------------------------------------------
@@ -149,7 +154,9 @@ def of_module(index: Index, module: Module) -> str:
     for rule in rules:
         out += _of_rule(index, rule, page)
     for ruleset in sets:
-        out += f"## {ruleset.syntax.name}\n\nA rule set. {_doc(ruleset.syntax.doc)}\n\n" + fenced(show(ruleset.syntax), "rules")
+        out += f"## {ruleset.syntax.name}\n\nA rule set. {_doc(ruleset.syntax.doc)}\n\n" + fenced(
+            show(ruleset.syntax), "rules"
+        )
     return out
 
 
@@ -172,12 +179,18 @@ def _operator(index: Index, op: OperatorDef, page: str) -> str:
     out += f'<div class="equations">{"".join(all_equations(op.syntax.statements))}</div>\n\n'
     notes = dict.fromkeys(note for one in op.syntax.statements for note in outside(one))
     out += "".join(f"- {code(note)}\n" for note in notes) + ("\n" if notes else "")
-    attrs = [(code(one.name), code(show(one.type)), code(show(one.default)) if one.default is not None else "") for one in op.attrs]
+    attrs = [
+        (code(one.name), code(show(one.type)), code(show(one.default)) if one.default is not None else "")
+        for one in op.attrs
+    ]
     out += table(("attribute", "type", "default"), attrs)
     clauses = [clause_text(index.rules, one) for one in clauses_of(index.rules, op)]
     read = [one for one in index.operators[op.name].onnx if one not in {each["op"] for each in clauses}]
     out += table(("ONNX", "opsets", "clause"), [(code(one["op"]), _opsets(one), code(one["text"])) for one in clauses])
-    facts = [("read with others from", ", ".join(map(code, read))), ("properties", ", ".join(map(code, traits(index.rules, op))))]
+    facts = [
+        ("read with others from", ", ".join(map(code, read))),
+        ("properties", ", ".join(map(code, traits(index.rules, op)))),
+    ]
     facts += [("reads", _bounds(index, op)), ("for example", _instance(index.rules, op))] if index.thorough else []
     examples = [show(one.value) for one in op.syntax.statements if isinstance(one, t.Example)]
     tests = sum(test.name == op.name for test in index.rules.tests)

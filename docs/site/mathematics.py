@@ -26,7 +26,12 @@ def equation(statement: t.Let | t.LetMany | t.Function | t.Equation | t.Equation
         case t.LetMany() | t.EquationMany():
             body = _row(_commas(map(_name, statement.names)), _sign("="), _of(statement.value))
         case t.Function():
-            body = _row(_name(statement.name), _fenced("()", _commas(map(_name, statement.params))), _sign("="), _of(statement.body))
+            body = _row(
+                _name(statement.name),
+                _fenced("()", _commas(map(_name, statement.params))),
+                _sign("="),
+                _of(statement.body),
+            )
         case t.Where():
             body = _commas(_of(condition) for condition in statement.conditions)
     return f'<math display="block" displaystyle="true">{body}</math>'
@@ -87,7 +92,9 @@ def _bare(node: t.Expr) -> str:
         case t.Conditional():
             return _cases(node)
         case t.ForAll():
-            return _row(_sign("∀"), _name(node.name), _sign("∈"), _of(node.domain, SUM), _sign(":"), _of(node.body, COMPARISON))
+            return _row(
+                _sign("∀"), _name(node.name), _sign("∈"), _of(node.domain, SUM), _sign(":"), _of(node.body, COMPARISON)
+            )
         case t.Reduction():
             under = _commas(_binder(one) for one in node.binders)
             if node.where is not None:
@@ -120,7 +127,9 @@ def _binary(node: t.Binary) -> str:
         # a fraction in a power would hang on its numerator alone
         return f"<msup>{_row(_of(node.left, ATOM))}{_row(_of(node.right))}</msup>"
     level = _level(node)
-    return _row(_of(node.left, _left(node.left, level)), _sign(_SIGNS.get(node.op, node.op)), _of(node.right, level + 1))
+    return _row(
+        _of(node.left, _left(node.left, level)), _sign(_SIGNS.get(node.op, node.op)), _of(node.right, level + 1)
+    )
 
 
 def _left(node: t.Expr, level: int) -> int:

@@ -48,11 +48,19 @@ def _signature(name: str, thing: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not keyword:
             lines.append("*")
             keyword = True
-        star = "**" if parameter.kind is parameter.VAR_KEYWORD else "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        star = (
+            "**"
+            if parameter.kind is parameter.VAR_KEYWORD
+            else "*"
+            if parameter.kind is parameter.VAR_POSITIONAL
+            else ""
+        )
         kind = "" if parameter.annotation is parameter.empty else f": {_annotation(parameter.annotation)}"
         default = "" if parameter.default is parameter.empty else f"{' = ' if kind else '='}{parameter.default!r}"
         lines.append(f"{star}{parameter.name}{kind}{default}")
-    returns = "" if signature.return_annotation is signature.empty else f" -> {_annotation(signature.return_annotation)}"
+    returns = (
+        "" if signature.return_annotation is signature.empty else f" -> {_annotation(signature.return_annotation)}"
+    )
     one = f"{name}({', '.join(lines)}){returns}"
     return one if len(one) <= _WIDTH else "\n".join([f"{name}(", *(f"    {line}," for line in lines), f"){returns}"])
 
@@ -89,6 +97,9 @@ def _section(name: str, text: str) -> str:
                 rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
             else:
                 rows.append(("", line.strip()))
-        return table(({"Args": "argument", "Raises": "raises", "Attributes": "attribute"}[name], ""), [(a, plain(b)) for a, b in rows])
+        return table(
+            ({"Args": "argument", "Raises": "raises", "Attributes": "attribute"}[name], ""),
+            [(a, plain(b)) for a, b in rows],
+        )
     head = f"**{name}.** " if name else ""
     return head + "\n\n".join(plain(part) for part in text.split("\n\n")) + "\n\n"

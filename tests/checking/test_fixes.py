@@ -133,7 +133,9 @@ def test_a_project_ignores_warnings(tmp_path: Path) -> None:
         ("[tool.dslc]\nbudget = \n", "2:10", "is not TOML"),
     ],
 )
-def test_settings_that_make_no_sense_are_said_with_their_place(tmp_path: Path, text: str, place: str, message: str) -> None:
+def test_settings_that_make_no_sense_are_said_with_their_place(
+    tmp_path: Path, text: str, place: str, message: str
+) -> None:
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     with pytest.raises(DslcError) as raised:
         project_of(tmp_path)

@@ -29,7 +29,17 @@ def shown(found: Diagnostic) -> tuple[Any, ...]:
     place = (str(found.span), found.span.end) if found.span is not None else (found.path, 0)
     labels = tuple((str(label.span), label.message) for label in found.secondary)
     fix = (found.fix.span.start, found.fix.span.end, found.fix.text) if found.fix is not None else None
-    return (found.code, found.severity, found.message, place, found.label, found.hint, found.counterexample, labels, fix)
+    return (
+        found.code,
+        found.severity,
+        found.message,
+        place,
+        found.label,
+        found.hint,
+        found.counterexample,
+        labels,
+        fix,
+    )
 
 
 def edits(text: str, count: int, seed: int) -> Iterator[str]:
@@ -120,7 +130,9 @@ def test_a_chain_of_edits_in_two_files_that_import_each_other(tmp_path: Path) ->
     folder = tmp_path.resolve()
     base = {name: (STD / f"{name}.rules").read_text("utf-8") for name in ("logic", "order", "pointwise")}
     head = "dslc 1\nimport .pointwise\nimport .logic (logical_not)\n\n"
-    own = head + 'operator twice(X: bool[*S]) -> Y: bool[*S] {\n  """Not not."""\n  Y = logical_not(logical_not(X))\n}\n'
+    own = (
+        head + 'operator twice(X: bool[*S]) -> Y: bool[*S] {\n  """Not not."""\n  Y = logical_not(logical_not(X))\n}\n'
+    )
     own += "substitution undone(X: bool[*S]) -> Y {\n  Y = twice(X)\n  =>\n  Y = logical_not(logical_not(X))\n}\n"
     texts = {**base, "own": own}
     files = Edited()

@@ -121,7 +121,9 @@ def runner() -> tuple[str, ...]:
     folder = Path(tempfile.mkdtemp(prefix="dslc-aarch64-"))
     (folder / "run.cpp").write_text(RUNNER, "utf-8")
     program = folder / "run"
-    subprocess.run([*used, "-std=c++17", "-O1", "-o", str(program), str(folder / "run.cpp"), "-ldl"], check=True, timeout=300)
+    subprocess.run(
+        [*used, "-std=c++17", "-O1", "-o", str(program), str(folder / "run.cpp"), "-ldl"], check=True, timeout=300
+    )
     said = subprocess.run([*used, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True, timeout=60)
     return EMULATOR, "-L", str(Path(said.stdout.strip()).resolve().parent.parent), str(program)
 

@@ -140,7 +140,9 @@ class World:
         self.codes[code.name.encode()] = code
         return code.name.encode()
 
-    def launch(self, function: SimpleNamespace, grid: Any, block: Any, shared: int, arguments: list[int], stream: int) -> None:
+    def launch(
+        self, function: SimpleNamespace, grid: Any, block: Any, shared: int, arguments: list[int], stream: int
+    ) -> None:
         """One launch of a kernel. All launches of one are there before it is computed."""
         code: Code = function.code
         text = code.text
@@ -297,7 +299,9 @@ class Device:
         try:
             return Memory(self.world, self.world.device.allocate(size))
         except Exception:
-            raise Illegal("CUDA_ERROR_OUT_OF_MEMORY: The API call failed because it was unable to allocate enough memory") from None
+            raise Illegal(
+                "CUDA_ERROR_OUT_OF_MEMORY: The API call failed because it was unable to allocate enough memory"
+            ) from None
 
 
 class Core:
@@ -325,7 +329,9 @@ class Core:
         assert isinstance(stream, Stream)
         # whole numbers are addresses; numbers of numpy are what their types say; ctypes' own pointers are refused
         assert all(type(one) in (int, np.int64) for one in kernel_args), kernel_args
-        self.world.launch(kernel, config.grid, config.block, config.shmem_size, [int(one) for one in kernel_args], stream.number)
+        self.world.launch(
+            kernel, config.grid, config.block, config.shmem_size, [int(one) for one in kernel_args], stream.number
+        )
 
 
 @dataclass(eq=False)
@@ -415,7 +421,9 @@ class Libcuda:
         return 0
 
     def cuGetErrorName(self, status: int, words: Any) -> int:
-        words._obj.value = b"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" if status == 901 else b"CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
+        words._obj.value = (
+            b"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" if status == 901 else b"CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
+        )
         return 0
 
 

@@ -48,11 +48,14 @@ PYCUDA = {
 }  # fmt: skip
 ENUMS = {
     "nvmath.bindings.cublas": ("Operation", "ComputeType", "GemmAlgo"),
-    "nvmath.bindings.cublasLt": ("Epilogue", "MatmulDescAttribute", "MatrixLayoutAttribute", "MatmulPreferenceAttribute"),
+    "nvmath.bindings.cublasLt": (
+        "Epilogue",
+        "MatmulDescAttribute",
+        "MatrixLayoutAttribute",
+        "MatmulPreferenceAttribute",
+    ),
     "cudnn": ("data_type", "heur_mode", "numerical_note"),
 }
-
-
 
 
 def declared(module: str) -> dict[str, list[list[str]]]:
@@ -80,7 +83,10 @@ def _overloads(name: str, found: Any) -> Iterator[list[str]]:
         return
     parameters = inspect.signature(found).parameters.values()
     marks = {inspect.Parameter.KEYWORD_ONLY: "*", inspect.Parameter.VAR_POSITIONAL: "+"}
-    yield [marks.get(one.kind, "") + one.name + ("?" if one.default is not inspect.Parameter.empty else "") for one in parameters]
+    yield [
+        marks.get(one.kind, "") + one.name + ("?" if one.default is not inspect.Parameter.empty else "")
+        for one in parameters
+    ]
 
 
 def _parts(head: str) -> Iterator[str]:
@@ -111,16 +117,22 @@ def snapshot() -> dict[str, Any]:
         for name in names:
             found[f"{module}.{name}"] = {key: int(value) for key, value in getattr(owner, name).__members__.items()}
     core = importlib.import_module("cuda.core")
-    found["cuda.core"]["LaunchConfig"] = [[f"*{name}?" for name in sorted(dir(core.LaunchConfig)) if not name.startswith("_")]]
+    found["cuda.core"]["LaunchConfig"] = [
+        [f"*{name}?" for name in sorted(dir(core.LaunchConfig)) if not name.startswith("_")]
+    ]
     lt = importlib.import_module("nvmath.bindings.cublasLt")
     dtypes = {
         "MatmulDescAttribute": lt.get_matmul_desc_attribute_dtype, "MatrixLayoutAttribute": lt.get_matrix_layout_attribute_dtype,
         "MatmulPreferenceAttribute": lt.get_matmul_preference_attribute_dtype,
     }  # fmt: skip
-    wanted = re.compile(r"TRANS[AB]|EPILOGUE|BIAS_POINTER|BATCH_COUNT|STRIDED_BATCH_OFFSET|MAX_WORKSPACE_BYTES|MIN_ALIGNMENT_\w+")
+    wanted = re.compile(
+        r"TRANS[AB]|EPILOGUE|BIAS_POINTER|BATCH_COUNT|STRIDED_BATCH_OFFSET|MAX_WORKSPACE_BYTES|MIN_ALIGNMENT_\w+"
+    )
     for name, dtype in dtypes.items():
         members = getattr(lt, name).__members__.items()
-        found[f"sizes of {name}"] = {key: np.dtype(dtype(int(v))).itemsize for key, v in members if wanted.fullmatch(key)}
+        found[f"sizes of {name}"] = {
+            key: np.dtype(dtype(int(v))).itemsize for key, v in members if wanted.fullmatch(key)
+        }
     found["size of a heuristic's result"] = int(lt.matmul_heuristic_result_dtype.itemsize)
     return found
 

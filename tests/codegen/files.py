@@ -30,7 +30,9 @@ MISH = """<ir_version: 7, opset_import: ["": 17]> g (float[N, 4] x, float[4] w) 
 }"""
 
 
-def with_kernel(rules: Rules, text: str, outputs: Sequence[str], inputs: Sequence[str]) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def with_kernel(
+    rules: Rules, text: str, outputs: Sequence[str], inputs: Sequence[str]
+) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """A model, and the same one in which everything from some of its values to others is one kernel."""
     model = parser.parse_model(text)
     imported = import_model(model, rules)
@@ -58,7 +60,9 @@ def mish(rules: Rules) -> tuple[onnx.ModelProto, onnx.ModelProto]:
 def by_hand(rules: Rules, group: Graph, variant: str, processor: Processor | None = None) -> KernelText:
     """A generator that knows one group: that of `MISH`. Its results are 1000 times too large, so that one sees what ran."""
     types = tuple(value.type for value in group.inputs)
-    if [type.rank for type in types] != [2, 1] or any(isinstance(node, Constant) and node.args for node in group.nodes()):
+    if [type.rank for type in types] != [2, 1] or any(
+        isinstance(node, Constant) and node.args for node in group.nodes()
+    ):
         raise NotGenerated(Reason.FORM)
     (size,) = [size for size in types[0].shape if not isinstance(size, int)]
     return kernel(
@@ -85,7 +89,10 @@ def by_hand(rules: Rules, group: Graph, variant: str, processor: Processor | Non
 
 def feeds(rows: int = 3) -> dict[str, Any]:
     random = np.random.default_rng(rows)
-    return {"x": random.standard_normal((rows, 4)).astype(np.float32), "w": random.standard_normal(4).astype(np.float32)}
+    return {
+        "x": random.standard_normal((rows, 4)).astype(np.float32),
+        "w": random.standard_normal(4).astype(np.float32),
+    }
 
 
 def ran(model: onnx.ModelProto | bytes, given: dict[str, Any]) -> list[Any]:
@@ -95,5 +102,7 @@ def ran(model: onnx.ModelProto | bytes, given: dict[str, Any]) -> list[Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     data = model if isinstance(model, bytes) else model.SerializeToString()
-    outputs: list[Any] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, given)
+    outputs: list[Any] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(
+        None, given
+    )
     return outputs

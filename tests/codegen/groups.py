@@ -108,7 +108,11 @@ def compare(cases: Iterable[Case], variants: Sequence[Variant], folder: Path | N
     assert not problems, "\n".join(problems)
 
 
-def drawn(rng: np.random.Generator, type: TensorType, draw: Callable[[np.random.Generator, tuple[int, ...]], Any] | None = None) -> Any:
+def drawn(
+    rng: np.random.Generator,
+    type: TensorType,
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Any] | None = None,
+) -> Any:
     """Random elements of a type: small numbers, so that integers stay in range."""
     shape = tuple(int(str(size)) for size in type.shape)
     if draw is not None:

@@ -59,7 +59,12 @@ def _pieces(results: int) -> Case:
 
     def build(r: Room) -> Value:
         scaled = r.op("mul", r.input(N, results), r.input(results))
-        return r.op("reduce_sum", r.op("mul", r.op("tanh", r.op("add", scaled, r.input(results))), scaled), axes=(0,), keepdims=False)
+        return r.op(
+            "reduce_sum",
+            r.op("mul", r.op("tanh", r.op("add", scaled, r.input(results))), scaled),
+            axes=(0,),
+            keepdims=False,
+        )
 
     return Case(f"sums of rows of {results}", build, _ROWS, tolerance=2e-4)
 
@@ -149,7 +154,10 @@ def check(cases: Sequence[tuple[int, Case]]) -> list[str]:
         expected = run(standard(), static.outputs, dict(zip(static.inputs, arrays, strict=True)), Floats())
         for library.behind in (True, False):
             found = library.run(text.name, [library.given(array) for array in arrays])
-            problems += [f"{case.name} at {dict(sizes)}, {text.name}: {one}" for one in different(found, expected, case.tolerance)]
+            problems += [
+                f"{case.name} at {dict(sizes)}, {text.name}: {one}"
+                for one in different(found, expected, case.tolerance)
+            ]
         library.run(text.name, [library.given(_edged(rng, array)) for array in arrays])
     return problems
 
@@ -180,7 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if done.returncode:
             wrong += 1
             last = done.stdout.splitlines()[-1:]
-            print(f"seeds {first} to {first + given.groups - 1}, ends with {done.returncode} {last}\n{done.stderr[-3000:]}", flush=True)
+            print(
+                f"seeds {first} to {first + given.groups - 1}, ends with {done.returncode} {last}\n{done.stderr[-3000:]}",
+                flush=True,
+            )
         first += given.groups
         if time.monotonic() >= end:
             print(f"{first - given.first} groups, {wrong} runs with faults")

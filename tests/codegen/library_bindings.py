@@ -25,7 +25,9 @@ def _enum(name: str) -> Any:
 
 
 def _factor(address: int, compute: int) -> float:
-    kind = ctypes.c_double if compute == DECLARED["nvmath.bindings.cublas.ComputeType"]["COMPUTE_64F"] else ctypes.c_float
+    kind = (
+        ctypes.c_double if compute == DECLARED["nvmath.bindings.cublas.ComputeType"]["COMPUTE_64F"] else ctypes.c_float
+    )
     return float(kind.from_address(address).value)
 
 
@@ -62,7 +64,10 @@ class Blas:
         wide = DType.F64 in (a, b, c)
         assert g["compute_type"] == self.ComputeType["COMPUTE_64F" if wide else "COMPUTE_32F"]
         assert _factor(g["beta"], g["compute_type"]) == 0
-        arguments = {name: g[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c", "batch_count")}
+        arguments = {
+            name: g[name]
+            for name in ("m", "n", "k", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c", "batch_count")
+        }
         arguments |= {name: self.Operation(g[name]).name for name in ("transa", "transb")}
         arguments |= {"a": _flat(g["a"], a), "b": _flat(g["b"], b), "c": _flat(g["c"], c)}
         arguments["alpha"] = _factor(g["alpha"], g["compute_type"])
@@ -135,7 +140,9 @@ class BlasLt:
         # an algorithm is for addresses of such an alignment, and for so much memory
         for k, name in enumerate("ABCD"):
             assert least[f"MIN_ALIGNMENT_{name}_BYTES"] in (1, 2, 4, 8, 16, 32, 64, 128, 256)
-            ctypes.memmove(g["heuristic_results_array"] + 2 * k, np.uint16(least[f"MIN_ALIGNMENT_{name}_BYTES"]).tobytes(), 2)
+            ctypes.memmove(
+                g["heuristic_results_array"] + 2 * k, np.uint16(least[f"MIN_ALIGNMENT_{name}_BYTES"]).tobytes(), 2
+            )
         ctypes.memmove(g["heuristic_results_array"] + 8, np.int64(least["MAX_WORKSPACE_BYTES"]).tobytes(), 8)
         ctypes.memmove(g["return_algo_count"], np.int32(1).tobytes(), 4)
 

@@ -85,7 +85,9 @@ def _races(plan: Plan) -> Iterator[str]:
                 yield f"step {k} writes what it reads or writes elsewhere"
 
 
-def _meet(plan: Plan, a: tuple[int, int, bool, StridedView | None], b: tuple[int, int, bool, StridedView | None]) -> bool:
+def _meet(
+    plan: Plan, a: tuple[int, int, bool, StridedView | None], b: tuple[int, int, bool, StridedView | None]
+) -> bool:
     if max(a[0], b[0]) >= min(a[1], b[1]):
         return False
     if a[3] is None or b[3] is None or a[3].buffer != b[3].buffer:

@@ -107,13 +107,17 @@ def _compiled(text: CudaText) -> Iterator[str]:
         except nvrtc.NotCompiled as problem:
             yield f"{text.name} for {architecture}: {problem}"
             continue
-        yield from (f"{usage.symbol} for {architecture} spills {usage.spills} bytes" for usage in binary.kernels if usage.spills)
+        yield from (
+            f"{usage.symbol} for {architecture} spills {usage.spills} bytes" for usage in binary.kernels if usage.spills
+        )
 
 
 def compiled_by_nvcc(texts: Sequence[CudaText], folder: Path) -> Iterator[str]:
     """What nvcc says of texts in one file, for old and new devices; nothing where all compile and spill nothing."""
     (folder / "all.cu").write_text("\n".join(text.text for text in texts), "utf-8")
-    targets = [word for one in ARCHITECTURES for word in ("-gencode", f"arch={one.replace('sm', 'compute')},code={one}")]
+    targets = [
+        word for one in ARCHITECTURES for word in ("-gencode", f"arch={one.replace('sm', 'compute')},code={one}")
+    ]
     command = ["nvcc", "-std=c++17", *targets, "-fatbin", "-Xptxas", "-v", "-o", "all.fatbin", "all.cu"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800)
     if done.returncode:
@@ -129,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.codegen.random_cuda")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--groups", type=int, default=300)
-    parser.add_argument("--wide", action="store_true", help="long axes, of primes and of what warps and tiles have one more or less of")
+    parser.add_argument(
+        "--wide", action="store_true", help="long axes, of primes and of what warps and tiles have one more or less of"
+    )
     parser.add_argument("--nvcc", action="store_true", help="compile by nvcc as well")
     parser.add_argument("--at-once", type=int, default=20, help="groups in one program")
     options = parser.parse_args(arguments)

@@ -32,12 +32,16 @@ _TOLERANCE = {DType.F64: 2e-4, DType.F32: 2e-4, DType.F16: 2e-2, DType.BF16: 1.5
 _FLOATS = [DType.F32] * 7 + [DType.F16, DType.F16, DType.BF16, DType.F64]
 _WHOLE = [DType.I64, DType.I32, DType.I8, DType.U8, DType.I16]
 
-_SMOOTH = "relu sigmoid tanh neg abs hard_swish softplus gelu gelu_tanh mish silu erf sin square_plus leaky_relu elu".split()
+_SMOOTH = (
+    "relu sigmoid tanh neg abs hard_swish softplus gelu gelu_tanh mish silu erf sin square_plus leaky_relu elu".split()
+)
 _ARITHMETIC = "add sub mul maximum minimum".split()
 _COMPARED = "less less_equal greater equal".split()
 _REDUCED = "reduce_sum reduce_mean reduce_max reduce_min reduce_l1 reduce_sum_square reduce_log_sum_exp".split()
 #: of what is exact and comes out exact: only such values are compared, rounded or asked for their largest place
-_EXACT = frozenset("neg abs relu maximum minimum transpose reverse slice concat pad pad_edge reshape expand tile unsqueeze".split())
+_EXACT = frozenset(
+    "neg abs relu maximum minimum transpose reverse slice concat pad pad_edge reshape expand tile unsqueeze".split()
+)
 
 
 @dataclass(slots=True)
@@ -90,7 +94,9 @@ class Drawn:
             raise Mismatch("too large")
         if below is not None:
             self.draw[len(self.room.inputs)] = lambda rng, sizes: rng.integers(-below, below, sizes)
-        value = self._kept((self.room.input(*shape, dtype=dtype),), lambda room, _: (room.input(*shape, dtype=dtype),))[0]
+        value = self._kept((self.room.input(*shape, dtype=dtype),), lambda room, _: (room.input(*shape, dtype=dtype),))[
+            0
+        ]
         self.exact.add(value)
         return value
 
@@ -333,7 +339,10 @@ def _windowed(d: Drawn, x: Value) -> Value:
         raise Mismatch("no image")
     axes = x.type.rank - 2
     window = tuple(d.whole(1, 3) for _ in range(axes))
-    attrs = {"stride": tuple(d.pick([1, 1, 2]) for _ in range(axes)), "pads": tuple(d.whole(0, size - 1) for size in window * 2)}
+    attrs = {
+        "stride": tuple(d.pick([1, 1, 2]) for _ in range(axes)),
+        "pads": tuple(d.whole(0, size - 1) for size in window * 2),
+    }
     kind = d.whole(0, 4)
     if kind == 0:
         return d.op(d.pick(["max_pool", "avg_pool"]), x, kernel=window, **attrs)

@@ -58,12 +58,19 @@ def test_groups(emulated: None, part: int) -> None:
 def test_types(emulated: None, dtype: DType) -> None:
     compare([*test_generate.typed(dtype)], (BEST,), known=False)
     pairs = [(dtype, DType.F32), (DType.F32, dtype), (dtype, DType.I64), (DType.BOOL, dtype), (dtype, DType.BOOL)]
-    compare([cast(one, other) for one, other in pairs if one is not other], (BEST, replace(BEST, width=16)), known=False)
+    compare(
+        [cast(one, other) for one, other in pairs if one is not other], (BEST, replace(BEST, width=16)), known=False
+    )
 
 
 def cast(one: DType, other: DType) -> Case:
     draw = {0: lambda rng, shape: rng.integers(0, 6, shape)}  # of a negative number u8 has none
-    return Case(f"{one} to {other}", lambda r: r.op("cast", r.input(groups.N, groups.M, dtype=one), to=other), groups.SIZES[2:], draw)
+    return Case(
+        f"{one} to {other}",
+        lambda r: r.op("cast", r.input(groups.N, groups.M, dtype=one), to=other),
+        groups.SIZES[2:],
+        draw,
+    )
 
 
 @needs_both
@@ -138,7 +145,9 @@ def test_a_library_for_another_machine(
 
 def stand_in(path: Path, machine: str, does: str = "") -> str:
     """A compiler that says what it compiles for."""
-    path.write_text(f'#!/bin/sh\ncase "$*" in *-dumpmachine) echo {machine}; exit;; *--version) echo 1.0; exit;; esac\n{does}\n')
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in *-dumpmachine) echo {machine}; exit;; *--version) echo 1.0; exit;; esac\n{does}\n'
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -150,7 +159,9 @@ def test_a_compiler_for_another_machine(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("CXX", f"{cross} -g")
     assert compiler(other).command == (cross, "-g")
     monkeypatch.setenv("CXX", stand_in(tmp_path / "own", f"{here().architecture}-linux-gnu"))
-    with pytest.raises(NotBuilt, match=f"compiles for {here().architecture}-linux-gnu, not for {other.architecture}") as problem:
+    with pytest.raises(
+        NotBuilt, match=f"compiles for {here().architecture}-linux-gnu, not for {other.architecture}"
+    ) as problem:
         compiler(other)
     assert problem.value.reason is BuildReason.NO_COMPILER
     monkeypatch.delenv("CXX")
@@ -166,7 +177,10 @@ def test_without_a_cross_compiler(
     monkeypatch.setenv("PATH", str(tmp_path))
     path = tmp_path / "m.onnx"
     path.write_bytes(with_kernel(std, *CASES["mish"][:3])[1].SerializeToString())
-    assert cli(["build", str(path), "--isa", OTHER, "-o", str(tmp_path / "fast.so"), "--emit", str(tmp_path / "text")]) == 1
+    assert (
+        cli(["build", str(path), "--isa", OTHER, "-o", str(tmp_path / "fast.so"), "--emit", str(tmp_path / "text")])
+        == 1
+    )
     said = capsys.readouterr().err
     assert "E0815" in said and f"{of_level(OTHER).architecture}-linux-gnu-g++" in said and "CXX" in said
     # the text can be taken there

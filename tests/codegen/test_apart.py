@@ -75,6 +75,7 @@ def test_a_quotient_of_a_loop_is_a_loop() -> None:
 
 def test_what_vanishes_in_a_position_cuts_no_loop() -> None:
     """Both axes of a half that lies side by side are one loop, which is not cut at the end of each row of 33."""
+
     def half(r: Room) -> Value:
         low, high = r.ops("split", r.input(N, 8, 33), axis=1, sizes=(4, 4))
         return r.op("mul", r.op("tanh", low), r.op("sigmoid", high))

@@ -100,7 +100,9 @@ def test_compilers_end_with_a_process_that_is_killed(tmp_path: Path, how: str) -
 def gone(group: int) -> bool:
     """Whether no process of a group runs; those that ended and that nobody has asked about do not count."""
     states = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True).stdout.split("\n")
-    return not any(line.split()[0] == str(group) and not line.split()[1].startswith("Z") for line in states if line.strip())
+    return not any(
+        line.split()[0] == str(group) and not line.split()[1].startswith("Z") for line in states if line.strip()
+    )
 
 
 def test_where_there_is_no_compiler_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,10 @@ def test_names_say_what_is_computed_and_how() -> None:
     def twice(r: Room) -> object:
         return r.op("mul", r.input(N, M), r.number(2.0))
 
-    texts = [generate(standard(), group(twice), variant) for variant in (CudaVariant(), CudaVariant(), CudaVariant(block=128))]  # type: ignore[arg-type]
+    texts = [
+        generate(standard(), group(twice), variant)
+        for variant in (CudaVariant(), CudaVariant(), CudaVariant(block=128))
+    ]  # type: ignore[arg-type]
     assert texts[0] == texts[1]
     assert texts[0].name != texts[2].name
     assert texts[2].launches[0].block == (128, 1, 1)
@@ -128,7 +131,11 @@ def test_build_shows_the_kernels_of_a_model(std: Rules, tmp_path: Path, capsys: 
     assert f"{written.functions[0].name}  {text.stem}" in said
     assert f"{text.stem}_0  rows, " in said
     assert "us by the roofline of h100 (sm_90, 3.35 TB/s), not measured" in said
-    assert ("sm_90: " in said and " 0 bytes spilled" in said) if available() else "nvcc is installed: nothing was compiled" in said
+    assert (
+        ("sm_90: " in said and " 0 bytes spilled" in said)
+        if available()
+        else "nvcc is installed: nothing was compiled" in said
+    )
     assert cli(["build", str(file), "--on", "cuda", "--device", "a100"]) == 0
     said = capsys.readouterr().out
     assert "roofline of a100" in said and "h100" not in said and "sm_90" not in said

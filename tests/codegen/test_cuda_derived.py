@@ -47,7 +47,9 @@ def test_programs_are_priced_by_the_data_sheet_and_never_built(tmp_path: Path) -
             before = looked.builder.computed(graph)
             X, Y = (input_value(name, TensorType(DType.F32, (64, 64))) for name in "XY")
             product = apply(rules, "std.matmul", (X, Y))
-            twice = apply(rules, "std.transpose", apply(rules, "std.transpose", product, {"perm": (1, 0)}), {"perm": (1, 0)})
+            twice = apply(
+                rules, "std.transpose", apply(rules, "std.transpose", product, {"perm": (1, 0)}), {"perm": (1, 0)}
+            )
             fact, _ = fact_of("own.turned", twice, product, (X, Y))
             rival = looked._measured(fact)
         finally:

@@ -45,7 +45,11 @@ def model(nodes: list[Any], *dims: Any) -> onnx.ModelProto:
     y = onnx.ValueInfoProto(name="y")
     y.type.tensor_type.elem_type = TensorProto.FLOAT
     graph = helper.make_graph(
-        nodes, "parts", [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)], [y], [one for one in weights if one.name in used]
+        nodes,
+        "parts",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
+        [y],
+        [one for one in weights if one.name in used],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -63,7 +67,9 @@ def test_what_no_device_runs_is_run_by_the_cpu_in_the_middle() -> None:
     for order in (None, 0, 1):
         session = Session(proto, launcher=FakeDevice(standard(), order))
         for count in (5, 3, 5):
-            np.testing.assert_allclose(session.run(None, {"x": rows(count)})[0], by_runtime(proto, rows(count)), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                session.run(None, {"x": rows(count)})[0], by_runtime(proto, rows(count)), rtol=1e-4, atol=1e-6
+            )
     plan = session.runner({"x": rows(40_000)}).plan
     # both nodes, with what is only looked at between them, are one part: nothing goes back to the device in between
     (host,) = (step for step in plan.steps if isinstance(step, HostStep))

@@ -110,8 +110,14 @@ def test_a_session_with_a_strangers_plan_gives_the_values_of_the_model(stored: o
 
 #: what a stranger may write into a plan: one place of it, or all
 STRANGERS: dict[str, Callable[[Any], Any]] = {
-    "code in the place of a definition": lambda plan: {**plan, "kernels": [[name, CODE] for name, _ in plan["kernels"]]},
-    "another definition": lambda plan: {**plan, "kernels": [[name, text.replace("mul", "add")] for name, text in plan["kernels"]]},
+    "code in the place of a definition": lambda plan: {
+        **plan,
+        "kernels": [[name, CODE] for name, _ in plan["kernels"]],
+    },
+    "another definition": lambda plan: {
+        **plan,
+        "kernels": [[name, text.replace("mul", "add")] for name, text in plan["kernels"]],
+    },
     "a kernel more": lambda plan: {**plan, "kernels": [*plan["kernels"], ["k_0", CODE]]},
     "no kernels": lambda plan: {**plan, "kernels": []},
     "a kernel by the name of another": lambda plan: at(plan, "steps", 2, "kernel", "k_0"),
@@ -119,7 +125,9 @@ STRANGERS: dict[str, Callable[[Any], Any]] = {
     "another function": lambda plan: at(plan, "steps", 0, "call", "cudnnConvolutionForward"),
     "no arguments": lambda plan: at(plan, "steps", 0, "arguments", []),
     "an argument twice": lambda plan: at(plan, "steps", 0, "arguments", 2 * plan["steps"][0]["arguments"]),
-    "an argument more": lambda plan: at(plan, "steps", 0, "arguments", [*plan["steps"][0]["arguments"], ["path", "str", "/etc"]]),
+    "an argument more": lambda plan: at(
+        plan, "steps", 0, "arguments", [*plan["steps"][0]["arguments"], ["path", "str", "/etc"]]
+    ),
     "a part for the CPU": lambda plan: at(plan, "steps", 2, "host", "../host0"),
     "steps the other way round": lambda plan: {**plan, "steps": plan["steps"][::-1]},
     "a step twice": lambda plan: {**plan, "steps": [*plan["steps"], plan["steps"][-1]]},
@@ -128,7 +136,10 @@ STRANGERS: dict[str, Callable[[Any], Any]] = {
     "many streams": lambda plan: {**plan, "streams": 1 << 40},
     "memory that no device has": lambda plan: {**plan, "shared": 1 << 47},
     "all in one place": lambda plan: {**plan, "buffers": [[*one[:3], 0, *one[4:]] for one in plan["buffers"]]},
-    "a weight that is larger": lambda plan: {**plan, "buffers": [[one[0], one[1] << 30, *one[2:]] for one in plan["buffers"]]},
+    "a weight that is larger": lambda plan: {
+        **plan,
+        "buffers": [[one[0], one[1] << 30, *one[2:]] for one in plan["buffers"]],
+    },
     "weights that inputs are": lambda plan: {**plan, "buffers": [["input", *one[1:]] for one in plan["buffers"]]},
     "it writes its input": lambda plan: at(plan, "steps", 2, "writes", plan["steps"][0]["arguments"][9][2:]),
     "the input is the output": lambda plan: {**plan, "outputs": [["y", plan["inputs"][0][1]]]},
@@ -231,7 +242,9 @@ def test_names_of_devices_and_targets_may_be_written_in_capitals() -> None:
         dslc.optimize(model(), on="gpu", budget=0)
 
 
-def test_kernels_of_a_plan_are_shown(stored: onnx.ModelProto, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_of_a_plan_are_shown(
+    stored: onnx.ModelProto, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`dslc build --on cuda` of what `dslc optimize --on cuda` wrote; a plan that is none is as if there were none."""
     onnx.save(stored, tmp_path / "fast.onnx")
     assert cli(["build", str(tmp_path / "fast.onnx"), "--on", "cuda", "--emit", str(tmp_path / "cuda")]) == 0

@@ -69,7 +69,10 @@ def agrees(world: World, value: Value, *inputs: Value, tolerance: float = 2e-4) 
     rng = np.random.default_rng(0)
     runner = Runner(standard(), plan, launcher(), texts(standard()))
     for _ in range(3):
-        feeds = {one: rng.standard_normal([int(str(s)) for s in one.type.shape]).astype(NUMPY[one.type.dtype]) for one in inputs}
+        feeds = {
+            one: rng.standard_normal([int(str(s)) for s in one.type.shape]).astype(NUMPY[one.type.dtype])
+            for one in inputs
+        }
         (wanted,) = run(standard(), graph.outputs, feeds, Floats())
         found = runner.run({f"x{k}": feeds[one] for k, one in enumerate(inputs)})["y0"]
         np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance)
@@ -163,11 +166,17 @@ def test_what_is_computed_of_a_convolution(monkeypatch: pytest.MonkeyPatch, fuse
     agrees(world, whole, X, K, b, Z)
     assert ("launch" in world.calls) is not fused
     # nobody asks again for an engine that there is not
-    assert world.calls.count("pygraph.execute") == 2 and world.calls.count("pygraph.check_support") == (1 if fused else 2)
+    assert world.calls.count("pygraph.execute") == 2 and world.calls.count("pygraph.check_support") == (
+        1 if fused else 2
+    )
 
 
 #: all of them on one launcher, and what differs on the other one
-RUN = [*((name, False) for name in CHECKS), ("chains with kernels on streams", True), ("products on tensor cores", True)]
+RUN = [
+    *((name, False) for name in CHECKS),
+    ("chains with kernels on streams", True),
+    ("products on tensor cores", True),
+]
 
 
 @pytest.mark.parametrize(("name", "pycuda"), RUN)
@@ -316,7 +325,9 @@ def test_a_status_of_a_library_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("pycuda", [False, True])
 def test_no_device_is_said_once_and_the_cpu_serves_where_it_may(monkeypatch: pytest.MonkeyPatch, pycuda: bool) -> None:
     world = machine(monkeypatch, pycuda)
-    world.broken["init" if pycuda else "Device"] = RuntimeError("CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected")
+    world.broken["init" if pycuda else "Device"] = RuntimeError(
+        "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    )
     with pytest.raises(CudaFailure) as caught:
         (PyCuda if pycuda else CudaCore)()
     assert caught.value.reason is Reason.NO_DEVICE

@@ -32,9 +32,18 @@ def network(seed: int, steps: int = 14) -> Graph:
         x, y = (pool[int(rng.integers(len(pool)))] for _ in range(2))
         kind = rng.choice(["matmul", "matmul", "add", "softmax", "transpose", "relu", "pair", "slice"])
         if kind == "pair":
-            pool.append(op("concat", op("slice", x, start=(0, 0), size=(3, 6)), op("slice", y, start=(3, 0), size=(3, 6)), axis=0))
+            pool.append(
+                op(
+                    "concat",
+                    op("slice", x, start=(0, 0), size=(3, 6)),
+                    op("slice", y, start=(3, 0), size=(3, 6)),
+                    axis=0,
+                )
+            )
         elif kind == "slice":
-            pool.append(op("matmul", op("slice", x, start=(0, 1), size=(6, 4)), op("slice", y, start=(2, 0), size=(4, 6))))
+            pool.append(
+                op("matmul", op("slice", x, start=(0, 1), size=(6, 4)), op("slice", y, start=(2, 0), size=(4, 6)))
+            )
         elif kind == "transpose":
             pool.append(op("transpose", x, perm=(1, 0)))
         elif kind == "softmax":
@@ -80,7 +89,9 @@ def test_tensors_that_lie_upon_each_other_are_found(wide: Plan) -> None:
         for b in shared:
             one, other = wide.buffers[a], wide.buffers[b]
             if a != b and one.first <= other.first < one.last and one.offset != other.offset:
-                buffers = tuple(replace(buffer, offset=one.offset) if k == b else buffer for k, buffer in enumerate(wide.buffers))
+                buffers = tuple(
+                    replace(buffer, offset=one.offset) if k == b else buffer for k, buffer in enumerate(wide.buffers)
+                )
                 assert faults(replace(wide, buffers=buffers)), (a, b)
                 moved += 1
     assert moved > 3
@@ -88,7 +99,9 @@ def test_tensors_that_lie_upon_each_other_are_found(wide: Plan) -> None:
 
 def test_steps_in_another_order_are_found(wide: Plan) -> None:
     """The last step first."""
-    moved = replace(wide, steps=(replace(wide.steps[-1], waits=()), *(replace(one, waits=()) for one in wide.steps[:-1])))
+    moved = replace(
+        wide, steps=(replace(wide.steps[-1], waits=()), *(replace(one, waits=()) for one in wide.steps[:-1]))
+    )
     assert faults(moved)
 
 

@@ -53,10 +53,14 @@ def agrees(outputs: Value | tuple[Value, ...], *inputs: Value, rules: Rules | No
     graph = Graph(inputs, outputs if isinstance(outputs, tuple) else (outputs,))
     plan = planned(rules or standard(), graph, H100)
     rng = np.random.default_rng(1)
-    feeds = {value: rng.standard_normal([int(str(size)) for size in value.type.shape]).astype(np.float32) for value in inputs}
+    feeds = {
+        value: rng.standard_normal([int(str(size)) for size in value.type.shape]).astype(np.float32) for value in inputs
+    }
     wanted = run(standard(), graph.outputs, feeds, Floats())
     for order in (None, 0, 1):
-        results = Runner(standard(), plan, FakeDevice(standard(), order)).run({f"x{k}": feeds[v] for k, v in enumerate(inputs)})
+        results = Runner(standard(), plan, FakeDevice(standard(), order)).run(
+            {f"x{k}": feeds[v] for k, v in enumerate(inputs)}
+        )
         for k, each in enumerate(wanted):
             np.testing.assert_allclose(results[f"y{k}"], each, rtol=2e-4, atol=2e-5)
     assert plan_of(text_of(plan.plan)) == plan.plan
@@ -279,7 +283,10 @@ def test_a_step_that_waits_for_nothing_is_seen() -> None:
     steps = tuple(replace(step, waits=()) for step in whole.plan.steps)
     loose = Planned(replace(whole.plan, steps=steps), whole.programs, whole.weights)
     rng = np.random.default_rng(0)
-    feeds = {f"x{k}": rng.standard_normal([int(str(s)) for s in v.type.shape]).astype(np.float32) for k, v in enumerate(inputs)}
+    feeds = {
+        f"x{k}": rng.standard_normal([int(str(s)) for s in v.type.shape]).astype(np.float32)
+        for k, v in enumerate(inputs)
+    }
     (wanted,) = Runner(standard(), whole, FakeDevice(standard())).run(feeds).values()
     results = [Runner(standard(), loose, FakeDevice(standard(), order)).run(feeds)["y0"] for order in range(6)]
     assert any(not np.allclose(found, wanted, rtol=1e-3) for found in results)
@@ -393,8 +400,8 @@ def test_a_plan_is_equal_to_itself_read_again_and_to_no_other() -> None:
         ('"shared":', '"shared":-', Unfit.RANGE),
         ('"f32"', '"f33"', Unfit.FIELD),
         ('"waits":[]', '"waits":[99]', Unfit.RANGE),
-        ('[6,8]', '[6000,8]', Unfit.RANGE),
-        ('[8,1]', '[-8,1]', Unfit.RANGE),
+        ("[6,8]", "[6000,8]", Unfit.RANGE),
+        ("[8,1]", "[-8,1]", Unfit.RANGE),
         ('"seconds":', '"seconds":true,"x":', Unfit.FIELD),
         ('"kernel":"', '"kernel":"x', Unfit.FIELD),
         ("{", "[" * 5000 + "{", Unfit.TEXT),

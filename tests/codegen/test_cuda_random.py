@@ -53,5 +53,7 @@ def test_texts_of_more_elements_than_an_int_counts_are_made_of_longer_numbers() 
         body = text.text[text.text.rindex("#endif") :]
         narrow = [line.strip() for line in body.splitlines() if " int " in f" {line.strip()}" and "k_rank" not in line]
         # what is narrow is a number of threads, or of lanes that a vector's rest has
-        assert all("k_team" in line or re.fullmatch(r"const int n\d+ = \(int\)\((\w+)_end - \1\);", line) for line in narrow), narrow
+        assert all(
+            "k_team" in line or re.fullmatch(r"const int n\d+ = \(int\)\((\w+)_end - \1\);", line) for line in narrow
+        ), narrow
         assert all(launch.grid[0] < 2**31 for launch in text.launches if isinstance(launch.grid[0], int))

@@ -66,7 +66,15 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[onnx.ModelProto, 
     """The model with a plan for an A100, and the report."""
     cache = tmp_path_factory.mktemp("cache")
     done = dslc.optimize(
-        model(), on="cuda", device="a100", only=["std.double_neg"], bind={"N": 5}, budget=60, steps=2, cache=cache, threads=1,
+        model(),
+        on="cuda",
+        device="a100",
+        only=["std.double_neg"],
+        bind={"N": 5},
+        budget=60,
+        steps=2,
+        cache=cache,
+        threads=1,
         derive=False,
     )
     return done.model, done.report
@@ -142,7 +150,9 @@ def test_launches_have_their_arguments_in_order() -> None:
     X = input_value("h0", TensorType(DType.F32, (4, 6)))
     program = Graph((X,), apply(standard(), "std.softmax", (X,), {"axis": 1}))
     found = texts(standard())(program)
-    loaded = LoadedModule(Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches})
+    loaded = LoadedModule(
+        Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches}
+    )
     tensors = [Tensor(at, DType.F32, (4, 6), (6, 1)) for at in (1000, 2000)]
     started = loaded.launches(tensors[:1], tensors[1:], [3000 + k for k in range(len(found.scratch))])
     assert [one[0] for one in started] == [launch.symbol for launch in found.launches]
@@ -154,14 +164,18 @@ def test_launches_have_their_arguments_in_order() -> None:
 
 def test_wrong_inputs_are_named(planned: tuple[onnx.ModelProto, Any]) -> None:
     session = Session(planned[0], launcher=FakeDevice(standard()))
-    for feeds, word in (({}, "x is missing"), ({"x": rows(5)[:, :3]}, "is wanted"), ({"x": rows(5).astype(np.float64)}, "float64")):
+    for feeds, word in (
+        ({}, "x is missing"),
+        ({"x": rows(5)[:, :3]}, "is wanted"),
+        ({"x": rows(5).astype(np.float64)}, "float64"),
+    ):
         with pytest.raises(ValueError, match=word):
             session.run(None, feeds)
     with pytest.raises(ValueError, match="no output z"):
         session.run(["z"], {"x": rows(5)})
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[" * 9999, "{\"version\": 1}"])
+@pytest.mark.parametrize("text", ["", "{}", "[" * 9999, '{"version": 1}'])
 def test_a_plan_that_is_none_is_not_used(planned: tuple[onnx.ModelProto, Any], text: str) -> None:
     changed = onnx.ModelProto()
     changed.CopyFrom(planned[0])

@@ -160,7 +160,9 @@ def planted(text: CudaText, change: Callable[[str], str], name: str) -> CudaText
 
 @pytest.fixture(scope="module")
 def mistaken(texts: dict[str, CudaText], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, CudaText], Shim]:
-    made = {what: planted(texts[case], change, f"wrong{k}") for k, (what, (case, change, _)) in enumerate(MISTAKES.items())}
+    made = {
+        what: planted(texts[case], change, f"wrong{k}") for k, (what, (case, change, _)) in enumerate(MISTAKES.items())
+    }
     return made, build(list(made.values()), tmp_path_factory.mktemp("mistaken"))
 
 

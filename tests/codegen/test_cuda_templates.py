@@ -40,7 +40,9 @@ RELU = """static __device__ void run(const int64_t* sizes, const {{ X.type }}* X
 def rules_with(folder: Path, template: str | None, values: str = "", device: str = "cuda", rest: str = "") -> Path:
     """A library `mine` of one lowering, whose template has this text, or is not there."""
     body = f'  """By hand."""\n  match Y = relu(X)\n  template "own.cu.j2" {values}\n{rest}'
-    (folder / "mine.rules").write_text(f"dslc 1\nimport std (relu)\nlowering own(X: f32[R, N]) on {device} {{\n{body}}}\n", "utf-8")
+    (folder / "mine.rules").write_text(
+        f"dslc 1\nimport std (relu)\nlowering own(X: f32[R, N]) on {device} {{\n{body}}}\n", "utf-8"
+    )
     if template is not None:
         (folder / "own.cu.j2").write_text(template, "utf-8")
     return folder / "mine.rules"
@@ -68,7 +70,9 @@ def written(path: Path, program: Graph, trust: tuple[str, ...] = ("mine",)) -> t
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 def test_running_sums_of_rows_are_those_of_the_interpreter(dtype: DType, tmp_path: Path) -> None:
     """By a warp for short rows and a block for long ones, in pieces where a row has more than these take at once."""
-    programs = [cumsum(*shape, dtype=dtype) for shape in ((3, 32), (2, 3, 131), (5, 512), (2, 513), (3, 1030), (1, 2500), (40,))]
+    programs = [
+        cumsum(*shape, dtype=dtype) for shape in ((3, 32), (2, 3, 131), (5, 512), (2, 513), (3, 1030), (1, 2500), (40,))
+    ]
     made = [next(templates_of(standard()).texts(program)).text for program in programs]
     assert {text.launches[0].block[0] for text in made} == {32, 256}
     shim = build(made, tmp_path)
@@ -82,7 +86,11 @@ def test_running_sums_of_rows_are_those_of_the_interpreter(dtype: DType, tmp_pat
 
 def test_a_running_sum_is_not_taken_where_it_is_another_one() -> None:
     templates = templates_of(standard())
-    assert templates.fits(cumsum(4, 64)) and not templates.fits(cumsum(64, 4)) and not templates.fits(cumsum(64, 40, axis=0))
+    assert (
+        templates.fits(cumsum(4, 64))
+        and not templates.fits(cumsum(64, 4))
+        and not templates.fits(cumsum(64, 40, axis=0))
+    )
     assert not templates.fits(group(lambda room: room.op("cumsum", room.input(4, 64), axis=1, reverse=True)))
     assert not templates.fits(group(lambda room: room.op("cumsum", room.input(4, 64, dtype=DType.I64), axis=1)))
 
@@ -134,7 +142,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "other numbers": (RELU.replace("< 0 ? 0", "< 1 ? 0"), "gives other numbers than its nodes on f32[5, 7]"),
     "out of bounds": (RELU.replace("if (i < {{ X.elements }})", ""), "its kernel fails on f32[5, 7]: memory"),
     "a race": (RELU.replace("Y + i, k_at(X, i) < 0", "Y, k_at(X, i) < 0"), "its kernel fails on f32[5, 7]: race"),
-    "no end": (RELU.replace("const int64_t i", "for (volatile int k = 0; k < 1; ) {}\n    const int64_t i"), "does not end in"),
+    "no end": (
+        RELU.replace("const int64_t i", "for (volatile int k = 0; k < 1; ) {}\n    const int64_t i"),
+        "does not end in",
+    ),
     "no C++": (RELU.replace("const int64_t i =", "const int64_t i"), "own.cu.j2"),
     "an unknown name": (RELU.replace("X.elements", "X.size"), "line 3: 'dict object' has no attribute 'size'"),
 }
@@ -142,7 +153,9 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @needs_compiler
 @pytest.mark.parametrize("what", WRONG)
-def test_a_template_that_is_wrong_is_left_out_and_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_is_wrong_is_left_out_and_said(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tuned(monkeypatch, "cuda.written", seconds=2.0)
     template, says = WRONG[what]
     lowering, notes = written(rules_with(tmp_path, template), relu(5, 7))
@@ -165,9 +178,13 @@ def test_without_trust_nothing_is_rendered(tmp_path: Path) -> None:
     assert lowering == "" and notes[0].startswith("W0014: the templates of `mine` are not used")
 
 
-def test_what_is_slower_by_the_data_sheet_is_not_used_and_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_slower_by_the_data_sheet_is_not_used_and_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(CudaTemplates, "problem", lambda *_: pytest.fail("it is not tried"))
-    templates = CudaTemplates(load_many(["std", rules_with(tmp_path, RELU, rest="  cost bytes = 1000000000\n")]), ("mine",))
+    templates = CudaTemplates(
+        load_many(["std", rules_with(tmp_path, RELU, rest="  cost bytes = 1000000000\n")]), ("mine",)
+    )
     program = relu(64, 64)
     own = hardware(H200, program)
     found = templates.best(program, generate(standard(), program), own)
@@ -179,7 +196,11 @@ def test_a_program_at_smaller_sizes_keeps_equal_sizes_equal() -> None:
     rules = standard()
     product = group(lambda room: room.op("matmul", room.input(2000, 3000), room.input(3000, 2000)))
     found = shrunk(rules, product, 100)
-    assert found is not None and [value.type.shape for value in (*found.inputs, *found.outputs)] == [(100, 101), (101, 100), (100, 100)]
+    assert found is not None and [value.type.shape for value in (*found.inputs, *found.outputs)] == [
+        (100, 101),
+        (101, 100),
+        (100, 100),
+    ]
     turned = group(lambda room: room.op("reshape", room.input(2000, 3000), shape=(3000, 2000)))
     assert shrunk(rules, turned, 100) is None
 
@@ -189,7 +210,18 @@ def test_the_command_line_uses_a_trusted_template(tmp_path: Path, capsys: pytest
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[64, 64] x) => (float[64, 64] y) { y = Relu(x) }'
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     path = rules_with(tmp_path, RELU, rest="  cost flops = 0, bytes = 1\n")
-    options = ["--on", "cuda", "--rules", str(path), "--budget", "15s", "--steps", "0", "--cache", str(tmp_path / "cache")]
+    options = [
+        "--on",
+        "cuda",
+        "--rules",
+        str(path),
+        "--budget",
+        "15s",
+        "--steps",
+        "0",
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
     broken = rules_with(tmp_path, RELU.replace("< 0", "< 1"), rest="  cost flops = 0, bytes = 1\n")
     assert cli(["optimize", str(tmp_path / "m.onnx"), *options, "--trust", "mine", "-o", str(tmp_path / "c.onnx")]) == 0
     assert "W0015: the template of mine.own is left out: its kernel gives other numbers" in capsys.readouterr().out
@@ -241,7 +273,9 @@ def test_check_says_where_a_template_is_wrong(what: str, tmp_path: Path, capsys:
 
 @needs_compiler
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_check_says_the_same_of_templates_on_the_processor(device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_the_same_of_templates_on_the_processor(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = checked(rules_with(tmp_path, "\n\n{{ X.nothing }}", device=device), capsys)
     assert "own.cu.j2:3:1: W0015" in found
 

@@ -36,11 +36,19 @@ def halves(dtype: DType) -> Any:
 
 
 def turned(r: Room) -> Any:
-    return r.op("matmul", r.input(N, 40, dtype=DType.F16), r.op("transpose", r.input(M, 40, dtype=DType.F16), perm=(1, 0)))
+    return r.op(
+        "matmul", r.input(N, 40, dtype=DType.F16), r.op("transpose", r.input(M, 40, dtype=DType.F16), perm=(1, 0))
+    )
 
 
 def convolution(r: Room) -> Any:
-    return r.op("conv", r.input(1, 8, 5, M, dtype=DType.F16), r.input(16, 8, 3, 3, dtype=DType.F16), pads=(1, 1, 1, 1), stride=(2, 1))
+    return r.op(
+        "conv",
+        r.input(1, 8, 5, M, dtype=DType.F16),
+        r.input(16, 8, 3, 3, dtype=DType.F16),
+        pads=(1, 1, 1, 1),
+        stride=(2, 1),
+    )
 
 
 def singles(r: Room) -> Any:
@@ -111,6 +119,7 @@ def test_nothing_is_spilled(units: Units, arch: str) -> None:
         (DType.F16, CudaVariant(units=units)), (DType.BF16, CudaVariant(units=units, split=1)),
         (DType.F32, CudaVariant(units=replace(units, depth=16, rounded=True))),
     ):  # fmt: skip
+
         def build(r: Room, dtype: DType = dtype) -> Any:
             return r.op("relu", r.op("matmul", r.input(N, M, dtype=dtype), r.input(M, 512, dtype=dtype)))
 
@@ -124,6 +133,7 @@ def test_nothing_is_spilled(units: Units, arch: str) -> None:
 
 def test_half_precision_goes_to_tensor_cores_and_long_sums_to_several_blocks() -> None:
     """By the roofline, where a device has such cores, and where few tiles would leave most of it idle."""
+
     def half(r: Room) -> Any:
         return r.op("matmul", r.input(2048, 2048, dtype=DType.F16), r.input(2048, 2048, dtype=DType.F16))
 
@@ -140,6 +150,7 @@ def test_half_precision_goes_to_tensor_cores_and_long_sums_to_several_blocks() -
 
 def test_what_tensor_cores_do_not_have_goes_another_way() -> None:
     """A sum of differences is no sum of products."""
+
     def distances(r: Room) -> Any:
         a, b = r.input(64, 1, 40, dtype=DType.F16), r.input(1, 64, 40, dtype=DType.F16)
         return r.op("reduce_sum", r.op("abs", r.op("sub", a, b)), axes=(2,))

@@ -30,7 +30,9 @@ def transposed(x: Sequence[Any], k: Sequence[Any], behind: bool = False, **attrs
 
 CASES = (
     Case("4 by 2", transposed((2, 9, 3, 5), (9, 6, 4, 4), True, stride=(2, 2), pads=(1, 1, 1, 1)), ({},)),
-    Case("3 by 2", transposed((1, 9, 4, 4), (9, 5, 3, 3), stride=(2, 2), pads=(1, 1, 0, 0), output_padding=(1, 1)), ({},)),
+    Case(
+        "3 by 2", transposed((1, 9, 4, 4), (9, 5, 3, 3), stride=(2, 2), pads=(1, 1, 0, 0), output_padding=(1, 1)), ({},)
+    ),
     Case("9 by 4", transposed((1, 12, 6, 5), (12, 2, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4)), ({},)),
     Case("dilated", transposed((1, 8, 5), (8, 6, 3), stride=(3,), dilation=(2,)), ({},)),
     Case("groups", transposed((1, 16, 4, 4), (16, 3, 2, 2), stride=(2, 2), groups=2), ({},)),

@@ -168,7 +168,9 @@ def test_weights_are_transformed_once_for_a_session(fixed: bool) -> None:
     library = build([text])
     rng = np.random.default_rng(0)
     x, k = (rng.standard_normal(value.type.shape).astype(np.float32) for value in whole.inputs)
-    model = kernel_model(DOMAIN, text.name, [value.type for value in whole.inputs], [value.type for value in whole.outputs], "")
+    model = kernel_model(
+        DOMAIN, text.name, [value.type for value in whole.inputs], [value.type for value in whole.outputs], ""
+    )
     proto = ModelProto.FromString(model)
     names = [one.name for one in proto.graph.input]
     if fixed:

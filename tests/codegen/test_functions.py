@@ -189,12 +189,17 @@ def test_the_name_follows_from_the_file_alone(std: Rules, case: str) -> None:
     types = types_of(written.metadata_props[0].value)
     assert types is not None and name_of(written.functions[0], types) == written.functions[0].name
     again = group_of(std, written.functions[0], types)
-    assert again is not None and function_of(std, again, written.opset_import[0].version).name == written.functions[0].name
+    assert (
+        again is not None and function_of(std, again, written.opset_import[0].version).name == written.functions[0].name
+    )
 
 
 def spelled_out(std: Rules) -> tuple[Graph, FunctionProto, str]:
     """Equations of their own, for any number of rows: what a convolution along rows adds, and a maximum of it."""
-    X, W = input_value("h0", TensorType(DType.F32, (dimension("s0"), 6))), input_value("h1", TensorType(DType.F32, (3,)))
+    X, W = (
+        input_value("h0", TensorType(DType.F32, (dimension("s0"), 6))),
+        input_value("h1", TensorType(DType.F32, (3,))),
+    )
     moved = read(0, (traversal(0), scalar("+", traversal(1), bound(0), num(-1))), num(0))
     body = reduce("sum", (bound(0),), (num(3),), scalar("*", moved, read(1, (bound(0),))))
     made = scope_value(Scope((dimension("s0"), num(6)), body, DType.F32), (X, W))
@@ -220,7 +225,9 @@ def test_an_equation_is_read_back_as_it_was(std: Rules) -> None:
         ("relu", "nothing"), ("y0", "(y0"),
     ],
 )  # fmt: skip
-def test_a_definition_that_is_not_what_the_function_computes_is_not_believed(std: Rules, change: tuple[str, str]) -> None:
+def test_a_definition_that_is_not_what_the_function_computes_is_not_believed(
+    std: Rules, change: tuple[str, str]
+) -> None:
     """The function is what every other runtime runs."""
     group, function, definition = spelled_out(std)
     types = [value.type for value in group.inputs]

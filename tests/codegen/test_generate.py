@@ -336,7 +336,10 @@ def test_weights_are_arguments() -> None:
 
 def test_long_reductions_have_many_tasks() -> None:
     """A sum of a million numbers is not the work of one thread, a sum of a thousand is."""
-    texts = [generate(standard(), group(lambda r, n=n: r.op("reduce_sum", r.input(n), axes=(0,)))).text for n in (1_000_000, 1000)]
+    texts = [
+        generate(standard(), group(lambda r, n=n: r.op("reduce_sum", r.input(n), axes=(0,)))).text
+        for n in (1_000_000, 1000)
+    ]
     stages = ["_stage1(" in text for text in texts]
     assert stages == [True, False]
 
@@ -386,7 +389,10 @@ def test_inner_loops_are_vectors(level: str, tmp_path: Path) -> None:
     from dslc.codegen.host.library import build
 
     found, x = processor(level), np.random.default_rng(0).standard_normal((64, 1024)).astype(np.float32)
-    texts = [generate(standard(), group(lambda r: r.op("tanh", r.input(64, 1024))), Variant(width=width)) for width in (1, found.lanes)]
+    texts = [
+        generate(standard(), group(lambda r: r.op("tanh", r.input(64, 1024))), Variant(width=width))
+        for width in (1, found.lanes)
+    ]
     library = build(texts, tmp_path, processor=found)
     best = []
     for text in texts:

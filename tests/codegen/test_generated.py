@@ -100,7 +100,11 @@ _EXACT = ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "Redu
 
 @pytest.mark.parametrize(
     ("how", "dtype"),
-    [(how, dtype) for dtype in ("float", "float16") for how in (*_EXACT, "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")]
+    [
+        (how, dtype)
+        for dtype in ("float", "float16")
+        for how in (*_EXACT, "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+    ]
     + [(how, "int64") for how in _EXACT],
 )
 def test_what_is_reduced_may_be_empty(std: Rules, cache: Path, how: str, dtype: str) -> None:
@@ -117,6 +121,7 @@ def test_what_is_reduced_may_be_empty(std: Rules, cache: Path, how: str, dtype: 
 
 def test_which_sizes_may_be_zero(std: Rules) -> None:
     """Extents alone may name such a size; with it in a divisor, a position or a value nothing is certain."""
+
     def named(build: Any) -> set[str]:
         found = parts_of(std, group(build))
         return {str(size) for size in reducible_at_zero(found, unknown_sizes(found))}
@@ -136,7 +141,9 @@ def texts(rules: Rules, case: str) -> tuple[Graph, list[KernelText]]:
     _, written = with_kernel(rules, *CASES[case][:3])
     (node,) = [node for node in import_model(written, rules).graph.nodes() if isinstance(node, Kernel)]
     group = function_of(rules, node.group, 17).group
-    return group, list({text.name: text for variant in variants(rules, group) for text in [generate(rules, group, variant)]}.values())
+    return group, list(
+        {text.name: text for variant in variants(rules, group) for text in [generate(rules, group, variant)]}.values()
+    )
 
 
 #: runs a kernel on memory of just its size that begins where it likes, its tasks in threads
@@ -162,7 +169,9 @@ def main_of(named: list[tuple[str, KernelText]]) -> str:
         for size in (1, 2, 19):
             shapes = list(CASES[case][3](size).values())
             dims = ", ".join(f"d{k}" for k in range(len(shapes)))
-            lines = [f"static const int64_t d{k}[] = {{{', '.join(map(str, shape))}}};" for k, shape in enumerate(shapes)]
+            lines = [
+                f"static const int64_t d{k}[] = {{{', '.join(map(str, shape))}}};" for k, shape in enumerate(shapes)
+            ]
             lines.append(f"const int64_t* dims[] = {{{dims}}}; int64_t sizes[64], shape[16];")
             lines.append(f"if (!{text.name}_sizes(dims, sizes)) return 1;")
             widths = [int(np.prod(shape)) * 4 for shape in shapes]
@@ -212,7 +221,12 @@ def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> 
 PLANTED = {
     "a read behind the end": ("address", "in[0]", "((const char*)in[0] + 4)", "ERROR: AddressSanitizer"),
     "a race": ("thread", "begin * per, k_min64(end * per, rows)", "0, rows", "data race"),
-    "an overflow": ("undefined", "int64_t per = 1, rows = 0;", "int64_t per = INT64_MAX, rows = 0; per += 1;", "overflow"),
+    "an overflow": (
+        "undefined",
+        "int64_t per = 1, rows = 0;",
+        "int64_t per = INT64_MAX, rows = 0; per += 1;",
+        "overflow",
+    ),
 }
 
 

@@ -83,7 +83,9 @@ def operators(body: Scalar, dtype: DType, size: Dim = N) -> Graph:
 @pytest.fixture(scope="module")
 def library() -> tuple[Library, dict[tuple[str, DType], KernelText]]:
     texts = {
-        (each.name, dtype): generate(standard(), operators(each.before[0], dtype), Variant(width=16 if dtype is DType.F32 else 8))
+        (each.name, dtype): generate(
+            standard(), operators(each.before[0], dtype), Variant(width=16 if dtype is DType.F32 else 8)
+        )
         for each in IDENTITIES
         for dtype in TYPES
     }
@@ -98,21 +100,27 @@ def test_errors_are_as_stated(identity: Identity, library: tuple[Library, dict[t
     import sympy
 
     a, b = sympy.symbols("a b", real=True)
-    before, share = (sympy.lambdify((a, b), symbolic(each, a, b), "mpmath") for each in (identity.before[0], identity.share or A))
+    before, share = (
+        sympy.lambdify((a, b), symbolic(each, a, b), "mpmath") for each in (identity.before[0], identity.share or A)
+    )
     built, texts = library
     mpmath.mp.dps = 60
     for dtype in TYPES:
         x = points(dtype)
         y = np.resize(np.array([0.5, 3.0, 1e-20, 1e20], NUMPY[dtype]), x.size)
         (found,) = built.run(texts[identity.name, dtype].name, [x, y])
-        exact = [_real(before, mpmath.mpf(float(one)), mpmath.mpf(float(other))) for one, other in zip(x, y, strict=True)]
+        exact = [
+            _real(before, mpmath.mpf(float(one)), mpmath.mpf(float(other))) for one, other in zip(x, y, strict=True)
+        ]
         with np.errstate(all="ignore"):
             plain = in_its_type(identity.before[0], dtype, [x, y])
         info = np.finfo(NUMPY[dtype])
         checked = 0
         for k, value in enumerate(exact):
             # beyond what the type holds, on the way as well, is the next test's
-            inside = np.isfinite(plain[k]) and not (x[k] < 0 and any(one.limit is Limit.ZERO for one in identity.outside))
+            inside = np.isfinite(plain[k]) and not (
+                x[k] < 0 and any(one.limit is Limit.ZERO for one in identity.outside)
+            )
             if value is None or not inside or not 1e-37 < abs(value) < float(info.max):
                 continue
             checked += 1
@@ -158,13 +166,17 @@ def test_leaves_the_numbers_where_the_longer_form_does(
             expected = in_its_type(identity.before[0], dtype, [x, y])
         (found,) = built.run(texts[identity.name, dtype].name, [x, y])
         # a number next to nothing may be nothing
-        assert np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True), list(zip(x, found, expected, strict=True))
+        assert np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True), list(
+            zip(x, found, expected, strict=True)
+        )
 
 
 def names(body: Scalar) -> list[str]:
     """The functions of an expression that take time."""
     cheap = {"min", "max"}
-    return sorted(each.name for each in walk(body) if isinstance(each, Apply) and each.name.isalnum() and each.name not in cheap)
+    return sorted(
+        each.name for each in walk(body) if isinstance(each, Apply) and each.name.isalnum() and each.name not in cheap
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +190,9 @@ def names(body: Scalar) -> list[str]:
 )
 def test_whatever_was_written(write: Callable[[Room, Value], Value]) -> None:
     """A softplus by its operator or by others, in a chain: one exponential is left of three functions."""
-    (part,) = parts_of(standard(), group(lambda r: r.op("add", r.op("tanh", write(r, r.op("mul", x := r.input(N), x))), x))).parts
+    (part,) = parts_of(
+        standard(), group(lambda r: r.op("add", r.op("tanh", write(r, r.op("mul", x := r.input(N), x))), x))
+    ).parts
     assert names(part.scope.body) == ["exp"]
 
 

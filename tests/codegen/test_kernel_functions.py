@@ -25,13 +25,22 @@ STATED = {
     "tan": 2, "asin": 2, "acos": 2, "atan": 2, "sinh": 3, "cosh": 3, "asinh": 3, "acosh": 3, "atanh": 3, "softplus": 4,
 }  # fmt: skip
 MEANINGS: dict[str, Callable[[Any], Any]] = {**FUNCTIONS, "softplus": lambda x: np.logaddexp(0, x)}
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 88.7, 89.0, -103.9, -104.5, 1e-40, -1e-40, 3e38, 8191.0, 8193.0])
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 88.7, 89.0, -103.9, -104.5, 1e-40, -1e-40, 3e38, 8191.0, 8193.0]
+)
 
 
 def points() -> Any:
     """Numbers of every magnitude, dense where functions bend."""
     tiny = 10.0 ** np.linspace(-44, 38, 40001)
-    parts = [np.linspace(-110, 110, 200001), tiny, -tiny, np.linspace(-1, 1, 40001), np.linspace(0.4, 2.5, 60001), SPECIAL]
+    parts = [
+        np.linspace(-110, 110, 200001),
+        tiny,
+        -tiny,
+        np.linspace(-1, 1, 40001),
+        np.linspace(0.4, 2.5, 60001),
+        SPECIAL,
+    ]
     return np.concatenate(parts).astype(np.float32)
 
 
@@ -64,16 +73,22 @@ def test_errors_are_as_stated(name: str, library: tuple[Library, dict[tuple[str,
             spacing = np.maximum(np.spacing(np.abs(nearest)), np.float32(1.2e-38 * 2**-20)).astype(np.float64)
             error = np.abs(found.astype(np.float64) - exact) / spacing
             worst = np.nanargmax(np.where(special, 0, error))
-            assert error[worst] <= STATED[name] + 1e-3, f"{name}({x[worst]!r}) is {found[worst]!r}, not {exact[worst]!r}"
+            assert error[worst] <= STATED[name] + 1e-3, (
+                f"{name}({x[worst]!r}) is {found[worst]!r}, not {exact[worst]!r}"
+            )
 
 
 @needs_compiler
 def test_larger_and_smaller_are_nan_where_either_is() -> None:
-    text = generate(standard(), group(lambda r: (r.op("maximum", x := r.input(N), y := r.input(N)), r.op("minimum", x, y))))
+    text = generate(
+        standard(), group(lambda r: (r.op("maximum", x := r.input(N), y := r.input(N)), r.op("minimum", x, y)))
+    )
     special = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0], np.float32)
     x, y = (each.reshape(-1).copy() for each in np.meshgrid(special, special))
     larger, smaller = build([text]).run(text.name, [x, y])
-    assert np.array_equal(larger, np.maximum(x, y), equal_nan=True) and np.array_equal(smaller, np.minimum(x, y), equal_nan=True)
+    assert np.array_equal(larger, np.maximum(x, y), equal_nan=True) and np.array_equal(
+        smaller, np.minimum(x, y), equal_nan=True
+    )
 
 
 @needs_compiler
@@ -98,14 +113,18 @@ def test_half_precision_rounds_to_the_nearest(dtype: DType) -> None:
     rng = np.random.default_rng(0)
     wide = np.concatenate([rng.standard_normal(5000) * 10.0 ** rng.integers(-9, 6, 5000), SPECIAL]).astype(np.float32)
     for width in (1, 16):
-        there = generate(standard(), group(lambda r: r.op("cast", r.input(N, dtype=dtype), to=DType.F32)), Variant(width=width))
+        there = generate(
+            standard(), group(lambda r: r.op("cast", r.input(N, dtype=dtype), to=DType.F32)), Variant(width=width)
+        )
         back = generate(standard(), group(lambda r: r.op("cast", r.input(N), to=dtype)), Variant(width=width))
         library = build([there, back])
         (found,) = library.run(there.name, [every])
         with np.errstate(all="ignore"):
             assert np.array_equal(found, every.astype(np.float32), equal_nan=True)
             (narrow,) = library.run(back.name, [wide])
-            assert np.array_equal(narrow.astype(np.float32), wide.astype(NUMPY[dtype]).astype(np.float32), equal_nan=True)
+            assert np.array_equal(
+                narrow.astype(np.float32), wide.astype(NUMPY[dtype]).astype(np.float32), equal_nan=True
+            )
 
 
 @needs_compiler
@@ -118,7 +137,9 @@ def test_half_numbers_are_converted_as_numpy_does(width: int) -> None:
         x = r.input(N, dtype=DType.F16)
         return r.op("mul", r.op("add", x, x), x)
 
-    wide = generate(standard(), group(lambda r: r.op("cast", r.input(N, dtype=DType.F16), to=DType.F32)), Variant(width=width))
+    wide = generate(
+        standard(), group(lambda r: r.op("cast", r.input(N, dtype=DType.F16), to=DType.F32)), Variant(width=width)
+    )
     narrow = generate(standard(), group(lambda r: r.op("cast", r.input(N), to=DType.F16)), Variant(width=width))
     between = generate(standard(), group(doubled), Variant(width=width))
     library = build([wide, narrow, between])
@@ -129,7 +150,9 @@ def test_half_numbers_are_converted_as_numpy_does(width: int) -> None:
     exact = exact[np.isfinite(exact)]
     with np.errstate(over="ignore"):
         middle = (exact + np.nextafter(exact.astype(np.float16), np.float16(np.inf)).astype(np.float32)) / 2
-    numbers = np.concatenate([exact, middle, np.nextafter(middle, np.float32(0)), np.float32([np.nan, np.inf, -np.inf, 1e9])])
+    numbers = np.concatenate(
+        [exact, middle, np.nextafter(middle, np.float32(0)), np.float32([np.nan, np.inf, -np.inf, 1e9])]
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         (found,) = library.run(narrow.name, [numbers.astype(np.float32)])
         assert np.array_equal(found, numbers.astype(np.float16), equal_nan=True)

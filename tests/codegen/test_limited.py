@@ -125,7 +125,9 @@ def test_positions_have_64_bits(std: Rules, tmp_path: Path) -> None:
     _, written = with_kernel(std, MANY, ["y", "z", "s"], ["x", "w"])
     (node,) = [node for node in import_model(written, std).graph.nodes() if isinstance(node, Kernel)]
     group = function_of(std, node.group, 17).group
-    texts = list({text.name: text for variant in variants(std, group) for text in [generate(std, group, variant)]}.values())
+    texts = list(
+        {text.name: text for variant in variants(std, group) for text in [generate(std, group, variant)]}.values()
+    )
     for text in texts:
         body = text.text.removeprefix(preamble())
         assert len(body) < len(text.text)

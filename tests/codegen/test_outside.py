@@ -40,8 +40,6 @@ HOSTILE = (
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 
 
-
-
 def softmax_of(size: str) -> Graph:
     """A group whose unknown sizes and inputs have a name."""
     rules = standard()
@@ -76,8 +74,14 @@ def test_the_names_of_sizes_are_in_no_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_lowerings_and_templates_are_words_of_comments(name: str) -> None:
-    texts = (custom_kernel(filled(name)).text.removeprefix(preamble()), custom_cuda(filled(name)).text.removeprefix(cuda_preamble()))
-    plain = (custom_kernel(filled("N")).text.removeprefix(preamble()), custom_cuda(filled("N")).text.removeprefix(cuda_preamble()))
+    texts = (
+        custom_kernel(filled(name)).text.removeprefix(preamble()),
+        custom_cuda(filled(name)).text.removeprefix(cuda_preamble()),
+    )
+    plain = (
+        custom_kernel(filled("N")).text.removeprefix(preamble()),
+        custom_cuda(filled("N")).text.removeprefix(cuda_preamble()),
+    )
     for text, other in zip(texts, plain, strict=True):
         assert without(text) == without(other)
         assert all(PLAIN.fullmatch(each) for each in comments(text))
@@ -100,7 +104,9 @@ def test_the_name_of_an_operator_is_a_plain_string(name: str) -> None:
 
 def hostile_model(name: str) -> onnx.ModelProto:
     """A file whose kernel's definition calls a size so; its function has the name that belongs to it."""
-    function = onnx.FunctionProto(domain="dslc", input=["h0"], output=["y0"], opset_import=[helper.make_opsetid("", 17)])
+    function = onnx.FunctionProto(
+        domain="dslc", input=["h0"], output=["y0"], opset_import=[helper.make_opsetid("", 17)]
+    )
     function.node.append(helper.make_node("Relu", ["h0"], ["y0"]))
     function.name = name_of(function, [TensorType(DType.F32, (dimension(name), 64))])
     given = [helper.make_tensor_value_info(each, TensorProto.FLOAT, ["N", 64]) for each in "xy"]
@@ -141,7 +147,9 @@ def test_every_comment_and_string_of_a_template_is_constant_or_passes_the_door()
                 for value in re.findall(r"\{\{ (.*?) \}\}", " ".join(inside)):
                     assert value.endswith("| outside") or value in own, (one.name, line)
     # a title without the door is the generator's own
-    own_titles = [(resources.files("dslc.codegen") / name).read_text("utf-8") for name in ("generate.py", "cuda/generate.py")]
+    own_titles = [
+        (resources.files("dslc.codegen") / name).read_text("utf-8") for name in ("generate.py", "cuda/generate.py")
+    ]
     assert all(re.findall(r"title=(\w+)", text) in (["signature"], ["Signature"]) for text in own_titles)
 
 

@@ -22,8 +22,16 @@ def convolution(x: tuple[int, ...], k: tuple[int, ...], **attrs: object) -> Call
 
 CASES = (
     Case("groups of 4", convolution((1, 16, 9, 19), (16, 4, 3, 3), groups=4, pads=(1, 1, 1, 1)), ({},)),
-    Case("unknown sizes", convolution((1, 8, N, M), (8, 4, 3, 3), groups=2, pads=(1, 1, 1, 1)), ({"N": 9, "M": 19}, {"N": 1, "M": 1})),
-    Case("strides and dilation", convolution((2, 6, 17, 14), (5, 6, 3, 3), stride=(2, 1), dilation=(1, 2), pads=(2, 0, 0, 3)), ({},)),
+    Case(
+        "unknown sizes",
+        convolution((1, 8, N, M), (8, 4, 3, 3), groups=2, pads=(1, 1, 1, 1)),
+        ({"N": 9, "M": 19}, {"N": 1, "M": 1}),
+    ),
+    Case(
+        "strides and dilation",
+        convolution((2, 6, 17, 14), (5, 6, 3, 3), stride=(2, 1), dilation=(1, 2), pads=(2, 0, 0, 3)),
+        ({},),
+    ),
     Case("band", lambda r: r.op("g2bmm", r.input(2, 40, 24), r.input(2, 40, 24), width=8), ({},)),
     Case("one dimension", convolution((2, 8, 40), (24, 4, 5), groups=2, pads=(2, 2)), ({},)),
 )

@@ -42,7 +42,12 @@ CASES = (
     Case("batches", lambda r: r.op("matmul", r.input(3, N, 24), r.input(3, 24, M)), SIZES),
     Case("shared by batches", lambda r: r.op("matmul", r.input(2, N, 24), r.input(24, M)), SIZES),
     Case("before and behind", epilogue, SIZES),
-    Case("half", lambda r: r.op("matmul", r.input(N, 40, dtype=DType.F16), r.input(40, M, dtype=DType.F16)), SIZES, tolerance=4e-3),
+    Case(
+        "half",
+        lambda r: r.op("matmul", r.input(N, 40, dtype=DType.F16), r.input(40, M, dtype=DType.F16)),
+        SIZES,
+        tolerance=4e-3,
+    ),
     Case("integers", lambda r: r.op("matmul", r.input(N, 40, dtype=DType.I32), r.input(40, M, dtype=DType.I32)), SIZES),
     Case("convolution by 1", lambda r: r.op("conv", r.input(2, 24, N, M), r.input(20, 24, 1, 1)), SIZES[1:2]),
 )
@@ -64,7 +69,10 @@ def factors(build: Callable[[Room], Value]) -> list[str]:
 def test_the_factor_that_rows_share_is_packed() -> None:
     """The last loop whose factor others share; of an expression all that depends on it."""
     assert factors(lambda r: r.op("matmul", r.input(N, 40), r.input(40, M)))[0] == "$1[r0, i1]"
-    assert factors(lambda r: r.op("matmul", r.input(N, 40), r.op("transpose", r.input(M, 40), perm=(1, 0))))[0] == "$1[i1, r0]"
+    assert (
+        factors(lambda r: r.op("matmul", r.input(N, 40), r.op("transpose", r.input(M, 40), perm=(1, 0))))[0]
+        == "$1[i1, r0]"
+    )
 
 
 def test_what_nothing_shares_is_not_packed() -> None:
@@ -84,8 +92,13 @@ def test_a_panel_is_a_part_of_its_own() -> None:
 def test_products_have_variants_with_panels() -> None:
     product = group(lambda r: r.op("matmul", r.input(N, 40), r.input(40, M)))
     sums = group(lambda r: r.op("reduce_sum", r.input(N, M), axes=(1,)))
-    assert any(one.panels for one in variants(standard(), product)) and not any(one.panels for one in variants(standard(), sums))
-    assert generate(standard(), product, PANELS[0]).name != generate(standard(), product, Variant(vectors=2, block=12)).name
+    assert any(one.panels for one in variants(standard(), product)) and not any(
+        one.panels for one in variants(standard(), sums)
+    )
+    assert (
+        generate(standard(), product, PANELS[0]).name
+        != generate(standard(), product, Variant(vectors=2, block=12)).name
+    )
 
 
 # ---- panels of weights ----------------------------------------------------------------------------------------------------
@@ -123,7 +136,9 @@ class Session:
     def __post_init__(self) -> None:
         text = generate(standard(), self.graph, PANELS[0])
         types = [value.type for value in self.graph.inputs]
-        proto = ModelProto.FromString(kernel_model(DOMAIN, text.name, types, [value.type for value in self.graph.outputs], ""))
+        proto = ModelProto.FromString(
+            kernel_model(DOMAIN, text.name, types, [value.type for value in self.graph.outputs], "")
+        )
         self.names = [one.name for one in proto.graph.input]
         for at in reversed(self.weights):
             del proto.graph.input[at]

@@ -81,6 +81,7 @@ def test_a_session_says_what_the_runtime_says(std: Rules, tmp_path: Path, monkey
 @needs_compiler
 def test_a_library_says_so(std: Rules) -> None:
     """The kernel itself gives an error, in each thread: no other element is read in its place unseen."""
+
     def build_group(r: Room) -> Value:
         return r.op("gather", r.input(N, M), r.input(100, dtype=DType.I64), axis=0)
 
@@ -126,7 +127,9 @@ def test_what_has_no_elements_has_no_kernel(std: Rules, how: str) -> None:
 def test_sizes_have_64_bits(std: Rules) -> None:
     """The tasks of stages whose sizes are just below 2^31: counting them takes no memory."""
     edge = 1 << 31
-    builds: list[Build] = [lambda r, n=n: r.op("neg", r.input(n, dtype=DType.I8)) for n in (edge - 1, edge - 648, edge, edge + 5)]
+    builds: list[Build] = [
+        lambda r, n=n: r.op("neg", r.input(n, dtype=DType.I8)) for n in (edge - 1, edge - 648, edge, edge + 5)
+    ]
     builds += [lambda r, n=n: r.op("softmax", r.input(n, 8), axis=1) for n in (edge - 1, edge + 1)]
     builds += [lambda r, n=n: r.op("matmul", r.input(n, 16), r.input(16, 64)) for n in (edge - 1, edge + 1)]
     texts = [text for one in builds for text in [generate(std, group(one))]]

@@ -79,7 +79,12 @@ def test_the_processor_at_hand_is_described() -> None:
 def test_levels_hold_what_those_below_them_do() -> None:
     for _, each in groupby(LEVELS.values(), key=lambda level: level.architecture):
         assert all(low.needs < high.needs and low.vector_bytes < high.vector_bytes for low, high in pairwise(each))
-    assert {name: of_level(name).sums for name in LEVELS} == {"x86-64-v2": 12, "x86-64-v3": 12, "x86-64-v4": 24, "armv8-a": 24}
+    assert {name: of_level(name).sums for name in LEVELS} == {
+        "x86-64-v2": 12,
+        "x86-64-v3": 12,
+        "x86-64-v4": 24,
+        "armv8-a": 24,
+    }
     assert len({of_level(name).identity for name in LEVELS} | {here().identity}) == len(LEVELS) + 1
 
 
@@ -122,7 +127,10 @@ def forms() -> Iterator[tuple[str, Graph]]:
             yield case.name, group(case.build)
         for one, other in ((dtype, DType.F32), (DType.F32, dtype), (dtype, DType.I64), (DType.I64, dtype)):
             if one is not other:
-                yield f"{one} to {other}", group(lambda r, one=one, other=other: r.op("cast", r.input(N, dtype=one), to=other))  # type: ignore[misc]
+                yield (
+                    f"{one} to {other}",
+                    group(lambda r, one=one, other=other: r.op("cast", r.input(N, dtype=one), to=other)),
+                )  # type: ignore[misc]
     yield "filtered", group(tiles((2, 19, 11, 6), 37, True, m=4, pads=(1, 1, 1, 1)))
     yield "in few channels", group(conv((1, 32, 20, 20), 32, groups=8, pads=(1, 1, 1, 1)))
     yield "gathered", group(lambda r: r.op("gather", r.input(N, M), r.input(9, dtype=DType.I64), axis=1))
@@ -240,7 +248,9 @@ def test_kernels_for_a_better_processor_are_not_run(old: None, file: Path) -> No
 
 @x86
 @needs_compiler
-def test_building_for_another_machine(old: None, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_building_for_another_machine(
+    old: None, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli(["build", str(file), "--isa", "x86-64-v4"]) == 1 and "E0817" in capsys.readouterr().err
     library, text = tmp_path / "fast.so", tmp_path / "text"
     assert cli(["build", str(file), "--isa", "x86-64-v4", "-o", str(library), "--emit", str(text)]) == 0

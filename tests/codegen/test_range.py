@@ -37,7 +37,10 @@ def quotients(dtype: DType) -> Iterator[tuple[str, Callable[[Room], Value]]]:
     for kind, axis in (("reduce_max", 1), ("reduce_max", 0)):
         yield f"by {kind} over {axis}", lambda r, kind=kind, axis=axis: _by_size(r, dtype, kind, axis)  # type: ignore[misc]
     for name, shape in (("column", (N, 1)), ("row", (M,)), ("number", ())):
-        yield f"by a {name}", lambda r, shape=shape: r.op("div", r.input(N, M, dtype=dtype), r.input(*shape, dtype=dtype))  # type: ignore[misc]
+        yield (
+            f"by a {name}",
+            lambda r, shape=shape: r.op("div", r.input(N, M, dtype=dtype), r.input(*shape, dtype=dtype)),
+        )  # type: ignore[misc]
 
 
 def _by_size(r: Room, dtype: DType, kind: str, axis: int) -> Value:
@@ -83,7 +86,9 @@ def test_a_power_below_zero_has_the_range_of_its_results(power: float) -> None:
         "p = Constant<value = float {1e30}>()  t = Mul(x, p)  y = Mul(t, p)",
     ],
 )
-def test_numbers_that_are_put_together_lose_nothing(nodes: str, std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_that_are_put_together_lose_nothing(
+    nodes: str, std: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Halves of sevenths are rounded as the nodes round them; 1e30 * 1e30 is no number of the type, and has no kernel."""
     monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     text = f'<ir_version: 8, opset_import: ["": 17]> g (float[N, 8] x) => (float[N, 8] y) {{ {nodes} }}'

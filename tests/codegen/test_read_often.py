@@ -35,16 +35,27 @@ def scores(heads: int, length: int, width: int, reach: int, dilation: int) -> Ca
 CASES = (
     Case("dilated by 2", scores(2, 64, 16, 8, 2), ({},)),
     Case("dilated by 3, odd sizes", scores(3, 67, 7, 8, 3), ({},)),
-    Case("a bias before a convolution", lambda r: r.op(
-        "conv", r.op("add", r.input(1, 4, 12, 13), r.input(4, 1, 1)), r.input(6, 4, 3, 3), pads=(1, 1, 1, 1)
-    ), ({},)),
+    Case(
+        "a bias before a convolution",
+        lambda r: r.op(
+            "conv", r.op("add", r.input(1, 4, 12, 13), r.input(4, 1, 1)), r.input(6, 4, 3, 3), pads=(1, 1, 1, 1)
+        ),
+        ({},),
+    ),
     Case("unknown sizes", lambda r: r.op("matmul", r.op("relu", r.input(5, N)), r.input(N, 9)), ({"N": 7}, {"N": 1})),
 )
 
 
 @needs_compiler
 def test_as_the_interpreter_says() -> None:
-    compare(CASES, (Variant(keep=True), Variant(keep=True, fuse=False), Variant(vectors=1, block=1, unroll=2, keep=True, fuse=False)))
+    compare(
+        CASES,
+        (
+            Variant(keep=True),
+            Variant(keep=True, fuse=False),
+            Variant(vectors=1, block=1, unroll=2, keep=True, fuse=False),
+        ),
+    )
 
 
 def bodies(build: Callable[[Room], Value], keep: bool) -> list[Scalar]:

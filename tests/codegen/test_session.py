@@ -181,7 +181,9 @@ def test_the_fastest_kernel_is_noted(cache: Path, file: Path, std: Rules, tmp_pa
     note(model, {name: text, "k_other": halves()}, 3)
     assert said(model).threads == 3 and {entry.key for entry in model.metadata_props if "k_other" in entry.key} == set()
     here = prepared(model, texts={name: text})
-    elsewhere = prepared(model, tmp_path / "elsewhere", generator=lambda rules, group, wanted: by_hand(rules, group, wanted[10:]))
+    elsewhere = prepared(
+        model, tmp_path / "elsewhere", generator=lambda rules, group, wanted: by_hand(rules, group, wanted[10:])
+    )
     assert here.library is not None and elsewhere.library is not None and here.library.name == elsewhere.library.name
 
 
@@ -271,7 +273,9 @@ def test_a_file_that_was_tampered_with_has_no_kernels(
             assert not by_kernel(dslc.session(file))
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"no model at all", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff" * 64, b"no model at all", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+)
 def test_what_is_no_model(cache: Path, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "no.onnx"
     path.write_bytes(content)
@@ -386,7 +390,12 @@ def test_build(cache: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("case", ["no file", "no model", "no compiler", "the model itself", "a folder"])
 def test_wrong_input_of_build(
-    cache: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], case: str
+    cache: Path,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    case: str,
 ) -> None:
     """One coded error."""
     arguments, code = [str(file)], ""

@@ -73,11 +73,15 @@ def test_large_inputs_are_divided_among_threads(tmp_path: Path, threads: int) ->
     """Enough rows for every path: several stages, parts of unequal size, scratch memory."""
     library = build([halves(), total()], tmp_path)
     rows = np.random.default_rng(0).random((100_003, 4), np.float32)
-    half, sums = session(library.path, model("k_halves", [["n", 4]], [["n", 4], ["n"]]), threads).run(None, {"x0": rows})
+    half, sums = session(library.path, model("k_halves", [["n", 4]], [["n", 4], ["n"]]), threads).run(
+        None, {"x0": rows}
+    )
     assert np.array_equal(half, rows / 2) and np.allclose(sums, rows.sum(1))
     loaded = session(library.path, model("k_total", [["n"]], [[]]), threads)
     for count in (100_003, 1_000, 200_000):
-        assert np.isclose(loaded.run(None, {"x0": rows.ravel()[:count]})[0], (rows.ravel()[:count] ** 2).sum(), rtol=1e-3)
+        assert np.isclose(
+            loaded.run(None, {"x0": rows.ravel()[:count]})[0], (rows.ravel()[:count] ** 2).sum(), rtol=1e-3
+        )
 
 
 def test_other_sizes_are_refused(tmp_path: Path) -> None:
@@ -212,7 +216,7 @@ def compiler_that(tmp_path: Path, does: str) -> str:
         ("echo 'error: cannot allocate memory'; exit 1", BuildReason.MEMORY),
         ("echo 'nothing pleases me'; exit 3", BuildReason.ERROR),
         ("exit 0", BuildReason.ERROR),
-        ("for a; do [ \"$l\" = -o ] && echo no library > \"$a\"; l=$a; done", BuildReason.UNLOADABLE),
+        ('for a; do [ "$l" = -o ] && echo no library > "$a"; l=$a; done', BuildReason.UNLOADABLE),
     ],
 )
 def test_compilers_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, reason: BuildReason) -> None:
@@ -272,7 +276,9 @@ def test_an_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     build([total()], tmp_path)
     started: list[tuple[str, ...]] = []
     start = Compiler.start
-    monkeypatch.setattr(Compiler, "start", lambda self, *args, **limits: started.append(args[2:]) or start(self, *args, **limits))
+    monkeypatch.setattr(
+        Compiler, "start", lambda self, *args, **limits: started.append(args[2:]) or start(self, *args, **limits)
+    )
     both = build([halves(), total()], tmp_path)
     assert both.fresh and np.array_equal(both.run("k_halves", [X])[0], X / 2)
     assert [more[0] == "-c" for more in started] == [False]
@@ -331,4 +337,8 @@ def test_scratch_memory_is_aligned(tmp_path: Path) -> None:
     library = build([text], tmp_path)
     loaded = session(library.path, model("k_where", [[]], [[]]))
     for _ in range(3):
-        assert loaded.run(None, {"x0": np.array(1, np.float32)})[0] == 0 == library.run("k_where", [np.array(1, np.float32)])[0]
+        assert (
+            loaded.run(None, {"x0": np.array(1, np.float32)})[0]
+            == 0
+            == library.run("k_where", [np.array(1, np.float32)])[0]
+        )

@@ -40,9 +40,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rules_with(folder: Path, template: str | None, call: str = "relu(X)", params: str = "X: f32[*S]", values: str = "") -> Path:
+def rules_with(
+    folder: Path, template: str | None, call: str = "relu(X)", params: str = "X: f32[*S]", values: str = ""
+) -> Path:
     """A library `mine` of one lowering, whose template has this text, or is not there."""
-    body = f"  match Y = {call}\n  template \"own.j2\" {values}"
+    body = f'  match Y = {call}\n  template "own.j2" {values}'
     text = f"dslc 1\nimport std (relu, concat)\nlowering own({params}) on cpu {{\n{body}\n}}\n"
     (folder / "mine.rules").write_text(text, "utf-8")
     if template is not None:
@@ -54,7 +56,9 @@ def of_relu(room: Room) -> object:
     return room.op("relu", room.input(N, M))
 
 
-def tried(path: Path, build_group: Callable[[Room], object], trust: tuple[str, ...] = ("mine",)) -> tuple[list[Written], list[str]]:
+def tried(
+    path: Path, build_group: Callable[[Room], object], trust: tuple[str, ...] = ("mine",)
+) -> tuple[list[Written], list[str]]:
     """What the templates of a library make of a group, as far as it is right, and what is said of the others."""
     rules = load_many(["std", path])
     program: Graph = group(build_group)  # type: ignore[arg-type]
@@ -83,7 +87,17 @@ def test_the_example_of_the_documentation_runs(cache: Path, capsys: pytest.Captu
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[N, 256] x) => (float[N, 256] y) <int64 one = {1}> { y = CumSum(x, one) }'
     model, fast = cache / "running.onnx", cache / "fast.onnx"
     onnx.save(onnx.parser.parse_model(text), model)
-    options = ["--rules", str(cache / "running.rules"), "--bind", "N=512", "--no-derive", "--no-mutate", "--no-timing", "--steps", "0"]
+    options = [
+        "--rules",
+        str(cache / "running.rules"),
+        "--bind",
+        "N=512",
+        "--no-derive",
+        "--no-mutate",
+        "--no-timing",
+        "--steps",
+        "0",
+    ]
     assert cli(["optimize", str(model), *options, "--trust", "running", "--budget", "60s", "-o", str(fast)]) == 0
     assert "cumsum, by the template of running.running" in capsys.readouterr().out
     x = np.random.default_rng(0).standard_normal((37, 256)).astype(np.float32)
@@ -147,7 +161,10 @@ def test_the_expression_decides_and_not_the_operator(cache: Path) -> None:
     path = rules_with(cache, product)
 
     def lowered(equation: str) -> tuple[list[Written], list[str]]:
-        path.write_text(f'dslc 1\nlowering own(C: f32[K, Q], A: f32[P, K]) on cpu {{ expr {equation} template "own.j2" }}\n', "utf-8")
+        path.write_text(
+            f'dslc 1\nlowering own(C: f32[K, Q], A: f32[P, K]) on cpu {{ expr {equation} template "own.j2" }}\n',
+            "utf-8",
+        )
         return tried(path, lambda room: room.op("matmul", room.input(N, M), room.input(M, 5)))
 
     good, notes = lowered("Y[p, q] = sum[k] A[p, k] * C[k, q]")
@@ -181,14 +198,18 @@ def test_a_stranger_runs_nothing(cache: Path) -> None:
         (RELU.replace("Y[i] =", "*(volatile int*)0 ="), "fails on f32[1, 3]: the process that runs models died"),
     ],
 )
-def test_what_is_wrong_with_a_template_is_said_and_the_nodes_remain(cache: Path, template: str | None, says: str) -> None:
+def test_what_is_wrong_with_a_template_is_said_and_the_nodes_remain(
+    cache: Path, template: str | None, says: str
+) -> None:
     good, notes = tried(rules_with(cache, template), of_relu)
     assert good == []
     assert len(notes) == 1 and notes[0].startswith("W0015: the template of mine.own is left out: ") and says in notes[0]
 
 
 @pytest.mark.parametrize("name", ["../own.j2", "/etc/hostname", "link.j2", "sub/../../own.j2", "", "folder"])
-def test_templates_are_in_the_folder_of_their_library(cache: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_templates_are_in_the_folder_of_their_library(
+    cache: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     home = cache / "library"
     (home / "folder").mkdir(parents=True)
     (cache / "own.j2").write_text(RELU, "utf-8")
@@ -204,7 +225,10 @@ def test_templates_are_in_the_folder_of_their_library(cache: Path, capsys: pytes
     ("template", "says"),
     [
         ("{% for i in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}", "it does not end in 1 s"),
-        ("{% set n = namespace(x='aa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "too much memory"),
+        (
+            "{% set n = namespace(x='aa') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}",
+            "too much memory",
+        ),
         ("{% for i in range(99999) %}{{ 'a' * 99 }}{% endfor %}", "more than 1048576 characters"),
         ("{% include '/etc/hostname' %}", "no loader"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
@@ -217,6 +241,11 @@ def test_rendering_is_limited(template: str, says: str) -> None:
 
 def test_trust_names_a_library(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = cache / "m.onnx"
-    onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'), model)
+    onnx.save(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+        model,
+    )
     assert cli(["optimize", str(model), "--trust", "nobody", "--dry-run", "--budget", "0"]) == 1
     assert "E0909" in capsys.readouterr().err

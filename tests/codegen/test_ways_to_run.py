@@ -32,7 +32,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '<ir_version: 8, opset_import: ["": 17]> g (float[N,K] x) => (float[N] y) { y = ReduceMean<axes=[1], keepdims=0>(x) }'
     )
     made = function_of(standard(), import_model(plain, standard()).graph, 17)
-    graph = helper.make_graph([helper.make_node(made.name, ["x"], ["y"], domain="dslc")], "g", plain.graph.input, plain.graph.output)
+    graph = helper.make_graph(
+        [helper.make_node(made.name, ["x"], ["y"], domain="dslc")], "g", plain.graph.input, plain.graph.output
+    )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("dslc", 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[made.proto], ir_version=8)
     model.metadata_props.add(key=f"dslc.kernel.{made.name}", value=made.definition)
@@ -127,7 +129,9 @@ def test_what_a_kernel_says_is_told_from_what_others_say() -> None:
 @needs_compiler
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="a system without owners of files")
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702])
-def test_a_library_where_others_may_write_is_not_loaded(mode: int, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_where_others_may_write_is_not_loaded(
+    mode: int, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither built there nor taken from there: a folder of this user's own stands in for it."""
     from dslc.codegen.host.library import checked, opened
 
@@ -143,7 +147,9 @@ def test_a_library_where_others_may_write_is_not_loaded(mode: int, file: Path, t
         pass
     assert opened(library, given=True) is not None, "a file of one's own that one names may lie anywhere"
     assert type(dslc.session(file)).__name__ == "KernelSession"
-    assert list(tmp_path.glob("dslc-*/*/kernels/*.so")) and len(list((tmp_path / "cache" / "kernels").glob("*.so"))) == 1
+    assert (
+        list(tmp_path.glob("dslc-*/*/kernels/*.so")) and len(list((tmp_path / "cache" / "kernels").glob("*.so"))) == 1
+    )
     library.parent.chmod(0o700)
     library.chmod(0o666)
     assert opened(library) is None and opened(library, given=True) is None
@@ -180,9 +186,18 @@ def test_temporary_files_follow_no_links_and_have_names_of_chance(tmp_path: Path
     victim.write_bytes(b"mine")
     target = tmp_path / "out" / "m.onnx"
     target.parent.mkdir()
-    for name in (f".m.onnx.{os.getpid()}.tmp", f".m.onnx.{os.getpid()}.{threading.get_ident()}", f".{os.getpid()}.probe"):
+    for name in (
+        f".m.onnx.{os.getpid()}.tmp",
+        f".m.onnx.{os.getpid()}.{threading.get_ident()}",
+        f".{os.getpid()}.probe",
+    ):
         (target.parent / name).symlink_to(victim)
-    save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'), target)
+    save(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        ),
+        target,
+    )
     replace_file(target.parent / "m.onnx", b"other")
     unwritable(target.parent)
     assert victim.read_bytes() == b"mine"

@@ -49,4 +49,6 @@ def names(program: dict[str, Any]) -> list[str]:
 
 def shapes(program: dict[str, Any]) -> list[list[list[int]]]:
     """Of each call the sizes of its operands, transposed or not."""
-    return sorted(sorted(sorted(size for size in shape if size > 1) for shape in call["shapes"]) for call in program["calls"])
+    return sorted(
+        sorted(sorted(size for size in shape if size > 1) for shape in call["shapes"]) for call in program["calls"]
+    )

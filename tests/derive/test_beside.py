@@ -32,7 +32,8 @@ SOON = Deadline.after(1e9)
 def operator(std: Rules, size: int) -> Graph:
     """A transposed convolution of a small image."""
     inputs = tuple(
-        input_value(name, TensorType(DType.F32, shape)) for name, shape in (("h0", (1, 4, size, size)), ("h1", (4, 3, 2, 2)))
+        input_value(name, TensorType(DType.F32, shape))
+        for name, shape in (("h0", (1, 4, size, size)), ("h1", (4, 3, 2, 2)))
     )
     return Graph(inputs, apply(std, "std.conv_transpose", inputs, {"stride": (2, 2)}))
 
@@ -143,7 +144,9 @@ def test_it_is_halted_while_something_is_measured(std: Rules) -> None:
     def quick(one: Graph) -> DerivedOperator:
         time.sleep(0.05)
         # more than a pipe holds
-        return DerivedOperator(tuple(PricedProgram(one.outputs[0], (), (str(k).zfill(1000),), 1.0) for k in range(300)), None)
+        return DerivedOperator(
+            tuple(PricedProgram(one.outputs[0], (), (str(k).zfill(1000),), 1.0) for k in range(300)), None
+        )
 
     with beside(quick, first, second) as other:
         with other.halted(), other.halted():

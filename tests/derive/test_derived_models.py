@@ -22,14 +22,19 @@ OPTIONS = ["--max-states", "300", "--output-format", "json"]
 def test_a_written_program_computes_what_the_call_does_on_any_runtime(tmp_path: Path, number: int) -> None:
     """Its generated operators are functions of the file, which plain ONNX Runtime runs; inputs have the names of the call."""
     file = tmp_path / "derived.onnx"
-    done = CliRunner().invoke(command, [CALL, *OPTIONS, "-o", str(file), "--program", str(number)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        command, [CALL, *OPTIONS, "-o", str(file), "--program", str(number)], catch_exceptions=False
+    )
     assert done.exit_code == 0
     model = onnx.load(file)
     onnx.checker.check_model(model)
     assert [value.name for value in model.graph.input] == ["X", "y0"] and model.functions
     assert "ConvTranspose" not in {node.op_type for node in model.graph.node}
     drawn = np.random.default_rng(0)
-    feeds = {"X": drawn.standard_normal((1, 4, 5, 5), np.float32), "y0": drawn.standard_normal((4, 3, 4, 4), np.float32)}
+    feeds = {
+        "X": drawn.standard_normal((1, 4, 5, 5), np.float32),
+        "y0": drawn.standard_normal((4, 3, 4, 4), np.float32),
+    }
     (got,) = onnxruntime.InferenceSession(file).run(None, feeds)
     node = onnx.helper.make_node("ConvTranspose", ["X", "y0"], ["Y"], strides=[2, 2], pads=[1, 1, 1, 1])
     graph = onnx.helper.make_graph([node], "call", list(model.graph.input), list(model.graph.output))

@@ -36,9 +36,14 @@ def test_figure_4_nothing_is_transposed_for_it(call: str, shapes_: list[list[lis
 @pytest.mark.parametrize("joined, filters", [("concat({}, {}, axis=1)", 5), ("add({}, {})", 6)])
 def test_figure_3a_windows_of_one_and_of_nine_positions_are_one_product(joined: str, filters: int) -> None:
     """One product of the image by all weights, 6 of them and 9 times as many as the other filters, and a selective sum."""
-    one, nine = "conv(X: f32[1, 4, 6, 6], K: f32[6, 4, 1, 1])", f"conv(X, L: f32[{filters}, 4, 3, 3], pads=[1, 1, 1, 1])"
+    one, nine = (
+        "conv(X: f32[1, 4, 6, 6], K: f32[6, 4, 1, 1])",
+        f"conv(X, L: f32[{filters}, 4, 3, 3], pads=[1, 1, 1, 1])",
+    )
     programs = derived(joined.format(one, nine), "--max-states", "60", "--max-depth", "3")
-    found = [each for each in programs if names(each) == ["std.matmul"] and "einnet.flat_concatenation" in each["steps"]]
+    found = [
+        each for each in programs if names(each) == ["std.matmul"] and "einnet.flat_concatenation" in each["steps"]
+    ]
     assert [sorted([[4, 6 + 9 * filters], [4, 36]])] in map(shapes, found)
 
 

@@ -35,8 +35,14 @@ def times(*factors: int | Scalar) -> Scalar:
 @pytest.mark.parametrize(
     "size",
     [
-        N, M, times(81, N), times(N, M), times(196, N, M), times(N, N),
-        apply("+", N, num(-1)), apply("+", times(2, M), times(3, N), num(7)),
+        N,
+        M,
+        times(81, N),
+        times(N, M),
+        times(196, N, M),
+        times(N, N),
+        apply("+", N, num(-1)),
+        apply("+", times(2, M), times(3, N), num(7)),
     ],
     ids=str,
 )
@@ -70,7 +76,9 @@ def test_what_only_one_number_has_is_not_put_back() -> None:
 
 def test_large_numbers_of_the_program_stay() -> None:
     """-1e9 masks, and is no multiple of a size."""
-    masked = scope_value(Scope((N,), apply("+", read(0, (iterator("i0"),)), num(-(10**9))), DType.F32), (hole(0, f32(N)),))
+    masked = scope_value(
+        Scope((N,), apply("+", read(0, (iterator("i0"),)), num(-(10**9))), DType.F32), (hole(0, f32(N)),)
+    )
     generic = Generic.of(Graph((hole(0, f32(N)),), (masked,)))
     assert generic is not None
     at = generic.at(Graph((hole(0, f32(N)),), (masked,)))

@@ -32,7 +32,9 @@ MAPPED = "index x: X, y: Y\n  term f(x, y)\n  map phi: X -> W\n  expr [x] sum[y]
 
 def written(folder: Path, *rules: str) -> Path:
     file = folder / "own.rules"
-    file.write_text(HEAD + "\n".join(f'derivation rule{k} {{\n  """One."""\n  {rule}\n}}' for k, rule in enumerate(rules)) + "\n")
+    file.write_text(
+        HEAD + "\n".join(f'derivation rule{k} {{\n  """One."""\n  {rule}\n}}' for k, rule in enumerate(rules)) + "\n"
+    )
     return file
 
 
@@ -58,7 +60,9 @@ def written(folder: Path, *rules: str) -> Path:
         (RELAXED + "{[x: V] sum[y] f(x, y)}, X)\n  search V in divisors(X)", "E0326"),
     ],
 )
-def test_what_is_used_otherwise_than_declared_or_by_nothing_determined_is_found(tmp_path: Path, rule: str, code: str | None) -> None:
+def test_what_is_used_otherwise_than_declared_or_by_nothing_determined_is_found(
+    tmp_path: Path, rule: str, code: str | None
+) -> None:
     file = written(tmp_path, rule)
     rules = load_many([file])
     found = {problem.code for problem in check(rules, modules_of(rules, [file]))}
@@ -73,7 +77,9 @@ def test_wrong_derivations_are_refuted_by_an_instance_and_right_ones_tested(tmp_
         "index x: X, y: Y\n  term f(x, y)\n  set U\n  expr [x] sum[y] f(x, y)\n  =>\n"
         "  expr [x] sum[y: U] f(x, y)\n  search U in halves(Y)",
     )
-    done = CliRunner().invoke(verify, [str(file), "--output-format", "json", "--no-lock", "--jobs", "0"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        verify, [str(file), "--output-format", "json", "--no-lock", "--jobs", "0"], catch_exceptions=False
+    )
     facts = json.loads(done.output)
     assert [each["status"] for each in facts["rules"]] == ["tested", "refuted", "refuted"]
     assert [each["code"] for each in facts["findings"]] == ["E0501", "E0501"]
@@ -90,9 +96,16 @@ def test_a_generator_takes_the_sizes_that_the_rule_names(tmp_path: Path) -> None
     """`to=[7]`: what is computed is rounded up to a multiple of seven, and to nothing else."""
     file = written(tmp_path, RELAXED + "{[x: V] sum[y] f(x, y)}, X)\n  search V in rounded_up(X, to=[7])")
     rules = load_many(["std", file])
-    (value,) = expand(rules, (read_call(rules, "conv(X: f32[1, 2, 5, 5], K: f32[3, 2, 3, 3], pads=[1, 1, 1, 1])").value,))
+    (value,) = expand(
+        rules, (read_call(rules, "conv(X: f32[1, 2, 5, 5], K: f32[3, 2, 3, 3], pads=[1, 1, 1, 1])").value,)
+    )
     steps = Steps(list(rules.derivations.values()))
-    near = [node for _, new in steps.near(steps.start(value)) for node in topological([new.node]) if isinstance(node, ScopeNode)]
+    near = [
+        node
+        for _, new in steps.near(steps.start(value))
+        for node in topological([new.node])
+        if isinstance(node, ScopeNode)
+    ]
     assert {size for node in near for size in node.scope.extents} == {1, 3, 5, 7}
 
 
@@ -145,7 +158,9 @@ def test_a_wrong_call_is_one_error(text: str, code: str, marked: str) -> None:
 
 def test_an_operator_that_reads_beside_its_tensor_is_not_derived(tmp_path: Path) -> None:
     file = tmp_path / "own.rules"
-    file.write_text(HEAD + 'operator beside(X: f32[N, 8]) -> Y: f32[N, 8] {\n  """Too far."""\n  Y[n, i] = X[n, i + 1]\n}\n')
+    file.write_text(
+        HEAD + 'operator beside(X: f32[N, 8]) -> Y: f32[N, 8] {\n  """Too far."""\n  Y[n, i] = X[n, i + 1]\n}\n'
+    )
     with pytest.raises(DslcError) as raised:
         CliRunner().invoke(derive, [f"{file}::beside", "--bind", "N=2"], catch_exceptions=False)
     assert [problem.code for problem in raised.value.diagnostics] == ["E0401"]

@@ -28,7 +28,9 @@ def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[PricedPr
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     limits = DerivationLimits(max_depth=depth, max_states=states)
-    search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls]))
+    search = DerivationSearch(
+        rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls])
+    )
     programs = [each for each in search.run(value).programs if each.calls != called.calls]
     return list(islice(kinds(rules, unlike(rules, programs, called.calls), called.calls), 10))
 
@@ -67,7 +69,11 @@ def test_a_long_window_is_one_of_three_with_more_filters(rules: Rules, window: i
 
 def test_a_transposed_convolution_is_one_that_runs_the_other_way_round(rules: Rules) -> None:
     text = "conv_transpose(X: f32[1, 2, 5, 4], K: f32[2, 3, 3, 3], pads=[1, 1, 1, 1])"
-    own = [each for each in shown(rules, text, 1, depth=0) if each.calls[0].op == "std.conv" and only(each)[1] == (3, 2, 3, 3)]
+    own = [
+        each
+        for each in shown(rules, text, 1, depth=0)
+        if each.calls[0].op == "std.conv" and only(each)[1] == (3, 2, 3, 3)
+    ]
     assert own
     assert_proved(rules, own[0], text)
 
@@ -86,7 +92,9 @@ def test_a_strided_transposed_convolution_is_one_of_a_smaller_window_at_every_ph
         ("conv_transpose(X: f32[1, 3, 6], K: f32[3, 2, 6], stride=[3], pads=[1, 2])", (6, 3, 2)),
     ],
 )
-def test_of_a_strided_transposed_convolution_nothing_is_left_to_add(rules: Rules, text: str, shape: tuple[int, ...]) -> None:
+def test_of_a_strided_transposed_convolution_nothing_is_left_to_add(
+    rules: Rules, text: str, shape: tuple[int, ...]
+) -> None:
     """Each phase of the result has its own part of the window, and what follows the convolution is a change of layout."""
     own = [each for each in shown(rules, text, 120) if only(each)[1:] == (shape, False)]
     assert own
@@ -122,7 +130,9 @@ def test_a_strided_convolution_is_one_product_at_every_position_of_which_some_ar
     assert_proved(rules, own[0], text)
 
 
-@pytest.mark.parametrize("text", ["avg_pool(X: f32[1, 3, 6, 6], kernel=[2, 2], stride=[2, 2])", "global_avg_pool(X: f32[1, 3, 4, 4])"])
+@pytest.mark.parametrize(
+    "text", ["avg_pool(X: f32[1, 3, 6, 6], kernel=[2, 2], stride=[2, 2])", "global_avg_pool(X: f32[1, 3, 4, 4])"]
+)
 def test_an_average_is_a_product_with_ones(rules: Rules, text: str) -> None:
     found = shown(rules, text, 1, depth=0)
     assert {"std.conv", "std.matmul"} <= {call.op for each in found for call in each.calls}

@@ -75,7 +75,13 @@ def run(command: Any, *arguments: str) -> str:
 
 def test_a_lowering_of_an_expression_has_a_table(rules: Rules) -> None:
     with_them, made = with_lowerings(rules, lowerings_on(rules, ("cpu", "cuda")))
-    assert {"targets.cublas_gemm", "targets.cublaslt_bias_gelu", "targets.cudnn_conv", "own.scaled_rows", "own.steps"} <= {*made}
+    assert {
+        "targets.cublas_gemm",
+        "targets.cublaslt_bias_gelu",
+        "targets.cudnn_conv",
+        "own.scaled_rows",
+        "own.steps",
+    } <= {*made}
     assert "own.anything" not in made, "nothing is known of f"
     assert [name for name in made if not patterns_of(with_them, name)] == []
     assert not {*made} & {*rules.operators}, "the rules themselves are as they were"
@@ -137,7 +143,9 @@ def test_derive_prints_what_lowerings_run_as_expressions(file: Path) -> None:
     targets = [program["target"] for program in facts["programs"]]
     assert {"cublaslt_bias_relu", "cublaslt_bias", "cublas_gemm", "conv"} <= {*targets}
     first = facts["programs"][targets.index("cublaslt_bias_relu")]
-    assert [call["operator"] for call in first["calls"]] == ["targets.cublaslt_bias_relu"] and "cublaslt" not in first["program"]
+    assert [call["operator"] for call in first["calls"]] == ["targets.cublaslt_bias_relu"] and "cublaslt" not in first[
+        "program"
+    ]
     assert "scaled_rows" in run(derive, "mul(S: f32[6, 1], matmul(A: f32[6, 4], B: f32[4, 5]))", "--rules", str(file),
                                 "--rules", "einnet", "--target", "scaled_rows", "--max-depth", "0")  # fmt: skip
 
@@ -146,7 +154,16 @@ def test_derive_prints_what_lowerings_run_as_expressions(file: Path) -> None:
 
 
 def test_why_not_says_which_iterators_an_operator_has_no_place_for(file: Path) -> None:
-    lines = run(why_not, "matmul(A: f32[3, 8, 4], B: f32[3, 4, 5])", "--target", "product", "--rules", str(file), "--max-depth", "0")
+    lines = run(
+        why_not,
+        "matmul(A: f32[3, 8, 4], B: f32[3, 4, 5])",
+        "--target",
+        "product",
+        "--rules",
+        str(file),
+        "--max-depth",
+        "0",
+    )
     assert "operand 0 + operand 1 + the result (3 positions)" in lines
     assert "its iterators are of operand 0 + the result, of operand 1 + the result, of operand 0 + operand 1" in lines
 
@@ -154,7 +171,9 @@ def test_why_not_says_which_iterators_an_operator_has_no_place_for(file: Path) -
 def test_why_not_says_after_which_derivations_it_is_one(file: Path) -> None:
     for dilation, how in ((1, "as it stands"), (3, "after einnet.variable_substitution")):
         call = f"g2bmm(A: f32[2, 9, 4], B: f32[2, 9, 4], width=2, dilation={dilation})"
-        assert run(why_not, call, "--target", "band", "--rules", str(file), "--max-depth", "1").startswith(f"band: it is one {how}")
+        assert run(why_not, call, "--target", "band", "--rules", str(file), "--max-depth", "1").startswith(
+            f"band: it is one {how}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,9 @@ def expression(rules: Rules, text: str) -> Value:
 
 
 def found(rules: Rules, value: Value, depth: int, states: int) -> list[PricedProgram]:
-    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=16, max_states=states))
+    search = DerivationSearch(
+        rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=16, max_states=states)
+    )
     return list(search.run(value).programs)
 
 
@@ -50,7 +52,9 @@ COLUMN = "conv(X, L: f32[2, 3, 3, 1], pads=[1, 0, 1, 0])"
 
 def test_an_expression_of_one_product_and_layouts_has_no_members(rules: Rules) -> None:
     steps = Steps([])
-    counts = [len(members_of(steps.start(expression(rules, text)))) for text in (ROW, f"relu({ROW})", f"add({ROW}, {COLUMN})")]
+    counts = [
+        len(members_of(steps.start(expression(rules, text)))) for text in (ROW, f"relu({ROW})", f"add({ROW}, {COLUMN})")
+    ]
     assert counts == [0, 1, 2]
 
 
@@ -67,7 +71,9 @@ def test_figure_15_a_row_and_a_column_of_one_image_become_one_product(rules: Rul
 
 
 def test_products_of_other_images_whose_weights_have_other_layouts_are_a_batch(rules: Rules) -> None:
-    value = expression(rules, "add(matmul(A: f32[4, 3], B: f32[3, 5]), matmul(C: f32[4, 3], transpose(D: f32[5, 3], perm=[1, 0])))")
+    value = expression(
+        rules, "add(matmul(A: f32[4, 3], B: f32[3, 5]), matmul(C: f32[4, 3], transpose(D: f32[5, 3], perm=[1, 0])))"
+    )
     batches = [
         program for program in found(rules, value, 1, 40)
         if "pair_stacking" in steps_of(program) and [call.args[0].type.shape[0] for call in program.calls] == [2]

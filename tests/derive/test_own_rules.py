@@ -24,13 +24,17 @@ CALL = "matmul(A: f32[6, 64], B: f32[64, 5])"
 
 @pytest.fixture
 def halves(tmp_path: Path) -> Path:
-    (text,) = (each for each in re.findall(r"^```rules\n(.*?)^```$", PAGE.read_text(), re.M | re.S) if "library halves" in each)
+    (text,) = (
+        each for each in re.findall(r"^```rules\n(.*?)^```$", PAGE.read_text(), re.M | re.S) if "library halves" in each
+    )
     (tmp_path / "halves.rules").write_text(text)
     return tmp_path / "halves.rules"
 
 
 def derived(*arguments: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(command, [CALL, *arguments, "--max-states", "40", "--output-format", "json"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        command, [CALL, *arguments, "--max-states", "40", "--output-format", "json"], catch_exceptions=False
+    )
     return json.loads(done.output)["programs"]  # type: ignore[no-any-return]
 
 
@@ -78,7 +82,9 @@ def test_a_test_of_it_that_says_something_else_fails(halves: Path, statement: st
     file = halves.with_name("tested.rules")
     file.write_text(halves.read_text() + f"test sum_in_halves {{\n  given A: f32[4, 6]\n  {statement}\n}}\n")
     rules = load_many([file])
-    found = {problem.code for each in run_tests(rules, modules=modules_of(rules, [file])) for problem in each.diagnostics}
+    found = {
+        problem.code for each in run_tests(rules, modules=modules_of(rules, [file])) for problem in each.diagnostics
+    }
     assert found == ({code} if code else set())
 
 

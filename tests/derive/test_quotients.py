@@ -43,7 +43,9 @@ def test_a_transposed_window_is_one_product_and_a_selective_sum() -> None:
     assert [[12, 6], [6, 24]] in products
 
 
-@pytest.mark.parametrize("index, count", [("(i + j) % 6", 6), ("(i + j) // 7", 6), ("j // 5", 4), ("(j - i + 20) % 4", 4)])
+@pytest.mark.parametrize(
+    "index, count", [("(i + j) % 6", 6), ("(i + j) // 7", 6), ("j // 5", 4), ("(j - i + 20) % 4", 4)]
+)
 def test_rows_that_stand_several_times_are_multiplied_once(tmp_path: Path, index: str, count: int) -> None:
     """As many columns as there are remainders (or quotients), and a lookup."""
     file = tmp_path / "rows.rules"

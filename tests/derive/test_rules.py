@@ -64,7 +64,9 @@ def steps(rules: Rules, value: Value, name: str) -> Iterator[Value]:
 
 
 def convolution(rules: Rules) -> Value:
-    made = expression(rules, "std.conv", [tensor("X", 1, 3, 5, 6), tensor("K", 4, 3, 3, 2)], pads=(1, 0, 1, 1), stride=(2, 1))
+    made = expression(
+        rules, "std.conv", [tensor("X", 1, 3, 5, 6), tensor("K", 4, 3, 3, 2)], pads=(1, 0, 1, 1), stride=(2, 1)
+    )
     return Steps(derivations(rules, "summation_splitting")).start(made)
 
 
@@ -77,7 +79,9 @@ ONE = [
 @pytest.mark.parametrize("name", ONE)
 def test_a_rule_keeps_what_an_expression_computes(rules: Rules, name: str) -> None:
     """On a convolution, on all that one other derivation makes of it, and on some of what two make."""
-    every = [each for each in rules.derivations.values() if len(each.syntax.left) == 1 and each.syntax.left[0].name is None]
+    every = [
+        each for each in rules.derivations.values() if len(each.syntax.left) == 1 and each.syntax.left[0].name is None
+    ]
     start = convolution(rules)
     some = Steps(every)
     near = [start, *(value for _, value in some.of(start))]
@@ -136,7 +140,9 @@ def test_terms_over_different_tensors_are_batched(rules: Rules) -> None:
     assert found
     for results in found:
         assert_equal([p, q], [results[p], results[q]])
-    stacked = {node.values[0].type.shape for r in found for node in topological([r[p].node]) if isinstance(node, ScopeNode)}
+    stacked = {
+        node.values[0].type.shape for r in found for node in topological([r[p].node]) if isinstance(node, ScopeNode)
+    }
     assert (2, 4, 3) in stacked
 
 
@@ -199,6 +205,8 @@ def test_a_sum_of_a_stated_size_is_one_of_that_size(tmp_path, rules: Rules, size
 def test_numbers_around_a_tensor_are_its_padding(rules: Rules) -> None:
     """What an operator takes as a tensor of one number stands in the expression."""
     (padded,) = call(rules, "std.pad", [tensor("X", 1, 2, 5)], {"before": (0, 0, 1), "after": (0, 0, 2)})
-    start = Steps(derivations(rules, "summation_splitting")).start(expression(rules, "std.conv", [padded, tensor("K", 3, 2, 3)]))
+    start = Steps(derivations(rules, "summation_splitting")).start(
+        expression(rules, "std.conv", [padded, tensor("K", 3, 2, 3)])
+    )
     assert all(isinstance(node, ScopeNode | Input) for node in topological([start.node]))
     assert_equal([expression(rules, "std.conv", [padded, tensor("K", 3, 2, 3)])], [start])

@@ -36,7 +36,9 @@ def rules() -> Rules:
     return load_many(["std", "einnet"])
 
 
-def derived(rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object) -> tuple[ProgramsFound, Value]:
+def derived(
+    rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object
+) -> tuple[ProgramsFound, Value]:
     args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
     (value,) = expand(rules, apply(rules, op, args, attrs))
     search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24))
@@ -64,10 +66,14 @@ def elements(value: Value) -> int:
 def test_figures_3b_and_5_a_convolution_is_a_product_and_a_sum_of_shifted_planes(
     rules: Rules, channels: int, size: int, filters: int
 ) -> None:
-    found, value = derived(rules, "std.conv", [(1, channels, size, size), (filters, channels, 3, 3)], 3, pads=(1, 1, 1, 1))
+    found, value = derived(
+        rules, "std.conv", [(1, channels, size, size), (filters, channels, 3, 3)], 3, pads=(1, 1, 1, 1)
+    )
     planes = 9 * filters * size * size
     image = channels * size * size
-    program = first(found, lambda c: c.op == "std.matmul" and elements(c.values[0]) == planes and image in map(elements, c.args))
+    program = first(
+        found, lambda c: c.op == "std.matmul" and elements(c.values[0]) == planes and image in map(elements, c.args)
+    )
     assert_proved(rules, program, value)
 
 
@@ -98,7 +104,9 @@ def test_figure_6_a_window_of_five_is_one_of_three_with_four_times_the_channels(
 def test_a_dilated_convolution_is_a_dense_one_of_a_batch(rules: Rules) -> None:
     found, value = derived(rules, "std.conv", [(1, 3, 8, 8), (4, 3, 3, 3)], 2, pads=(2, 2, 2, 2), dilation=(2, 2))
     dense = [("dilation", (1, 1))]
-    program = first(found, lambda c: c.op == "std.conv" and set(dense) <= set(c.attrs) and c.args[1].type.shape == (4, 3, 3, 3))
+    program = first(
+        found, lambda c: c.op == "std.conv" and set(dense) <= set(c.attrs) and c.args[1].type.shape == (4, 3, 3, 3)
+    )
     assert_proved(rules, program, value)
 
 
@@ -180,7 +188,9 @@ def test_patience_is_counted_from_the_best(rules: Rules) -> None:
     (value,) = expand(rules, apply(rules, "std.conv", args, {"dilation": (2, 2)}))
 
     def found(**limits: float) -> ProgramsFound:
-        return DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_states=300, **limits)).run(value)
+        return DerivationSearch(
+            rules, list(rules.derivations.values()), DerivationLimits(max_states=300, **limits)
+        ).run(value)
 
     whole, patient = found(), found(patient=40, patience=2.0)
     assert patient.states < whole.states and not patient.complete
@@ -189,7 +199,9 @@ def test_patience_is_counted_from_the_best(rules: Rules) -> None:
 
 
 def printed(*arguments: str) -> dict[str, Any]:
-    done = CliRunner().invoke(command, [*arguments, "--max-depth", "2", "--output-format", "json"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        command, [*arguments, "--max-depth", "2", "--output-format", "json"], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return json.loads(done.output)  # type: ignore[no-any-return]
 
@@ -207,7 +219,10 @@ def test_an_operator_of_a_file_is_derived_at_the_types_that_it_declares(tmp_path
 
 
 def test_a_node_of_a_model_is_derived(tmp_path: Path) -> None:
-    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", ["b", 4, 6, 6]), ("k", [3, 4, 3, 3]), ("y", ["b", 3, 6, 6]))]
+    ends = [
+        helper.make_tensor_value_info(n, 1, s)
+        for n, s in (("x", ["b", 4, 6, 6]), ("k", [3, 4, 3, 3]), ("y", ["b", 3, 6, 6]))
+    ]
     nodes = [
         helper.make_node("Conv", ["x", "k"], ["c"], name="first", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["y"], name="second"),
@@ -224,7 +239,9 @@ def test_a_node_of_a_model_is_derived(tmp_path: Path) -> None:
 def test_a_node_that_no_library_has_is_said_to_be_one(tmp_path: Path) -> None:
     x, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [2, 3]), ("y", [2, 2, 2])))
     node = helper.make_node("Einsum", ["x", "x", "x"], ["y"], name="gram", equation="ij,kj,lj->ikl")
-    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
     onnx.save(model, tmp_path / "m.onnx")
     for name in ("gram", "y"):
         done = CliRunner().invoke(command, [str(tmp_path / "m.onnx"), "--node", name])

@@ -59,5 +59,9 @@ def test_figure_3a_what_differs_stands_side_by_side(rules: Rules, text: str, siz
     given = both(rules, text)
     found = list(merged(rules, *given))
     assert {call.values[0].type.shape for pair in found for call in calls(pair)} == sizes
-    right = [pair for pair in found if isinstance(compare(rules, expand(rules, given), expand(rules, pair), seconds=120.0), Equal)]
+    right = [
+        pair
+        for pair in found
+        if isinstance(compare(rules, expand(rules, given), expand(rules, pair), seconds=120.0), Equal)
+    ]
     assert bool(right) == bool(sizes)

@@ -42,7 +42,9 @@ def found(rules: Rules, text: str, depth: int) -> tuple[ProgramsFound, Value]:
     called = read_call(rules, text)
     (value,) = expand(rules, (called.value,))
     targets = targets_of(rules, [call.op for call in called.calls])
-    search = DerivationSearch(rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets)
+    search = DerivationSearch(
+        rules, list(rules.derivations.values()), DerivationLimits(max_depth=depth, beam=24), targets
+    )
     return search.run(value), value
 
 
@@ -79,7 +81,9 @@ def test_table_2_an_operator_is_matched_with_its_own_expression(
 
 def test_figure_8_operands_may_be_transposed_strided_and_of_any_rank(rules: Rules) -> None:
     """`Y[a, b, c] = sum[k] A[b, k, a] * B[c, k]`: one product, its columns a and b together, and B as it is."""
-    value = expression(rules, "matmul(transpose(A: f32[4, 5, 3], perm=[2, 0, 1]), transpose(B: f32[6, 5], perm=[1, 0]))")
+    value = expression(
+        rules, "matmul(transpose(A: f32[4, 5, 3], perm=[2, 0, 1]), transpose(B: f32[6, 5], perm=[1, 0]))"
+    )
     (made,) = (each for _, each in instances(rules, value, ["std.matmul"]))
     (call,) = (node for node in topological([made.node]) if isinstance(node, Call))
     assert [arg.type.shape for arg in call.args] == [(6, 5), (5, 12)]
@@ -106,7 +110,12 @@ def test_figure_14_a_dilated_band_is_a_dense_one_between_two_changes_of_layout(
 ) -> None:
     text = f"g2bmm(A: f32[2, {rows}, 3], B: f32[2, {rows}, 3], width={width}, dilation={dilation})"
     depth = 1 if rows % dilation == 0 else 3
-    assert_found(rules, text, depth, lambda calls: [(c.op, dict(c.attrs)["dilation"]) for c in calls if c.attrs] == [("std.g2bmm", 1)])
+    assert_found(
+        rules,
+        text,
+        depth,
+        lambda calls: [(c.op, dict(c.attrs)["dilation"]) for c in calls if c.attrs] == [("std.g2bmm", 1)],
+    )
 
 
 def test_figure_14_between_two_dilated_bands_the_changes_of_layout_go(rules: Rules) -> None:
@@ -129,7 +138,9 @@ def test_figure_14_between_two_dilated_bands_the_changes_of_layout_go(rules: Rul
     ],
 )
 def test_figure_3a_products_of_different_weights_are_one(rules: Rules, text: str, elements: int) -> None:
-    assert_found(rules, text, 1, lambda calls: [(c.op, c.values[0].type.elements) for c in calls] == [("std.matmul", elements)])
+    assert_found(
+        rules, text, 1, lambda calls: [(c.op, c.values[0].type.elements) for c in calls] == [("std.matmul", elements)]
+    )
 
 
 def test_a_broadcast_batch_of_products_is_one_product() -> None:
@@ -186,6 +197,8 @@ def test_an_operator_with_pads_of_its_own_computes_more_and_the_result_is_cut(
     file.write_text(PADDED)
     call = f"conv(X: f32[1, 2, 9, 8], K: f32[3, 2, {window}, {window}], pads={[pads] * 4})"
     arguments = [call, "--rules", str(file), "--target", "conv_same", "--max-depth", "3", "--max-states", str(states)]
-    facts = json.loads(CliRunner().invoke(command, [*arguments, "--output-format", "json"], catch_exceptions=False).output)
+    facts = json.loads(
+        CliRunner().invoke(command, [*arguments, "--output-format", "json"], catch_exceptions=False).output
+    )
     (found, *_) = facts["programs"]
     assert found["proved"] and {call["operator"] for call in found["calls"]} == {"padded.conv_same"}

@@ -40,7 +40,9 @@ def one_more(program: PricedProgram) -> PricedProgram:
     return replace(program, value=scope_value(Scope(shape, body, program.value.type.dtype), (program.value,)))
 
 
-def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(rules: Rules, found: tuple[Called, list[PricedProgram]]) -> None:
+def test_what_no_time_is_left_for_is_told_apart_from_what_is_proved(
+    rules: Rules, found: tuple[Called, list[PricedProgram]]
+) -> None:
     called, programs = found
     some, none = (judged(rules, programs, called.graph, seconds, 3) for seconds in (30.0, 0.0))
     assert len(some.proved) == 3 and not some.waiting and some.untried == 0
@@ -68,7 +70,9 @@ def test_the_command_says_what_is_not_proved_yet(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("dslc.prove.derived.judged", lambda *given: judged(*given[:3], 0.0, *given[4:]))
     options = [CALL, "--max-depth", "2", "--max-states", "20"]
     text = CliRunner().invoke(command, options, catch_exceptions=False).output
-    facts = json.loads(CliRunner().invoke(command, [*options, "--output-format", "json"], catch_exceptions=False).output)
+    facts = json.loads(
+        CliRunner().invoke(command, [*options, "--output-format", "json"], catch_exceptions=False).output
+    )
     assert "No other program" not in text and "NOT PROVED in the time" in text and "no time was left to prove" in text
     assert facts["untried"] > 0 and facts["found"] >= len(facts["programs"]) == 10 and not facts["complete"]
     assert not any(program["proved"] for program in facts["programs"])

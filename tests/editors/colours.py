@@ -38,7 +38,11 @@ class Colours:
                     if end is None:
                         break
                     continue
-                found = [(m, p) for p in self._patterns if (m := _regex(p.get("match") or p["begin"]).search(line, at)) is not None]
+                found = [
+                    (m, p)
+                    for p in self._patterns
+                    if (m := _regex(p.get("match") or p["begin"]).search(line, at)) is not None
+                ]
                 if not found:
                     break
                 match, pattern = min(found, key=lambda one: one[0].start())

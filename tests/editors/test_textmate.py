@@ -67,7 +67,11 @@ def test_the_engine_of_vs_code_finds_no_error_either() -> None:
         pytest.skip("needs node, and `npm install` in editors/vscode")
     grammar = ROOT / "grammar" / textmate.FILE
     ran = subprocess.run(
-        [node, str(EXTENSION / "colours.js"), str(grammar), *map(str, FILES)], capture_output=True, text=True, check=False, timeout=120
+        [node, str(EXTENSION / "colours.js"), str(grammar), *map(str, FILES)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
     counts = json.loads(ran.stdout.splitlines()[-1])

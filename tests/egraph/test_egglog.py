@@ -55,7 +55,11 @@ def ours(term: Term) -> str:
 
 
 def theirs(term: Term, leaf: str) -> str:
-    return leaf.format(term) if isinstance(term, str) else f"({term[0].upper()} {' '.join(theirs(one, leaf) for one in term[1:])})"
+    return (
+        leaf.format(term)
+        if isinstance(term, str)
+        else f"({term[0].upper()} {' '.join(theirs(one, leaf) for one in term[1:])})"
+    )
 
 
 def library(folder: Path, rules: list[tuple[Term, Term]]) -> Rules:
@@ -97,7 +101,7 @@ def test_after_each_round_there_are_the_same_e_nodes_classes_and_equalities(tmp_
     for left, right in rules:
         told(f"(rewrite {theirs(left, '{}')} {theirs(right, '{}')})")
     for k, term in enumerate((*terms, "x", "y")):
-        told(f'(let t{k} {theirs(term, chr(40) + "X " + chr(34) + "{}" + chr(34) + chr(41))})')
+        told(f"(let t{k} {theirs(term, chr(40) + 'X ' + chr(34) + '{}' + chr(34) + chr(41))})")
 
     for _ in range(3):
         saturate(egraph, compiled, SaturationLimits(nodes=3_000, rounds=1, matches=100_000, asked=10**9))

@@ -31,10 +31,15 @@ Classes = dict[str, list[tuple[float, str]]]
 def problem_of(classes: Classes, *roots: str) -> ExtractionProblem:
     number = {name: k for k, name in enumerate(classes)}
     rows = [
-        tuple(Choice(f"{name}.{k}", cost, tuple(number[kid] for kid in kids.split())) for k, (cost, kids) in enumerate(nodes))
+        tuple(
+            Choice(f"{name}.{k}", cost, tuple(number[kid] for kid in kids.split()))
+            for k, (cost, kids) in enumerate(nodes)
+        )
         for name, nodes in classes.items()
     ]
-    return ExtractionProblem(EGraphFile(list(classes), rows, tuple(number[root] for root in roots)), [number[root] for root in roots])
+    return ExtractionProblem(
+        EGraphFile(list(classes), rows, tuple(number[root] for root in roots)), [number[root] for root in roots]
+    )
 
 
 def found_by(name: str, problem: ExtractionProblem) -> Extraction:
@@ -80,12 +85,16 @@ def test_integer_programming_finds_the_cheapest_and_nothing_is_below_it(seed: in
     assert found_by("ilp", problem).optimal
 
 
-@pytest.mark.parametrize("costs", [(1e9, 1e9 + 1, 3, 1, 0), (1e12, 5e11, 1, 3e-12, 1e-300), (0.1, 0.25, 1.3), (2**0.5, 1 / 3, 0.7)])
+@pytest.mark.parametrize(
+    "costs", [(1e9, 1e9 + 1, 3, 1, 0), (1e12, 5e11, 1, 3e-12, 1e-300), (0.1, 0.25, 1.3), (2**0.5, 1 / 3, 0.7)]
+)
 def test_costs_of_any_size_side_by_side_are_told_apart(costs: tuple[float, ...]) -> None:
     """A solver's tolerances are absolute: what nothing can be saved on is taken out before it sees the rest."""
     for seed in range(80):
         rng = random.Random(seed)
-        classes = {name: [(rng.choice(costs), kids) for _, kids in nodes] for name, nodes in random_classes(rng).items()}
+        classes = {
+            name: [(rng.choice(costs), kids) for _, kids in nodes] for name, nodes in random_classes(rng).items()
+        }
         problem = problem_of(classes, "c7", "c6")
         if problem.roots is not None:
             found = found_by("ilp", problem)
@@ -211,7 +220,9 @@ def test_what_classes_need_is_what_all_their_programs_have() -> None:
         if problem.roots is None:
             continue
         (root,) = problem.roots
-        programs = (walk(chosen.__getitem__, problem.roots, problem.find) for chosen in itertools.product(*problem.rows))
+        programs = (
+            walk(chosen.__getitem__, problem.roots, problem.find) for chosen in itertools.product(*problem.rows)
+        )
         always = set.intersection(*(set(found.choice) for found in programs if found is not None))
         rows = {number: [choice.kids for choice in row] for number, row in enumerate(problem.rows)}
         bits = needed(rows, {number: number for number in rows})
@@ -246,7 +257,10 @@ def node(eclass: str, *children: str, cost: float = 1.0) -> dict[str, Any]:
     return {"op": "f", "eclass": eclass, "children": list(children), "cost": cost}
 
 
-GOOD = {"nodes": {"n0": node("x", cost=2), "n1": node("y", "n0"), "n2": node("y", "n1", cost=0)}, "root_eclasses": ["y"]}
+GOOD = {
+    "nodes": {"n0": node("x", cost=2), "n1": node("y", "n0"), "n2": node("y", "n1", cost=0)},
+    "root_eclasses": ["y"],
+}
 
 
 def test_a_file_is_extracted_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -323,7 +337,10 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("E1103", {"nodes": {"a": node("x", "b"), "b": node("y", "a")}, "root_eclasses": ["x"]}),
         ("E1104", {"nodes": {"a": node("x", cost=-1)}, "root_eclasses": ["x"]}),
         ("E1104", '{"nodes": {"a": {"op": "f", "children": [], "eclass": "x", "cost": NaN}}, "root_eclasses": ["x"]}'),
-        ("E1104", '{"nodes": {"a": {"op": "f", "children": [], "eclass": "x", "cost": 1e999}}, "root_eclasses": ["x"]}'),
+        (
+            "E1104",
+            '{"nodes": {"a": {"op": "f", "children": [], "eclass": "x", "cost": 1e999}}, "root_eclasses": ["x"]}',
+        ),
         ("E1104", {"nodes": {"a": {**node("x"), "cost": "1"}}, "root_eclasses": ["x"]}),
         ("E1104", {"nodes": {"a": {**node("x"), "cost": True}}, "root_eclasses": ["x"]}),
         ("E1104", {"nodes": {"a": node("x", cost=1e308), "b": node("y", "a", cost=1e308)}, "root_eclasses": ["y"]}),

@@ -110,7 +110,10 @@ def test_a_pair_that_would_need_itself_is_not_merged() -> None:
 
 def test_a_capped_application_takes_a_random_sample_and_says_so() -> None:
     x = tensor("x", 2, 2)
-    graph = Graph((x,), tuple(call("relu", call("transpose", call("add", x, weight(2, 2, seed=k)), perm=(1, 0))) for k in range(60)))
+    graph = Graph(
+        (x,),
+        tuple(call("relu", call("transpose", call("add", x, weight(2, 2, seed=k)), perm=(1, 0))) for k in range(60)),
+    )
     (rule,) = named(directions(), "add_swapped")
     seen = set()
     for seed in range(3):
@@ -178,7 +181,9 @@ def test_egglog_finds_the_same_classes() -> None:
     x, y, z, w = (tensor(name, 2) for name in "xyzw")
     top = call("add", call("mul", x, z), call("add", call("mul", y, z), w))
     egraph = EGraph.of(Graph((x, y, z, w), (top,)))
-    assert saturate(egraph, named(directions(), *names), SaturationLimits(nodes=5_000, rounds=60)).stop is Stop.SATURATED
+    assert (
+        saturate(egraph, named(directions(), *names), SaturationLimits(nodes=5_000, rounds=60)).stop is Stop.SATURATED
+    )
     text = """
     (datatype E (X String) (A E E) (M E E))
     (rewrite (A a b) (A b a)) (rewrite (A a (A b c)) (A (A a b) c)) (rewrite (A (A a b) c) (A a (A b c)))

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
 
 X1, X2, X3, W4, W5, W6 = (RuleTensor(-k) for k in range(1, 7))
-IMAGE, IMAGE2, KERNEL, KERNEL2, SCALAR = RuleTensor(-7), RuleTensor(-8), RuleTensor(-10), RuleTensor(-11), RuleTensor(-20)
+IMAGE, IMAGE2, KERNEL, KERNEL2, SCALAR = (
+    RuleTensor(-7),
+    RuleTensor(-8),
+    RuleTensor(-10),
+    RuleTensor(-11),
+    RuleTensor(-20),
+)
 NARROW = RuleTensor(-13)
 
 

@@ -173,9 +173,15 @@ def test_what_is_wrong_beyond_a_proved_reading_is_said(tmp_path: Path, capsys: p
     path.write_bytes(taso.write([MERGE_GROUPS]))
     arguments = ["import-rules", "--from", "taso", str(path), "-o", str(out), "--jobs", "0", "--no-guards"]
     assert run(arguments) == 0
-    assert "conv_to_conv_of_merge_gconv_0: proved, but wrong for kernels or groups that its types leave out" in capsys.readouterr().out
+    assert (
+        "conv_to_conv_of_merge_gconv_0: proved, but wrong for kernels or groups that its types leave out"
+        in capsys.readouterr().out
+    )
     text = out.read_text()
-    assert "# conv_to_conv_of_merge_gconv_0, rule 0, holds for the types above; it is wrong for others that it fits\n" in text
+    assert (
+        "# conv_to_conv_of_merge_gconv_0, rule 0, holds for the types above; it is wrong for others that it fits\n"
+        in text
+    )
     assert "# counterexample:" in text
     assert "1 are wrong for kernels or groups that their types leave out" in text
     assert run([*arguments, "--output-format", "json"]) == 0

@@ -29,7 +29,9 @@ SCALED = (
     rule([plain("mul", X1, SCALAR), transpose(X2), matmul(at(0), at(1))],
          [plain("mul", X2, SCALAR), transpose(at(0)), matmul(X1, at(1))]),
 )  # fmt: skip
-ROTATED = rule([plain("ew_add", X1, X2), plain("ew_add", X3, at(0))], [plain("ew_add", X1, X3), plain("ew_add", X2, at(0))])
+ROTATED = rule(
+    [plain("ew_add", X1, X2), plain("ew_add", X3, at(0))], [plain("ew_add", X1, X3), plain("ew_add", X2, at(0))]
+)
 WIDE = rule([conv(IMAGE, KERNEL, kernel=(1, 3)), plain("relu", at(0))], [conv(IMAGE, KERNEL, acti=2, kernel=(1, 3))])
 
 
@@ -66,7 +68,9 @@ def test_a_rule_and_its_reverse_are_one_rule(tmp_path: Path, capsys: pytest.Capt
     text = path.read_text()
     assert "Rules 0 and, from right to left, 2 of some.pb" in text
     assert text.count("<=>\n") == 1 and "tags shuffle" not in text
-    assert {*read_lock(tmp_path / "dslc.lock").verdicts} == {name for name in load(path).substitutions if name.startswith("mine.")}
+    assert {*read_lock(tmp_path / "dslc.lock").verdicts} == {
+        name for name in load(path).substitutions if name.startswith("mine.")
+    }
     assert run(["check", str(path)]) == 0
     assert "W0011" not in capsys.readouterr().out
 

@@ -85,7 +85,10 @@ def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
 
 
 def test_without_dask_or_a_scheduler_it_says_so() -> None:
-    with pytest.raises(DslcError, match="no scheduler answers at"), mapper_for(GenerationSettings(scheduler="tcp://127.0.0.1:9")):
+    with (
+        pytest.raises(DslcError, match="no scheduler answers at"),
+        mapper_for(GenerationSettings(scheduler="tcp://127.0.0.1:9")),
+    ):
         raise AssertionError("a scheduler answered")
 
 

@@ -49,7 +49,10 @@ def agrees(device: Launcher, outputs: tuple[Value, ...], *inputs: Value, toleran
     rng = np.random.default_rng(1)
     runner = Runner(standard(), plan, device, texts(standard()))
     for _ in range(3):
-        feeds = {one: rng.standard_normal([int(str(size)) for size in one.type.shape]).astype(NUMPY[one.type.dtype]) for one in inputs}
+        feeds = {
+            one: rng.standard_normal([int(str(size)) for size in one.type.shape]).astype(NUMPY[one.type.dtype])
+            for one in inputs
+        }
         wanted = run(standard(), graph.outputs, feeds, Floats())
         found = runner.run({f"x{k}": feeds[value] for k, value in enumerate(inputs)})
         for k, each in enumerate(wanted):
@@ -99,7 +102,12 @@ def products_of_every_layout(device: Launcher) -> None:
     A, B, C = tensor("A", 2, 1, 4, 5), tensor("B", 3, 5, 6), tensor("C", 6, 5)
     agrees(device, (op("matmul", A, B),), A, B)
     agrees(device, (op("matmul", A, op("transpose", C, perm=(1, 0))),), A, C)
-    agrees(device, (op("matmul", op("slice", C, start=(1, 1), size=(4, 4)), op("slice", B, start=(0, 0, 0), size=(3, 4, 6))),), B, C)
+    agrees(
+        device,
+        (op("matmul", op("slice", C, start=(1, 1), size=(4, 4)), op("slice", B, start=(0, 0, 0), size=(3, 4, 6))),),
+        B,
+        C,
+    )
 
 
 @check
@@ -169,7 +177,9 @@ def products_on_tensor_cores(device: Launcher) -> None:
     for case, variant, _ in CASES:
         computes(device, case, variant)
     F16 = DType.F16
-    half = Case("half", lambda r: r.op("matmul", r.input(70, 96, dtype=F16), r.input(96, 130, dtype=F16)), (), None, 1e-2)
+    half = Case(
+        "half", lambda r: r.op("matmul", r.input(70, 96, dtype=F16), r.input(96, 130, dtype=F16)), (), None, 1e-2
+    )
     for units in (Units(), Units(128, 128, 32, 4, 4)):
         computes(device, half, CudaVariant(units=units))
 
@@ -177,7 +187,11 @@ def products_on_tensor_cores(device: Launcher) -> None:
 @check
 def products_in_tiles_of_every_size(device: Launcher) -> None:
     for tile in (Tile(), Tile(128, 128, 8, 8, 8), Tile(32, 32, 16, 2, 2)):
-        computes(device, Case("plain", lambda r: r.op("matmul", r.input(70, 100), r.input(100, 90)), ()), CudaVariant(tile=tile))
+        computes(
+            device,
+            Case("plain", lambda r: r.op("matmul", r.input(70, 100), r.input(100, 90)), ()),
+            CudaVariant(tile=tile),
+        )
 
 
 # ---- whole models -----------------------------------------------------------------------------------------------------------

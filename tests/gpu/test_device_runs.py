@@ -35,7 +35,9 @@ def test_on_a_device(device: Launcher, name: str) -> None:
 def test_a_session_of_its_own(device: Launcher) -> None:
     session = Session(model())
     for count in (5, 3, 5, 5):
-        np.testing.assert_allclose(session.run(None, {"x": rows(count)})[0], by_runtime(rows(count)), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            session.run(None, {"x": rows(count)})[0], by_runtime(rows(count)), rtol=1e-4, atol=1e-6
+        )
     session.close()
 
 

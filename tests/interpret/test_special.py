@@ -25,7 +25,11 @@ from dslc.semantics.library import load_many, standard
 @pytest.mark.parametrize("library", ["std", "taso", "pet"])
 def test_shipped_rules_say_what_they_change(library: str) -> None:
     rules = load_many([library])
-    loose = [sub.name for sub in rules.substitutions.values() if sub.name.startswith(f"{library}.") and unlabelled(rules, sub)]
+    loose = [
+        sub.name
+        for sub in rules.substitutions.values()
+        if sub.name.startswith(f"{library}.") and unlabelled(rules, sub)
+    ]
     assert not loose
 
 
@@ -42,7 +46,9 @@ def test_shipped_rules_say_what_they_change(library: str) -> None:
         ("transpose(relu(X), perm=[1, 0])", "relu(transpose(X, perm=[1, 0]))", False),
     ],
 )
-def test_a_rule_that_changes_special_numbers_has_to_say_so(tmp_path: Path, left: str, right: str, changes: bool) -> None:
+def test_a_rule_that_changes_special_numbers_has_to_say_so(
+    tmp_path: Path, left: str, right: str, changes: bool
+) -> None:
     used = "Z: T[M, N]" if "Z" in left else ""
     text = f"""dslc 1
 import std (abs, add, mul, neg, pow, relu, sqrt, sub, transpose)
@@ -74,7 +80,9 @@ substitution r(X: T[M, N]{", " * bool(used)}{used}) -> Y {{
         ("mul", np.float32, np.inf, 2, True),  # it was infinite before
     ],
 )
-def test_weights_meet_where_they_stay_numbers(operator: str, dtype: type, first: object, second: object, folds: bool) -> None:
+def test_weights_meet_where_they_stay_numbers(
+    operator: str, dtype: type, first: object, second: object, folds: bool
+) -> None:
     rules = standard()
     a, b = (array_value(np.asarray(one, dtype)) for one in (first, second))
     X = input_value("X", array_value(np.array([1, 2], dtype)).type)
@@ -96,7 +104,10 @@ def test_numbers_of_rules_that_a_type_does_not_hold() -> None:
 
 def test_remainders_of_large_quotients_are_exact() -> None:
     rules = standard()
-    a, b = np.array([1e9, -1e10, 3e38, -0.0, 5, np.inf], np.float32), np.array([0.7, 0.7, 1e-30, 2, np.inf, 1], np.float32)
+    a, b = (
+        np.array([1e9, -1e10, 3e38, -0.0, 5, np.inf], np.float32),
+        np.array([0.7, 0.7, 1e-30, 2, np.inf, 1], np.float32),
+    )
     value = apply(rules, rules.operators["std.fmod"], [array_value(a), array_value(b)], {})
     with np.errstate(all="ignore"):
         assert np.array_equal(run(rules, value, {}, Floats())[0], np.fmod(a, b), equal_nan=True)

@@ -34,7 +34,9 @@ class Editor:
         def published(ls: Any, params: lsp.PublishDiagnosticsParams) -> None:
             self.published.setdefault(params.uri, []).append((time.perf_counter(), params))
 
-        register_lsp_features(self.client, {**DEFAULT_CLIENT_FEATURES, lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: published})
+        register_lsp_features(
+            self.client, {**DEFAULT_CLIENT_FEATURES, lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: published}
+        )
 
     async def start(self) -> None:
         await self.client.start_io(sys.executable, "-m", "dslc", "lsp", env=dict(os.environ))
@@ -89,7 +91,9 @@ class Editor:
             "position": position(self.texts[uri], found + len(before)),
         }
 
-    async def diagnostics(self, uri: str, want: Callable[[list[lsp.Diagnostic]], bool] | None = None) -> list[lsp.Diagnostic]:
+    async def diagnostics(
+        self, uri: str, want: Callable[[list[lsp.Diagnostic]], bool] | None = None
+    ) -> list[lsp.Diagnostic]:
         """What is published of the newest version: the first that is wanted, else the last before nothing comes for a while."""
         until = time.perf_counter() + LONGEST
         while time.perf_counter() < until:

@@ -20,7 +20,19 @@ from tests.checking.test_incremental import edits
 STD = Path(str(resources.files("dslc.rules"))) / "std"
 FILES = sorted(STD.glob("*.rules"))
 #: what stands for itself only on a screen, or is no text at all
-ODD = ["", "\x00", "\ufeff", "é🙂\u2028", "\r\r\n", '"""', "}" * 40, "import .", "operator", "dslc 1\noperator f(", "# dslc: ignore"]
+ODD = [
+    "",
+    "\x00",
+    "\ufeff",
+    "é🙂\u2028",
+    "\r\r\n",
+    '"""',
+    "}" * 40,
+    "import .",
+    "operator",
+    "dslc 1\noperator f(",
+    "# dslc: ignore",
+]
 
 
 def ask(session: EditorSession, uri: str, drawn: random.Random) -> None:

@@ -83,8 +83,12 @@ def test_diagnostics_are_those_of_check_after_each_edit(shop: Path) -> None:
         assert editor.codes(await editor.diagnostics(uri)) == ["W0007"]
         # what a file that is imported says counts as it is typed
         other = editor.open("operators.rules")
-        editor.write(other, OPERATORS.replace("operator shift", "operator moved").replace("double, shift", "double, moved"))
-        assert editor.codes(await editor.diagnostics(uri, lambda found: found[:1] and found[0].code == "E0202")) == ["E0202"]
+        editor.write(
+            other, OPERATORS.replace("operator shift", "operator moved").replace("double, shift", "double, moved")
+        )
+        assert editor.codes(await editor.diagnostics(uri, lambda found: found[:1] and found[0].code == "E0202")) == [
+            "E0202"
+        ]
 
     with_editor(shop, typing)
 
@@ -96,12 +100,24 @@ def test_places_names_and_texts(shop: Path) -> None:
         there = await client.text_document_definition_async(lsp.DefinitionParams(**editor.at(uri, "A = dou|ble")))
         assert names(there) == [("operators.rules", 4)]
         context = lsp.ReferenceContext(include_declaration=True)
-        found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "A = dou|ble")))
-        assert names(found) == [("operators.rules", 2), ("operators.rules", 4), *[("rules.rules", n) for n in (1, 6, 7, 10, 16, 16)]]
-        found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "X, tim|es=k)")))
-        assert names(found) == [("operators.rules", n) for n in (6, 7, 8)] + [("rules.rules", n) for n in (6, 7, 10, 16, 16)]
+        found = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **editor.at(uri, "A = dou|ble"))
+        )
+        assert names(found) == [
+            ("operators.rules", 2),
+            ("operators.rules", 4),
+            *[("rules.rules", n) for n in (1, 6, 7, 10, 16, 16)],
+        ]
+        found = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **editor.at(uri, "X, tim|es=k)"))
+        )
+        assert names(found) == [("operators.rules", n) for n in (6, 7, 8)] + [
+            ("rules.rules", n) for n in (6, 7, 10, 16, 16)
+        ]
         # a name inside a rule is that rule's
-        found = await client.text_document_references_async(lsp.ReferenceParams(context=context, **editor.at(uri, "where |k")))
+        found = await client.text_document_references_async(
+            lsp.ReferenceParams(context=context, **editor.at(uri, "where |k"))
+        )
         assert names(found) == [("rules.rules", n) for n in (6, 8, 10)]
         there = await client.text_document_definition_async(lsp.DefinitionParams(**editor.at(uri, "test twi|ce")))
         assert names(there) == [("rules.rules", 4)]
@@ -121,11 +137,18 @@ def test_places_names_and_texts(shop: Path) -> None:
 def test_another_name_everywhere(shop: Path) -> None:
     async def renaming(editor: Editor) -> None:
         uri, client = editor.open("rules.rules"), editor.client
-        change = await client.text_document_rename_async(lsp.RenameParams(new_name="twofold", **editor.at(uri, "A = dou|ble")))
-        texts = {Path(at).name: edited((shop / Path(at).name).read_text("utf-8"), edits) for at, edits in change.changes.items()}
+        change = await client.text_document_rename_async(
+            lsp.RenameParams(new_name="twofold", **editor.at(uri, "A = dou|ble"))
+        )
+        texts = {
+            Path(at).name: edited((shop / Path(at).name).read_text("utf-8"), edits)
+            for at, edits in change.changes.items()
+        }
         assert texts["rules.rules"] == RULES.replace("double", "twofold")
         assert texts["operators.rules"] == OPERATORS.replace("double", "twofold")
-        change = await client.text_document_rename_async(lsp.RenameParams(new_name="factor", **editor.at(uri, "tim|es=k)")))
+        change = await client.text_document_rename_async(
+            lsp.RenameParams(new_name="factor", **editor.at(uri, "tim|es=k)"))
+        )
         assert len(change.changes[uri]) == 5
         for marked, name, why in (
             ("A = dou|ble", "shift", "a name in .* already"),
@@ -166,7 +189,9 @@ def test_what_may_be_typed(shop: Path) -> None:
         at = lsp.CompletionParams(lsp.TextDocumentIdentifier(uri), position(body, body.index("|")))
         found = await editor.client.text_document_completion_async(at)
         (offered,) = [one for one in found.items if one.label == "relu"]
-        assert "import .operators (double, shift)\nimport std (relu)\n" in edited(editor.texts[uri], offered.additional_text_edits)
+        assert "import .operators (double, shift)\nimport std (relu)\n" in edited(
+            editor.texts[uri], offered.additional_text_edits
+        )
         operator = 'dslc 1\noperator f(X: T[*S]) -> Y: T[*S] {\n  """F."""\n  onnx |\n}\n'
         assert {"Conv", "MaxPool"} <= set(await labels(operator))
 
@@ -252,15 +277,29 @@ def test_nothing_that_is_typed_ends_the_server(shop: Path) -> None:
 
     async def breaking(editor: Editor) -> None:
         uri = editor.open("cut.rules", text)
-        hostile = ["", "\ufeffdslc 1\r\n", "\0" * 50, "é🙂" * 30, "(" * 300, '"""', "import " * 40, "dslc 1\nimport .cut\n", "dslc 9\r"]
-        cuts = [text[:k] for k in range(0, len(text), len(text) // 40)] + [text[k:] for k in range(0, len(text), len(text) // 15)]
+        hostile = [
+            "",
+            "\ufeffdslc 1\r\n",
+            "\0" * 50,
+            "é🙂" * 30,
+            "(" * 300,
+            '"""',
+            "import " * 40,
+            "dslc 1\nimport .cut\n",
+            "dslc 9\r",
+        ]
+        cuts = [text[:k] for k in range(0, len(text), len(text) // 40)] + [
+            text[k:] for k in range(0, len(text), len(text) // 15)
+        ]
         for broken in [*hostile, *cuts]:
             editor.write(uri, broken)
             middle = position(broken, len(broken) // 2)
             document = lsp.TextDocumentIdentifier(uri)
             await asyncio.gather(
                 editor.client.text_document_hover_async(lsp.HoverParams(document, middle)),
-                editor.client.text_document_completion_async(lsp.CompletionParams(document, position(broken, len(broken)))),
+                editor.client.text_document_completion_async(
+                    lsp.CompletionParams(document, position(broken, len(broken)))
+                ),
                 editor.client.text_document_definition_async(lsp.DefinitionParams(document, middle)),
                 editor.client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document)),
                 editor.client.text_document_semantic_tokens_full_async(lsp.SemanticTokensParams(document)),

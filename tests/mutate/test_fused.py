@@ -89,7 +89,9 @@ def test_images_with_room_between_them_are_one_image(rules: Rules, call: str) ->
         assert found is not None and found.proved and not found.boxes
 
 
-@pytest.mark.parametrize("call", ["matmul(A: f32[4, 5], B: f32[5, 6])", "conv(X: f32[4, 2, 9, 9], K: f32[2, 2, 3, 3], stride=[2, 2])"])
+@pytest.mark.parametrize(
+    "call", ["matmul(A: f32[4, 5], B: f32[5, 6])", "conv(X: f32[4, 2, 9, 9], K: f32[2, 2, 3, 3], stride=[2, 2])"]
+)
 def test_what_has_no_images_side_by_side_has_no_sheet(rules: Rules, call: str) -> None:
     (old,) = read_call(rules, call).graph.outputs
     assert not list(sheets(rules, old))

@@ -220,7 +220,9 @@ def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -
     right = []
     for pair in pairs:
         arguments = tuple(Argument(k, layout) for k, layout in enumerate(pair))
-        (value,) = made(rules, Mutant(arguments, one_side, identity(wanted), False, 0.0, 1.0), problem.small, problem.region)
+        (value,) = made(
+            rules, Mutant(arguments, one_side, identity(wanted), False, 0.0, 1.0), problem.small, problem.region
+        )
         if error(rules, over, value) < 1e-9:
             right.append(value)
     assert right and core(right[0])["stride"] == (1, 1)
@@ -281,14 +283,19 @@ def branches(rules: Rules, images: int, *filters: int) -> Graph:
     shapes = [(1, 3, 4, 5)] * images + [(count, 3, 3, 3) for count in filters]
     holes = [hole(k, TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
     data = holes[:images] * (1 if images > 1 else len(filters))
-    made = [apply(rules, "std.conv", [x, k], {"pads": (1, 1, 1, 1)})[0] for x, k in zip(data, holes[images:], strict=True)]
+    made = [
+        apply(rules, "std.conv", [x, k], {"pads": (1, 1, 1, 1)})[0] for x, k in zip(data, holes[images:], strict=True)
+    ]
     return program(holes, made)
 
 
 @pytest.mark.parametrize("images", [1, 2])
 def test_figure_10_branches_are_one_convolution_of_groups(rules: Rules, images: int) -> None:
     over = branches(rules, images, 6, 4)
-    every = {(one.axes, dict(one.core.attrs).get("groups", 1)): one.made(rules, over) for one in joined(rules, problem_of(rules, over))}
+    every = {
+        (one.axes, dict(one.core.attrs).get("groups", 1)): one.made(rules, over)
+        for one in joined(rules, problem_of(rules, over))
+    }
     # (a) the smaller kernel is padded with zeros, and what they give is thrown away; (b) one image is taken twice
     assert ((1, 0), 2) in every
     # one image needs no groups
@@ -364,6 +371,8 @@ def test_tiles_that_overlap_are_right_everywhere(rules: Rules, shape: tuple[int,
 
 def test_what_takes_longer_to_compute_than_there_is_time_is_left_alone(rules: Rules) -> None:
     """FSRCNN's last layer: 300 million products, whose elements would be gathered to gigabytes."""
-    over = region(rules, "conv_transpose", (1, 56, 64, 64), (56, 1, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4), output_padding=(3, 3))
+    over = region(
+        rules, "conv_transpose", (1, 56, 64, 64), (56, 1, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4), output_padding=(3, 3)
+    )
     found = search(rules, problem_of(rules, over), MutantOptions(seconds=0.5))
     assert not found.mutants and not found.complete

@@ -47,7 +47,10 @@ RULES = {
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     path: Path = tmp_path_factory.mktemp("partial") / "own.rules"
-    every = [RULE.format(name=name, left=left, right=right, correct=correct) for name, (left, right, correct) in RULES.items()]
+    every = [
+        RULE.format(name=name, left=left, right=right, correct=correct)
+        for name, (left, right, correct) in RULES.items()
+    ]
     path.write_text(HEAD + "".join(every))
     return load_many(["std", path])
 
@@ -94,7 +97,9 @@ def test_a_rule_of_several_operators_is_corrected(rules: Rules, every: tuple[Par
     assert error(rules, over, made.value(rules)) < 1e-9 and is_shown(rules, over, made)
 
 
-def test_a_correction_that_is_wrong_on_the_set_is_refused_with_the_position(rules: Rules, every: tuple[PartialRule, ...]) -> None:
+def test_a_correction_that_is_wrong_on_the_set_is_refused_with_the_position(
+    rules: Rules, every: tuple[PartialRule, ...]
+) -> None:
     over, found = one(rules, every, "wrong")
     (old,) = over.outputs
     assert corrections(rules, old, found.value, found.limit, found.own) == []

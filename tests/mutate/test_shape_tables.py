@@ -29,7 +29,9 @@ def problem(rules: Rules, *shapes: tuple[int, ...], **attrs: object) -> Mutation
     return problem_of(rules, program(holes, apply(rules, "std.conv", holes, attrs)))
 
 
-@pytest.mark.parametrize("name", ["conv", "conv_transpose", "matmul", "concat", "avg_pool", "reduce_sum", "depth_to_space"])
+@pytest.mark.parametrize(
+    "name", ["conv", "conv_transpose", "matmul", "concat", "avg_pool", "reduce_sum", "depth_to_space"]
+)
 def test_what_is_looked_up_is_what_the_operator_gives(rules: Rules, name: str) -> None:
     numbers = CoreNumbers(problem(rules, (1, 4, 6, 6), (4, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1), groups=2))
     known, drawn, fitted, asked = Shapes(rules, DType.F32), random.Random(0), 0, 0

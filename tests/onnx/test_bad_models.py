@@ -174,7 +174,9 @@ def test_a_contradiction_names_its_node_and_shapes(nodes: list[onnx.NodeProto], 
 
 
 def test_a_contradiction_tells_the_sizes_that_were_given() -> None:
-    broken = model([node("Add", ["x", "w"], ["y"])], [info("x", [2, "N"])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))])
+    broken = model(
+        [node("Add", ["x", "w"], ["y"])], [info("x", [2, "N"])], [info("y", None)], [weight("w", np.ones((4, 4), "f"))]
+    )
     with pytest.raises(DslcError) as caught:
         import_model(broken, rules(), {"N": 3})
     assert "`N` = 3" in caught.value.diagnostics[0].hint

@@ -47,7 +47,9 @@ def test_an_einsum_is_what_numpy_computes(equation: str, opset: int) -> None:
 
 @pytest.mark.parametrize("equation", ["aab,bc->ac", "...a,ab->...b", "ab,bc,cd->ad"])
 def test_what_has_no_such_operators_stays_as_it_is(equation: str) -> None:
-    shapes: list[list[Any]] = [[2, 2, 3] if term == "aab" else [2, 2] for term in equation.partition("->")[0].split(",")]
+    shapes: list[list[Any]] = [
+        [2, 2, 3] if term == "aab" else [2, 2] for term in equation.partition("->")[0].split(",")
+    ]
     graph = import_model(model(equation, shapes), standard(), {}).graph
     assert any(isinstance(node, Opaque) for node in graph.nodes())
 

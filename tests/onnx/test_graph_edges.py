@@ -363,7 +363,9 @@ def test_sparse_weights_survive() -> None:
     )
     assert list(roundtrip(before).graph.sparse_initializer) == [sparse]
     # ONNX's inference refuses sparse weights of a product; runtimes don't
-    product = model([node("MatMul", ["x", "w"], ["y"])], [info("x", [2, 2])], [info("y", [2, 3])], sparse_initializer=[sparse])
+    product = model(
+        [node("MatMul", ["x", "w"], ["y"])], [info("x", [2, 2])], [info("y", [2, 3])], sparse_initializer=[sparse]
+    )
     assert list(roundtrip(product).graph.sparse_initializer) == [sparse]
 
 

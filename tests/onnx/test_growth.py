@@ -83,7 +83,10 @@ def test_as_much_is_computed_as_the_share_allows() -> None:
     """Two weights of 8 bits, a large and a small one: the small one is computed."""
     nodes, weights, value = [], [], "x"
     for name, (rows, columns) in {"big": (300, 2000), "small": (2000, 20)}.items():
-        nodes += [node("Cast", [f"{name}_q"], [f"{name}_w"], to=TensorProto.FLOAT), node("MatMul", [value, f"{name}_w"], [f"{name}_y"])]
+        nodes += [
+            node("Cast", [f"{name}_q"], [f"{name}_w"], to=TensorProto.FLOAT),
+            node("MatMul", [value, f"{name}_w"], [f"{name}_y"]),
+        ]
         weights.append(weight(f"{name}_q", DRAW.integers(-9, 9, (rows, columns)).astype("int8")))
         value = f"{name}_y"
     before = model(nodes, [info("x", [2, 300])], [info(value, [2, 20])], weights)

@@ -19,7 +19,9 @@ OWN = "my.own"
 
 
 def function(name: str, nodes: Sequence[NodeProto], opset: int = 18) -> FunctionProto:
-    return helper.make_function(OWN, name, ["a"], ["b"], nodes, [helper.make_opsetid("", opset), helper.make_opsetid(OWN, 1)])
+    return helper.make_function(
+        OWN, name, ["a"], ["b"], nodes, [helper.make_opsetid("", opset), helper.make_opsetid(OWN, 1)]
+    )
 
 
 def call(name: str, source: str, result: str) -> NodeProto:
@@ -63,15 +65,16 @@ def test_functions_that_stand_for_too_many_nodes_are_an_error() -> None:
 
 def test_a_function_of_another_version_of_operators_is_left() -> None:
     """ONNX inlines what means the same; the rest stays a call."""
-    given = model([call("F", "x", "y")], [function("F", [helper.make_node("ReduceSum", ["a"], ["b"], axes=[1], keepdims=0)], opset=11)])
+    given = model(
+        [call("F", "x", "y")],
+        [function("F", [helper.make_node("ReduceSum", ["a"], ["b"], axes=[1], keepdims=0)], opset=11)],
+    )
     seen = inlined_functions(given, "it")
     assert [node.op_type for node in seen.graph.node] == ["F"]
 
 
 def leaky(attribute: str) -> str:
-    return (
-        f'<opset_import: ["": 17], domain: "{OWN}"> leaky <{attribute}> (x) => (y) {{ y = LeakyRelu <alpha: float = @slope> (x) }}'
-    )
+    return f'<opset_import: ["": 17], domain: "{OWN}"> leaky <{attribute}> (x) => (y) {{ y = LeakyRelu <alpha: float = @slope> (x) }}'
 
 
 def outer(attribute: str) -> str:
@@ -91,7 +94,10 @@ DEFAULTS = {
     "no default, and not given: that of the operator": (f"{OWN}.leaky (x)", leaky("slope")),
     "given by a function that has one": (f"{OWN}.outer (x)", outer("given: float = 2.0") + leaky("slope: float = 0.5")),
     "given by a function that has none": (f"{OWN}.outer (x)", outer("given") + leaky("slope: float = 0.5")),
-    "given by a function that is given one": (f"{OWN}.outer <given = 3.0> (x)", outer("given") + leaky("slope: float = 0.5")),
+    "given by a function that is given one": (
+        f"{OWN}.outer <given = 3.0> (x)",
+        outer("given") + leaky("slope: float = 0.5"),
+    ),
 }
 
 

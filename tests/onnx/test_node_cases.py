@@ -83,7 +83,11 @@ def wrong(got: np.ndarray, want: np.ndarray) -> str | None:
     narrow = want.dtype.itemsize < 4
     a, b = got.astype(np.float64), want.astype(np.float64)
     close = np.isclose(a, b, rtol=2e-2 if narrow else 1e-3, atol=1e-3 if narrow else 1e-5, equal_nan=True)
-    return None if close.all() else f"{int((~close).sum())} of {want.size} elements differ, by up to {np.nanmax(np.abs(a - b))}"
+    return (
+        None
+        if close.all()
+        else f"{int((~close).sum())} of {want.size} elements differ, by up to {np.nanmax(np.abs(a - b))}"
+    )
 
 
 def test_node_cases_give_the_expected_outputs(cases: list[Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,9 @@ def test_positions_in_arithmetic_progression(positions: np.ndarray, dtype: type,
     written = helper.make_model(own, opset_imports=opsets, ir_version=8, functions=[function])
     array = np.random.default_rng(0).standard_normal((12, 12), dtype=np.float32)
     before, after = (
-        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": array})[0]
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, {"x": array}
+        )[0]
         for each in (model, written)
     )
     np.testing.assert_array_equal(after, before)

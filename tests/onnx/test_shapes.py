@@ -215,7 +215,9 @@ def test_a_size_that_only_onnx_names_is_the_one_that_is_known() -> None:
         ((2, 0, 3), [0, 0, 2], 0, (2, 0, 2)),
     ],
 )
-def test_a_size_of_zero_is_no_copy(shape: tuple[int, ...], wanted: list[int], allow: int, result: tuple[int, ...]) -> None:
+def test_a_size_of_zero_is_no_copy(
+    shape: tuple[int, ...], wanted: list[int], allow: int, result: tuple[int, ...]
+) -> None:
     """ONNX's Reshape takes a 0 for the operand's size; dslc's shape is what it says."""
     nodes = [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "s"], ["y"], allowzero=allow)]
     before = model(nodes, [info("x", list(shape))], [info("y", None)], [weight("s", np.int64(wanted))])
@@ -254,7 +256,12 @@ def test_same_padding_with_strides_above_the_kernel(op: str, mode: str, size: in
     """Where strides leave out elements at the ends ONNX Runtime pads negatively, in several ways: such nodes stay as they are."""
     attrs = {"auto_pad": mode, "strides": [stride]} | ({} if op == "Conv" else {"kernel_shape": [kernel]})
     weights = [weight("k", np.arange(1, kernel + 1, dtype="f").reshape(1, 1, kernel))] if op == "Conv" else []
-    before = model([node(op, ["x", *(w.name for w in weights)], ["y"], **attrs)], [info("x", [1, 1, size])], [info("y", None)], weights)
+    before = model(
+        [node(op, ["x", *(w.name for w in weights)], ["y"], **attrs)],
+        [info("x", [1, 1, size])],
+        [info("y", None)],
+        weights,
+    )
     imported = import_model(before, rules())
     missing = (-(-size // stride) - 1) * stride + kernel - size
     assert bool(opaque_labels(imported)) == (missing < -1)
@@ -274,7 +281,9 @@ def counted(start: int, more: int, step: int) -> ModelProto:
         node("Cast", ["places"], ["numbers"], to=TensorProto.FLOAT),
         node("Neg", ["numbers"], ["y"]),
     ]
-    weights = [weight(name, np.int64(value)) for name, value in (("zero", 0), ("more", more), ("start", start), ("step", step))]
+    weights = [
+        weight(name, np.int64(value)) for name, value in (("zero", 0), ("more", more), ("start", start), ("step", step))
+    ]
     return model(nodes, [info("x", ["N"])], [info("y", [None])], weights)
 
 
@@ -303,7 +312,12 @@ def test_a_range_that_may_be_empty_or_skips_has_a_size_of_its_own(start: int, mo
 def test_lists_of_sizes_are_not_mistaken_for_matrices(opset: int) -> None:
     """ONNX's propagation of contents takes the list that `Unsqueeze` makes a column of for a list still (box IoU of torchvision)."""
     nodes = [node("Unsqueeze", ["p", "axes"], ["u"]), node("Add", ["u", "b"], ["y"])]
-    before = model(nodes, [info("p", [64], I64), info("b", [128], I64)], [info("y", [64, 128], I64)], [weight("axes", np.int64([1]))])
+    before = model(
+        nodes,
+        [info("p", [64], I64), info("b", [128], I64)],
+        [info("y", [64, 128], I64)],
+        [weight("axes", np.int64([1]))],
+    )
     before.opset_import[0].version = opset
     imported = import_model(before, rules())
     assert imported.graph.outputs[0].type == TensorType(DType.I64, (64, 128)) and opaque_labels(imported) == []
@@ -320,7 +334,12 @@ def test_contents_that_are_mistaken_elsewhere_still_give_shapes() -> None:
         node("ConstantOfShape", ["s"], ["z"]),
         node("CumSum", ["z", "one"], ["y"]),
     ]
-    weights = [weight("axes", np.int64([1])), weight("three", np.int64([3])), weight("four", np.int64([4])), weight("one", np.int64(1))]
+    weights = [
+        weight("axes", np.int64([1])),
+        weight("three", np.int64([3])),
+        weight("four", np.int64([4])),
+        weight("one", np.int64(1)),
+    ]
     inputs = [info("p", [6], I64), info("b", [2], I64), info("x", [3])]
     before = model(nodes, inputs, [info("v", [6, 2], I64), info("positions", None, I64), info("y", None)], weights)
     graph = import_model(before, rules()).graph

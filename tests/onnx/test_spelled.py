@@ -100,7 +100,9 @@ def test_the_nodes_compute_what_the_equation_says(mine: Rules, case: str, opset:
     assert function.name in {node.op_type for node in model.graph.node}
 
 
-@pytest.mark.parametrize("case", [case for case, (_, shapes) in OPERATORS.items() if len(shapes) == 1 and case != "diagonal"])
+@pytest.mark.parametrize(
+    "case", [case for case, (_, shapes) in OPERATORS.items() if len(shapes) == 1 and case != "diagonal"]
+)
 def test_sizes_may_be_unknown(mine: Rules, case: str) -> None:
     """The same function at every size of the first axis."""
     inputs, outputs = values_of(mine, case, True)
@@ -153,11 +155,18 @@ def test_reads_at_any_positions(seed: int, tmp_path: Path) -> None:
 
 #: of any type, and where one of truth values or of few bits has no nodes
 TYPED = {
-    "(X: T[N, M]) -> Y: T[N, M] { Y[n, m] = X[n + 1, m] if n < N - 1 else X[n, m - 1] if m > 1 else 0 }": {DType.BOOL: 13},
+    "(X: T[N, M]) -> Y: T[N, M] { Y[n, m] = X[n + 1, m] if n < N - 1 else X[n, m - 1] if m > 1 else 0 }": {
+        DType.BOOL: 13
+    },
     "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b - 1, other=0] }": {DType.BOOL: 13},
     "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b] + X[a, 0] }": {DType.BOOL: 99, DType.I8: 14, DType.U8: 14},
     "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = -X[a, b] }": {DType.BOOL: 99, DType.I8: 14, DType.U8: 99},
-    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = max(X[a, b], X[a, 0]) }": {DType.BOOL: 99, DType.I8: 12, DType.U8: 12, DType.I64: 12},
+    "(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = max(X[a, b], X[a, 0]) }": {
+        DType.BOOL: 99,
+        DType.I8: 12,
+        DType.U8: 12,
+        DType.I64: 12,
+    },
     "(X: T[A, B]) -> Y: T[A] { Y[a] = sum[b: B] X[a, b] }": {DType.BOOL: 99, DType.I8: 99, DType.U8: 99},
 }
 
@@ -189,7 +198,13 @@ def test_neighbours_along_the_last_axis_are_cut_out(mine: Rules) -> None:
     far, near = [*range(5, 40)], [*range(20)]
     assert runs([9, 9, *near, 9, *far, 9]) == [([9, 9], False), (near, True), ([9], False), (far, True), ([9], False)]
     nodes = one_node(mine, *values_of(mine, "windows", symbolic=False), 18).functions[0].node
-    assert [node.op_type for node in nodes if node.op_type != "Constant"][:7] == ["Pad", "Gather", *["Slice"] * 3, "Gather", "Concat"]
+    assert [node.op_type for node in nodes if node.op_type != "Constant"][:7] == [
+        "Pad",
+        "Gather",
+        *["Slice"] * 3,
+        "Gather",
+        "Concat",
+    ]
 
 
 def test_only_kernels_are_written_in_plain_nodes(mine: Rules) -> None:

@@ -48,7 +48,9 @@ def test_a_case_that_contradicts_another_is_not_gone_into(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("start", "step"), [(1, 1), (0, 2), (1, 2)])
 def test_a_slice_of_an_unknown_size(start: int, step: int) -> None:
-    weights = [numpy_helper.from_array(np.array([v]), name) for v, name in ((start, "s"), (END, "e"), (1, "a"), (step, "t"))]
+    weights = [
+        numpy_helper.from_array(np.array([v]), name) for v, name in ((start, "s"), (END, "e"), (1, "a"), (step, "t"))
+    ]
     nodes = [helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["v"]), helper.make_node("Neg", ["v"], ["y"])]
     x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n"]), helper.make_empty_tensor_value_info("y")
     own = helper.make_graph(nodes, "g", [x], [y], weights)
@@ -58,7 +60,9 @@ def test_a_slice_of_an_unknown_size(start: int, step: int) -> None:
     function = function_of(standard(), graph, 17).proto
     call = helper.make_node(function.name, ["x"], ["y"], domain=function.domain)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(function.domain, 1)]
-    written = helper.make_model(helper.make_graph([call], "g", [x], [y]), opset_imports=opsets, ir_version=8, functions=[function])
+    written = helper.make_model(
+        helper.make_graph([call], "g", [x], [y]), opset_imports=opsets, ir_version=8, functions=[function]
+    )
     session = onnxruntime.InferenceSession(written.SerializeToString(), providers=["CPUExecutionProvider"])
     for size in (1, 2, 5, 8):
         array = np.arange(2 * size, dtype=np.float32).reshape(2, size)
@@ -80,7 +84,9 @@ FLIP = ([-1], [BEGIN], [1], [-1])
     ],
     ids=str,
 )  # fmt: skip
-def test_every_form_of_a_slice_over_an_unknown_size(starts: list[int], ends: list[int], axes: list[int], steps: list[int]) -> None:
+def test_every_form_of_a_slice_over_an_unknown_size(
+    starts: list[int], ends: list[int], axes: list[int], steps: list[int]
+) -> None:
     """Ends that are counted from behind, beyond the tensor, as large as integers are; backwards (`torch.flip`); on several axes."""
     lists = (("s", starts), ("e", ends), ("a", axes), ("t", steps))
     weights = [numpy_helper.from_array(np.array(values), name) for name, values in lists]
@@ -93,8 +99,13 @@ def test_every_form_of_a_slice_over_an_unknown_size(starts: list[int], ends: lis
     function = function_of(standard(), graph, 17).proto
     call = helper.make_node(function.name, ["x"], ["y"], domain=function.domain)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(function.domain, 1)]
-    written = helper.make_model(helper.make_graph([call], "g", [x], [y]), opset_imports=opsets, ir_version=8, functions=[function])
-    sessions = [onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]) for each in (made, written)]
+    written = helper.make_model(
+        helper.make_graph([call], "g", [x], [y]), opset_imports=opsets, ir_version=8, functions=[function]
+    )
+    sessions = [
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"])
+        for each in (made, written)
+    ]
     for size in (1, 2, 3, 4, 5, 8):
         array = np.arange(2 * size, dtype=np.float32).reshape(2, size)
         (expected,), (found,) = (session.run(None, {"x": array}) for session in sessions)

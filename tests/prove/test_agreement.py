@@ -47,7 +47,9 @@ def asked(rules: Rules, rule: Edited, provers: tuple[ProverName, ...], trials: i
 
 
 def assert_agreement(found: list[Row]) -> None:
-    wrong = [f"{each.name} ({each.kind}: {each.edit}): {each.claimed}, but\n{each.shown}" for each in found if each.wrong]
+    wrong = [
+        f"{each.name} ({each.kind}: {each.edit}): {each.claimed}, but\n{each.shown}" for each in found if each.wrong
+    ]
     assert not wrong, "\n\n".join(wrong)
 
 

@@ -94,7 +94,9 @@ def test_a_wrong_rule_breaks(what: str, tmp_path: Path) -> None:
 
 def test_a_trait_that_does_not_hold_is_not_used(tmp_path: Path) -> None:
     """`sub(X, 0)` is `X`, and so `sub(0, X)` would be, were the trait believed."""
-    rules = _rules(tmp_path, "import std (sub)", "rule(X: T[*S]) -> Y { Y = sub(X, 0) => Y = X }\nproperty sub is commutative")
+    rules = _rules(
+        tmp_path, "import std (sub)", "rule(X: T[*S]) -> Y { Y = sub(X, 0) => Y = X }\nproperty sub is commutative"
+    )
     attack = Attack(rules, rules.substitutions["wrong.rule"])
     assert attack.run(trials=100, seconds=60) is None
     assert attack.instances > 0
@@ -136,7 +138,13 @@ def test_what_has_no_meaning_on_the_left_is_not_broken(tmp_path: Path) -> None:
 
 def test_a_sample_of_the_standard_library_holds() -> None:
     rules = load("std")
-    for name in ("std.relu_of_relu", "std.merge_convs", "std.transpose_of_transpose", "std.slice_through_binary", "std.abs_of_abs"):
+    for name in (
+        "std.relu_of_relu",
+        "std.merge_convs",
+        "std.transpose_of_transpose",
+        "std.slice_through_binary",
+        "std.abs_of_abs",
+    ):
         broken = Attack(rules, rules.substitutions[name]).run(trials=10, seconds=20)
         assert broken is None, broken
 

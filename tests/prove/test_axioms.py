@@ -44,7 +44,9 @@ def prover() -> Iterator[AxiomProver]:
 def test_a_true_substitution_is_proved_for_all_sizes_and_strides(prover: AxiomProver, name: str) -> None:
     before = prover.counters.solver_seconds
     verdict = prover.verdict(RULES, RULES.substitutions[f"taso_substitutions.{name}"])
-    print(f"{name}: {verdict.milliseconds} ms, of which Z3 {1e3 * (prover.counters.solver_seconds - before):.1f}; {verdict.reason}")
+    print(
+        f"{name}: {verdict.milliseconds} ms, of which Z3 {1e3 * (prover.counters.solver_seconds - before):.1f}; {verdict.reason}"
+    )
     assert verdict.answer == "equal", verdict.reason
     assert not verdict.scope
 
@@ -134,13 +136,17 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     return load_many([file])
 
 
-@pytest.mark.parametrize(("name", "answer"), [("undone", "equal"), ("undone_in_integers", "unknown"), ("other_number", "unknown")])
+@pytest.mark.parametrize(
+    ("name", "answer"), [("undone", "equal"), ("undone_in_integers", "unknown"), ("other_number", "unknown")]
+)
 def test_any_operator_with_any_attributes(own: Rules, name: str, answer: str) -> None:
     assert axioms_verdict(own, own.substitutions[f"own.{name}"]).answer == answer
 
 
 @pytest.mark.parametrize(("name", "answer"), [("guarded", "equal"), ("unguarded", "unknown")])
-def test_a_guard_is_discharged_from_the_guards_of_the_rule_or_the_law_is_not_used(own: Rules, name: str, answer: str) -> None:
+def test_a_guard_is_discharged_from_the_guards_of_the_rule_or_the_law_is_not_used(
+    own: Rules, name: str, answer: str
+) -> None:
     verdict = axioms_verdict(own, own.substitutions[f"own.{name}"], [own.laws["own.only_of_squares"]])
     assert verdict.answer == answer
 
@@ -286,4 +292,6 @@ def test_a_term_is_an_operator_of_which_no_law_says_anything(tmp_path: Path) -> 
     for k, (*_, answer) in enumerate(TERMS):
         verdict = axioms_verdict(rules, rules.substitutions[f"terms.s{k}"])
         assert (verdict.answer, verdict.scope) == (answer, ""), verdict.reason
-        assert verdict.reason.startswith("by std.add.commutative" if answer == "equal" else "no proof from the laws is found")
+        assert verdict.reason.startswith(
+            "by std.add.commutative" if answer == "equal" else "no proof from the laws is found"
+        )

@@ -50,7 +50,9 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
 
 
 def instance(rules: Rules, rule: str, **names: Any) -> Instance:
-    found = (each for each in instances(rules, rules.substitutions[rule], fixed=names) if not isinstance(each, Rejected))
+    found = (
+        each for each in instances(rules, rules.substitutions[rule], fixed=names) if not isinstance(each, Rejected)
+    )
     return next(found)
 
 
@@ -271,7 +273,10 @@ def test_conditions_on_elements_and_integers_have_no_boxes() -> None:
 
 def test_theorem_2_a_random_input_shows_a_difference(rules: Rules) -> None:
     """Of n tensors a difference is missed with probability n / p, so t draws err with (n / p)^t: 2 draws of 3 tensors here."""
-    calls = "matmul(matmul(A: f32[3, 4], B: f32[4, 4]), C: f32[4, 3])", "matmul(A, matmul(transpose(B, perm=[1, 0]), C))"
+    calls = (
+        "matmul(matmul(A: f32[3, 4], B: f32[4, 4]), C: f32[4, 3])",
+        "matmul(A, matmul(transpose(B, perm=[1, 0]), C))",
+    )
     one = read_call(rules, calls[0])
     known = dict(zip(one.names, (value.type for value in one.graph.inputs), strict=True))
     sides = one.graph.outputs, read_call(rules, calls[1], known).graph.outputs
@@ -318,10 +323,14 @@ def _built(value: Value, window: Value, steps: Sequence[tuple[str, int]]) -> Val
             divisors = [d for d in range(1, prod(shape) + 1) if prod(shape) % d == 0]
             rows = int(rng.choice(divisors))
             new = (rows, prod(shape) // rows)
-            value = of_scope(new, read(0, _place(apply("+", apply("*", traversal(0), num(new[1])), traversal(1)), shape)), value)
+            value = of_scope(
+                new, read(0, _place(apply("+", apply("*", traversal(0), num(new[1])), traversal(1)), shape)), value
+            )
         elif kind == "transpose":
             order = [int(k) for k in rng.permutation(len(shape))]
-            value = of_scope([shape[k] for k in order], read(0, tuple(at[order.index(k)] for k in range(len(shape)))), value)
+            value = of_scope(
+                [shape[k] for k in order], read(0, tuple(at[order.index(k)] for k in range(len(shape)))), value
+            )
         elif kind == "shift":
             other[axis] = apply("+", at[axis], num(by))
             value = of_scope(shape, apply("+", read(0, tuple(at)), read(0, tuple(other), num(0))), value)

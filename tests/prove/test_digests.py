@@ -17,7 +17,9 @@ from dslc.semantics.library import load_many
 ONCE = "dslc 1\nlibrary once 1.0.0\nexport f\noperator f(X: T[*S]) -> Y: T[*S] { Y[*i] = X[*i] }\n"
 TWICE = "dslc 1\nlibrary twice 1.0.0\nexport f\noperator f(X: T[*S]) -> Y: T[*S] { Y[*i] = 2 * X[*i] }\n"
 #: passes the `f` of another library on, by its name and by an operator of its own
-THIRD = "dslc 1\nlibrary third 1.0.0\nimport once (f)\nexport g\noperator g(X: T[*S]) -> Y: T[*S] { Y[*i] = f(X)[*i] }\n"
+THIRD = (
+    "dslc 1\nlibrary third 1.0.0\nimport once (f)\nexport g\noperator g(X: T[*S]) -> Y: T[*S] { Y[*i] = f(X)[*i] }\n"
+)
 RULE = "substitution doubled(X: f32[*S]) -> Y { Y = add(m.f(X), m.f(X)) => Y = n.f(X) }\n"
 HEAD = "dslc 1\nlibrary mine 1.0.0\nimport std (add)\n"
 PARTS = HEAD + "import .one (g)\nimport .two (h)\nsubstitution same(X: f32[*S]) -> Y { Y = g(X) => Y = h(X) }\n"
@@ -83,7 +85,9 @@ def test_another_meaning_has_another_digest(
     ],
     ids=["file", "operator", "imports", "words", "elsewhere"],
 )
-def test_the_same_meaning_keeps_its_digest(after: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_meaning_keeps_its_digest(
+    after: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = digests(tmp_path / "1", {"mine/a.rules": ALIASES}, monkeypatch)
     assert digests(tmp_path / "2", after, monkeypatch)[0] == first[0]
 

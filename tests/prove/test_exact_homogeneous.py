@@ -77,8 +77,12 @@ def _equal(left: Value, right: Value, conditions: tuple[Scalar, ...] = FITS) -> 
 
 
 @pytest.mark.parametrize("function", [largest, smallest, relu, magnitude])
-@pytest.mark.parametrize("scaled", [twice, lambda x: times(x, 3), lambda x: times(x, 0.1), lambda x: times(twice(x), 0.25)])
-def test_a_positive_factor_leaves_the_largest(function: Callable[[Value], Value], scaled: Callable[[Value], Value]) -> None:
+@pytest.mark.parametrize(
+    "scaled", [twice, lambda x: times(x, 3), lambda x: times(x, 0.1), lambda x: times(twice(x), 0.25)]
+)
+def test_a_positive_factor_leaves_the_largest(
+    function: Callable[[Value], Value], scaled: Callable[[Value], Value]
+) -> None:
     assert _equal(function(scaled(X)), scaled(function(X)))
 
 

@@ -198,7 +198,11 @@ def drawn(rng: Random, dtype: DType, depth: int) -> Node:
         of = rng.choice(INTEGERS[:3])
         return Node(rng.choice(("<", "==")), dtype, (drawn(rng, of, depth - 1), drawn(rng, of, depth - 1)))
     if depth <= 0 or rng.random() < 0.15:
-        return Node("in", dtype, (), rng.randrange(2)) if rng.random() < 0.75 else Node("num", dtype, (), rng.choice((0, 1, 2, 3, 7)))
+        return (
+            Node("in", dtype, (), rng.randrange(2))
+            if rng.random() < 0.75
+            else Node("num", dtype, (), rng.choice((0, 1, 2, 3, 7)))
+        )
 
     def part(of: DType = dtype) -> Node:
         return drawn(rng, of, depth - 1)
@@ -213,7 +217,11 @@ def drawn(rng: Random, dtype: DType, depth: int) -> Node:
     if kind == "select":
         return Node("select", dtype, (part(DType.BOOL), part(), part()))
     if kind in {">>", "<<"}:
-        return Node(kind, dtype, (part(), Node("num", dtype, (), rng.randrange(4)))) if dtype is DType.U8 else plus(part(), part())
+        return (
+            Node(kind, dtype, (part(), Node("num", dtype, (), rng.randrange(4))))
+            if dtype is DType.U8
+            else plus(part(), part())
+        )
     return Node(kind, dtype, (part(), part()))
 
 
@@ -236,7 +244,11 @@ def law(op: str, of: Callable[[Node], Node | None]) -> Law:
 
 def _associated(node: Node) -> Node | None:
     left, right = node.args
-    return Node(node.op, node.dtype, (left.args[0], Node(node.op, node.dtype, (left.args[1], right)))) if left.op == node.op else None
+    return (
+        Node(node.op, node.dtype, (left.args[0], Node(node.op, node.dtype, (left.args[1], right))))
+        if left.op == node.op
+        else None
+    )
 
 
 def _distributed(node: Node) -> Node | None:
@@ -273,7 +285,12 @@ LAWS: tuple[Law, ...] = (
     law("max", _shifted),
     law("cast", _of_parts),
     law("cast", lambda node: cast(node.args[0].args[0], node.dtype) if _of("cast", node.args[0]) else None),
-    law("cast", lambda node: node.args[0].args[0] if _of("cast", node.args[0]) and node.args[0].args[0].dtype is node.dtype else None),
+    law(
+        "cast",
+        lambda node: (
+            node.args[0].args[0] if _of("cast", node.args[0]) and node.args[0].args[0].dtype is node.dtype else None
+        ),
+    ),
     law("cast", lambda node: cast(cast(node.args[0], DType.F32), node.dtype)),
     law("cast", lambda node: cast(cast(node.args[0], DType.I64), node.dtype)),
     law("abs", lambda node: larger(node.args[0], negative(node.args[0]))),
@@ -281,7 +298,9 @@ LAWS: tuple[Law, ...] = (
     law("/", lambda node: times(node.args[0], Node("/", node.dtype, (number(1, node), node.args[1])))),
     law("<", lambda node: Node("<", DType.BOOL, (plus(node.args[0], negative(node.args[1])), number(0, node.args[0])))),
     law("<", lambda node: Node("<", DType.BOOL, (negative(node.args[1]), negative(node.args[0])))),
-    law("==", lambda node: Node("==", DType.BOOL, (plus(node.args[0], negative(node.args[1])), number(0, node.args[0])))),
+    law(
+        "==", lambda node: Node("==", DType.BOOL, (plus(node.args[0], negative(node.args[1])), number(0, node.args[0])))
+    ),
     law("==", lambda node: Node("==", DType.BOOL, tuple(times(number(2, arg), arg) for arg in node.args))),
     law("select", lambda node: Node("select", node.dtype, (node.args[0], node.args[1], node.args[1]))),
     law("<<", lambda node: times(node.args[0], number(1 << node.args[1].number, node))),
@@ -364,32 +383,47 @@ def test_laws_of_rings_and_lattices_are_proved(a: Node, b: Node, c: Node) -> Non
 
 
 WRONG = {
-    "a sum overflows before it is widened": (cast(plus(XU, YU), DType.I32), plus(cast(XU, DType.I32), cast(YU, DType.I32))),
+    "a sum overflows before it is widened": (
+        cast(plus(XU, YU), DType.I32),
+        plus(cast(XU, DType.I32), cast(YU, DType.I32)),
+    ),
     "the larger of sums that overflow": (larger(plus(XU, YU), XU), plus(larger(YU, number(0, YU)), XU)),
-    "twice the larger": (larger(times(number(2, X8), X8), times(number(2, X8), Y8)), times(number(2, X8), larger(X8, Y8))),
+    "twice the larger": (
+        larger(times(number(2, X8), X8), times(number(2, X8), Y8)),
+        times(number(2, X8), larger(X8, Y8)),
+    ),
     "a product before it is a float": (
-        cast(times(X8, number(2, X8)), DType.F32), times(cast(X8, DType.F32), Node("num", DType.F32, (), 2))
+        cast(times(X8, number(2, X8)), DType.F32),
+        times(cast(X8, DType.F32), Node("num", DType.F32, (), 2)),
     ),
     "order by the sign of the difference": (
-        Node("<", DType.BOOL, (X64, Y64)), Node("<", DType.BOOL, (plus(X64, negative(Y64)), number(0, X64)))
+        Node("<", DType.BOOL, (X64, Y64)),
+        Node("<", DType.BOOL, (plus(X64, negative(Y64)), number(0, X64))),
     ),
-    "an order that turns around": (Node("<", DType.BOOL, (X8, Y8)), Node("<", DType.BOOL, (negative(Y8), negative(X8)))),
+    "an order that turns around": (
+        Node("<", DType.BOOL, (X8, Y8)),
+        Node("<", DType.BOOL, (negative(Y8), negative(X8))),
+    ),
     "floats that are too short": (
-        Node("==", DType.BOOL, (cast(X64, DType.F16), cast(Y64, DType.F16))), Node("==", DType.BOOL, (X64, Y64))
+        Node("==", DType.BOOL, (cast(X64, DType.F16), cast(Y64, DType.F16))),
+        Node("==", DType.BOOL, (X64, Y64)),
     ),
     "there and back over a float": (cast(cast(X64, DType.F32), DType.I64), plus(X64, number(0, X64))),
     "half of twice": (Node("/", DType.I8, (times(X8, number(2, X8)), number(2, X8))), plus(X8, number(0, X8))),
     "twice the half": (times(Node("/", DType.I8, (X8, number(2, X8))), number(2, X8)), plus(X8, number(0, X8))),
     "the absolute value of a negative": (Node("abs", DType.U8, (negative(XU),)), Node("abs", DType.U8, (XU,))),
     "the sign of an absolute value": (
-        Node("<", DType.BOOL, (Node("abs", DType.I8, (X8,)), number(0, X8))), Node("<", DType.BOOL, (X8, X8))
+        Node("<", DType.BOOL, (Node("abs", DType.I8, (X8,)), number(0, X8))),
+        Node("<", DType.BOOL, (X8, X8)),
     ),
     "a factor out of a comparison": (
-        Node("==", DType.BOOL, (times(X8, number(2, X8)), number(0, X8))), Node("==", DType.BOOL, (X8, number(0, X8)))
+        Node("==", DType.BOOL, (times(X8, number(2, X8)), number(0, X8))),
+        Node("==", DType.BOOL, (X8, number(0, X8))),
     ),
     "the larger of negatives": (larger(negative(X8), negative(Y8)), negative(Node("min", DType.I8, (X8, Y8)))),
     "an order of sums": (
-        Node("select", DType.I8, (Node("<", DType.BOOL, (X8, Y8)), plus(Y8, Z8), plus(X8, Z8))), larger(plus(X8, Z8), plus(Y8, Z8))
+        Node("select", DType.I8, (Node("<", DType.BOOL, (X8, Y8)), plus(Y8, Z8), plus(X8, Z8))),
+        larger(plus(X8, Z8), plus(Y8, Z8)),
     ),
     "signed and unsigned": (cast(cast(X8, DType.U8), DType.I16), cast(X8, DType.I16)),
 }
@@ -429,10 +463,16 @@ X, Z = tensor("X", "m", "n"), tensor("Z", "m", "n")
     [
         (op("matmul", op("matmul", A, B), C), op("matmul", A, op("matmul", B, C))),
         (turned(op("matmul", A, B)), op("matmul", turned(B), turned(A))),
-        (op("reduce_sum", op("add", X, Z), axes=(0,)), op("add", op("reduce_sum", Z, axes=(0,)), op("reduce_sum", X, axes=(0,)))),
+        (
+            op("reduce_sum", op("add", X, Z), axes=(0,)),
+            op("add", op("reduce_sum", Z, axes=(0,)), op("reduce_sum", X, axes=(0,))),
+        ),
         (op("reduce_max", op("reduce_max", X, axes=(0,)), axes=(1,)), op("reduce_max", X, axes=(0, 1))),
         (op("concat", op("add", X, X), op("add", Z, Z), axis=0), op("mul", op("concat", X, Z, axis=0), 2)),
-        (op("cast", op("matmul", A, B), to=DType.U8), op("matmul", op("cast", A, to=DType.U8), op("cast", B, to=DType.U8))),
+        (
+            op("cast", op("matmul", A, B), to=DType.U8),
+            op("matmul", op("cast", A, to=DType.U8), op("cast", B, to=DType.U8)),
+        ),
     ],
     ids=["products", "transposed products", "sums", "maxima", "joins", "to a ring of the same size"],
 )

@@ -105,14 +105,17 @@ TOTAL = {
     "tanh by a sigmoid": (op("tanh", X), sub(mul(op("sigmoid", mul(X, 2)), 2), 1)),
     "a sigmoid by tanh": (op("sigmoid", X), mul(add(op("tanh", mul(X, 0.5)), 1), 0.5)),
     "tanh by exponentials": (
-        op("tanh", X), div(sub(op("exp", X), op("exp", op("neg", X))), add(op("exp", X), op("exp", op("neg", X))))
+        op("tanh", X),
+        div(sub(op("exp", X), op("exp", op("neg", X))), add(op("exp", X), op("exp", op("neg", X)))),
     ),
     "a mean as a sum by the size": (rows("reduce_mean", X), div(rows("reduce_sum", X), number(M))),
     "a running sum as a product with a triangle": (
-        op("cumsum", X, axis=1), op("matmul", X, op("upper_triangle", op("ones", dtype=DType.F32, shape=(M, M))))
+        op("cumsum", X, axis=1),
+        op("matmul", X, op("upper_triangle", op("ones", dtype=DType.F32, shape=(M, M)))),
     ),
     "a running sum from the end": (
-        op("cumsum", X, axis=1, reverse=True), op("matmul", X, op("lower_triangle", op("ones", dtype=DType.F32, shape=(M, M))))
+        op("cumsum", X, axis=1, reverse=True),
+        op("matmul", X, op("lower_triangle", op("ones", dtype=DType.F32, shape=(M, M)))),
     ),
     "log of a sum of exponentials": (rows("reduce_log_sum_exp", X), op("log", rows("reduce_sum", op("exp", X)))),
 }

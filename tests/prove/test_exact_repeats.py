@@ -45,7 +45,11 @@ def test_normal_forms_and_steps_do_not_depend_on_the_hash_seed() -> None:
     outputs = []
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", _PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]

@@ -46,14 +46,20 @@ LOWEST = "X[o * s + k * d - p, other=-inf]"
     [
         (f"Y[o] = sum[k: r] {PADDED} * W[k]", f"Y[o] = sum[k: r] W[k] * {PADDED}"),
         # the position of the result is used otherwise too
-        (f"Y[o] = (sum[k: r] {PADDED} * W[k]) * X[o, other=0] + o", f"Y[o] = o + sum[k: r] X[o, other=0] * W[k] * {PADDED}"),
+        (
+            f"Y[o] = (sum[k: r] {PADDED} * W[k]) * X[o, other=0] + o",
+            f"Y[o] = o + sum[k: r] X[o, other=0] * W[k] * {PADDED}",
+        ),
         (f"Y[o] = (max[k: r] {LOWEST}) * 2", f"Y[o] = max[k: r] 2 * {LOWEST}"),
         # what lies outside of one range lies outside of another one
         (f"Y[o] = sum[k: r where o * s + k * d - p < N] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
         (f"Y[o] = sum[k: r where o * s + k * d < N + 2 * p] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
         (f"Y[o] = sum[k: r where o * s + k * d >= 0] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
         # quotients and remainders by steps that are the same on both sides
-        (f"Y[o] = (sum[k: r where {FITS}] {DIVIDED} * W[k]) * 2", f"Y[o] = sum[k: r where {FITS}] W[k] * {DIVIDED} * 2"),
+        (
+            f"Y[o] = (sum[k: r where {FITS}] {DIVIDED} * W[k]) * 2",
+            f"Y[o] = sum[k: r where {FITS}] W[k] * {DIVIDED} * 2",
+        ),
         # products of steps
         ("Y[o] = X[(o * s) * d, other=0]", "Y[o] = X[o * (s * d), other=0]"),
         (f"Y[o] = sum[k: r] {PADDED} * (1 if s == 7 else 2)", f"Y[o] = (sum[k: r] {PADDED}) * (1 if s == 7 else 2)"),
@@ -87,11 +93,17 @@ def test_a_rule_for_all_steps_is_proved_with_unknown_ones(tmp_path: Path, left: 
         # wrong at one number alone
         (f"Y[o] = sum[k: r] {PADDED}", f"Y[o] = (sum[k: r] {PADDED}) * (2 if s == 7 else 1)"),
         (f"Y[o] = max[k: r] {LOWEST}", f"Y[o] = max[k: r where d != 7 or k > 0] {LOWEST}"),
-        ("let t = s if s != 7 else 8\n  Y[o] = X[o * s, other=0]", "let t = s if s != 7 else 8\n  Y[o] = X[o * t, other=0]"),
+        (
+            "let t = s if s != 7 else 8\n  Y[o] = X[o * s, other=0]",
+            "let t = s if s != 7 else 8\n  Y[o] = X[o * t, other=0]",
+        ),
         (f"Y[o] = sum[k: r] {PADDED}", f"Y[o] = sum[k: r where N != 7 * s or k > 0] {PADDED}"),
         # wrong where positions are no multiples of steps
         (f"Y[o] = sum[k: r where {FITS}] {DIVIDED} * W[k]", f"Y[o] = sum[k: r] {DIVIDED} * W[k]"),
-        (f"Y[o] = sum[k: r where {FITS}] {DIVIDED} * W[k]", f"Y[o] = sum[k: r where (o - k) % s == 0] {DIVIDED} * W[k]"),
+        (
+            f"Y[o] = sum[k: r where {FITS}] {DIVIDED} * W[k]",
+            f"Y[o] = sum[k: r where (o - k) % s == 0] {DIVIDED} * W[k]",
+        ),
         (f"Y[o] = sum[k: r] {DIVIDED} * W[k]", "Y[o] = sum[k: r] X[(o - k) // s, other=0] * W[k]"),
         (f"Y[o] = sum[k: r] {DIVIDED} * W[k]", "Y[o] = sum[k: r] X[(o - k * d) // d, other=0] * W[k]"),
         (f"Y[o] = max[k: r] {DIVIDED}", "Y[o] = max[k: r] X[(o - k) // s, other=0]"),
@@ -108,7 +120,10 @@ def test_a_rule_that_is_wrong_at_some_step_is_not_proved(tmp_path: Path, left: s
     for one, other in ((left, right), (right, left)):
         found = verdict(tmp_path, one, other)
         # with numbers for the steps what fails beyond them may be shown, within that scope
-        assert found.answer != "equal" or " in 1, 2, 3" in found.scope or ") in (1, 1)" in found.scope, (found.reason, found.scope)
+        assert found.answer != "equal" or " in 1, 2, 3" in found.scope or ") in (1, 1)" in found.scope, (
+            found.reason,
+            found.scope,
+        )
 
 
 def test_a_guard_on_steps_is_needed(tmp_path: Path) -> None:
@@ -261,7 +276,12 @@ def test_a_sum_over_what_is_equated_is_its_one_member() -> None:
     for left in (
         reduce("sum", (bound,), (k,), apply("*", one, reduce("sum", (other,), (bound,), read(0, (other,))))),
         reduce("max", (bound,), (k,), apply("*", one, read(0, (bound,)))),
-        reduce("sum", (bound,), (k,), apply("select", apply("==", at, apply("*", num(2), bound)), read(0, (bound,)), num(0))),
+        reduce(
+            "sum",
+            (bound,),
+            (k,),
+            apply("select", apply("==", at, apply("*", num(2), bound)), read(0, (bound,)), num(0)),
+        ),
         reduce("sum", (bound,), (k,), apply("select", apply("==", read(1, (at,)), bound), read(0, (bound,)), num(0))),
     ):
         assert without_onehots([left]) == [left]
@@ -272,8 +292,14 @@ def test_a_sum_over_what_is_equated_is_its_one_member() -> None:
     [
         ("relu(conv(conv(A, B, stride=s), I_conv(dtype=T, channels=F, kernel=k)))", "relu(conv(A, B, stride=s))"),
         ("relu(conv(conv(A, B), I_conv(dtype=T, channels=F, kernel=k), stride=s))", "relu(conv(A, B, stride=s))"),
-        ("conv(pool_max(A, kernel=l), I_conv(dtype=T, channels=K, kernel=k), stride=s)", "pool_max(A, kernel=l, stride=s)"),
-        ("pool_max(conv(A, I_conv(dtype=T, channels=K, kernel=k)), kernel=l, stride=s)", "pool_max(A, kernel=l, stride=s)"),
+        (
+            "conv(pool_max(A, kernel=l), I_conv(dtype=T, channels=K, kernel=k), stride=s)",
+            "pool_max(A, kernel=l, stride=s)",
+        ),
+        (
+            "pool_max(conv(A, I_conv(dtype=T, channels=K, kernel=k)), kernel=l, stride=s)",
+            "pool_max(A, kernel=l, stride=s)",
+        ),
     ],
 )
 def test_kernels_of_the_identity_vanish(tmp_path: Path, left: str, right: str) -> None:

@@ -63,7 +63,9 @@ def test_what_is_left_is_a_condition() -> None:
     tables = Table._make((u, a), ((2, 1), (1, 1))), Table._make((a, i), ((1, -1), (-1, 2)))
     whole = reduce("sum", (a, i), (num(2), num(2)), apply("*", *tables, read(0, (i,))))
     (found,) = without_tables([whole], {u: num(2), a: num(2), i: num(2)}, [x])
-    assert not any(isinstance(node, Table) for node in walk(found)) and a not in {it for node in walk(found) for it in node.free}
+    assert not any(isinstance(node, Table) for node in walk(found)) and a not in {
+        it for node in walk(found) for it in node.free
+    }
     assert "i == u" in str(found)
     # what is divided by must not be 0, also where a table is
     divided = reduce("sum", (a, i), (num(2), num(2)), apply("*", *tables, apply("/", num(1), read(0, (i,)))))

@@ -208,7 +208,12 @@ def test_what_is_proved_is_defined_alike(seed: int) -> None:
         (of("/", number(0), of("*", number(0), X)), of("*", number(0), X)),
         (of("*", number(0), of("select", of("<", X, Y), of("/", X, Y), X)), of("*", number(0), X)),
     ],
-    ids=["divided only elsewhere", "a logarithm under another condition", "a quotient by 0", "nothing of a quotient under a condition"],
+    ids=[
+        "divided only elsewhere",
+        "a logarithm under another condition",
+        "a quotient by 0",
+        "nothing of a quotient under a condition",
+    ],
 )
 def test_conditions_on_data_are_part_of_what_is_asked(left: Node, right: Node) -> None:
     assert disagree(left, right) is not None

@@ -62,7 +62,8 @@ def exact(rules: Rules, sub: SubstitutionDef) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("name", "guard"), [("merged", "a.groups == 1"), ("square", "M == N"), ("slices", "v == n + u"), ("pooled", "all(p == 0)")]
+    ("name", "guard"),
+    [("merged", "a.groups == 1"), ("square", "M == N"), ("slices", "v == n + u"), ("pooled", "all(p == 0)")],
 )
 def test_the_guard_that_is_missing_is_found(rules: Rules, name: str, guard: str) -> None:
     found = find_guards(rules, rules.substitutions[f"own.{name}"])
@@ -97,7 +98,11 @@ def test_the_guard_is_proved_and_the_fix_makes_the_rule_right(rules: Rules, tmp_
     [
         ("clip_of_clip", "max(a, c) <= min(b, d)", "c <= b"),
         ("transpose_of_nothing", "p == range(rank(S))", "p == range(rank(S))"),
-        ("transpose_to_reshape", "!= 1] k}", "{[k: rank(S) where S[k] != 1] k} == {[k: rank(S) where S[p[k]] != 1] p[k]}"),
+        (
+            "transpose_to_reshape",
+            "!= 1] k}",
+            "{[k: rank(S) where S[k] != 1] k} == {[k: rank(S) where S[p[k]] != 1] p[k]}",
+        ),
         ("transpose_through_unary", "pointwise(f)", "pointwise(f)"),
         ("select_same", "broadcast(P, S) == S", "broadcast(P, S) == S"),
         ("sum_of_size_one", "only(S, a)", "all(only(S, a) == 1)"),

@@ -35,7 +35,9 @@ operator wrapped(X: T[A], I: U[J]) -> Y: T[J] {
 
 def library(tmp_path: Path, params: str, left: str, right: str, guard: str = "integer(U)", arrow: str = "=>") -> Rules:
     file = tmp_path / "own.rules"
-    file.write_text(f"{HEAD}substitution s({params}) -> Y {{\n  where {guard}\n  Y = {left}\n  {arrow}\n  Y = {right}\n}}\n")
+    file.write_text(
+        f"{HEAD}substitution s({params}) -> Y {{\n  where {guard}\n  Y = {left}\n  {arrow}\n  Y = {right}\n}}\n"
+    )
     return load_many([file])
 
 
@@ -44,12 +46,32 @@ RIGHT = {
     "counted from the end": ("X: T[A], I: U[J], K: U[L]", "gather(gather(X, I), K)", "gather(X, gather(I, K))"),
     "before a function of elements": ("X: T[A], I: U[J]", "relu(pick(X, I))", "pick(relu(X), I)"),
     "of a sum": ("X: T[A], Z: T[A], I: U[J]", "add(pick(X, I), pick(Z, I))", "pick(add(X, Z), I)"),
-    "an embedding and its projection": ("X: T[A, D], W: T[D, E], I: U[J]", "matmul(rows(X, I), W)", "rows(matmul(X, W), I)"),
-    "joined positions": ("X: T[A], I: U[J], K: U[L]", "concat(pick(X, I), pick(X, K), axis=0)", "pick(X, concat(I, K, axis=0))"),
-    "wider tables": ("X: T[A, D], Z: T[A, E], I: U[J]", "concat(rows(X, I), rows(Z, I), axis=1)", "rows(concat(X, Z, axis=1), I)"),
+    "an embedding and its projection": (
+        "X: T[A, D], W: T[D, E], I: U[J]",
+        "matmul(rows(X, I), W)",
+        "rows(matmul(X, W), I)",
+    ),
+    "joined positions": (
+        "X: T[A], I: U[J], K: U[L]",
+        "concat(pick(X, I), pick(X, K), axis=0)",
+        "pick(X, concat(I, K, axis=0))",
+    ),
+    "wider tables": (
+        "X: T[A, D], Z: T[A, E], I: U[J]",
+        "concat(rows(X, I), rows(Z, I), axis=1)",
+        "rows(concat(X, Z, axis=1), I)",
+    ),
     "turned positions": ("X: T[A], I: U[J]", "reverse(pick(X, I), axis=0)", "pick(X, reverse(I, axis=0))"),
-    "fewer positions": ("X: T[A], I: U[4]", "slice(pick(X, I), start=[1], size=[2])", "pick(X, slice(I, start=[1], size=[2]))"),
-    "a remainder": ("X: T[A], Z: T[A], I: U[J]", "add(X, Z)", "slice(concat(add(X, Z), wrapped(X, I), axis=0), start=[0], size=[A])"),
+    "fewer positions": (
+        "X: T[A], I: U[4]",
+        "slice(pick(X, I), start=[1], size=[2])",
+        "pick(X, slice(I, start=[1], size=[2]))",
+    ),
+    "a remainder": (
+        "X: T[A], Z: T[A], I: U[J]",
+        "add(X, Z)",
+        "slice(concat(add(X, Z), wrapped(X, I), axis=0), start=[0], size=[A])",
+    ),
 }
 
 
@@ -112,7 +134,9 @@ def test_what_is_read_in_no_rows_has_no_meaning_on_either_side(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a part of the table", "more positions", "times zero"])
-def test_positions_that_only_the_right_side_cannot_read_refute_it(verdicts: Callable[[str], RuleVerdict], name: str) -> None:
+def test_positions_that_only_the_right_side_cannot_read_refute_it(
+    verdicts: Callable[[str], RuleVerdict], name: str
+) -> None:
     verdict = verdicts(name)
     assert verdict.status == "refuted"
     assert verdict.counterexample is not None and verdict.counterexample.right == READ_OUTSIDE

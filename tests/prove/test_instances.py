@@ -44,8 +44,8 @@ def test_an_entry_of_a_pack_is_no_other_name(tmp_path: Path) -> None:
     rules = write(
         tmp_path,
         "import std.pointwise (add, mul)\nimport std.reduce (reduce_sum)\n"
-        "operator sized(X: T[*S], Z: T[N]) -> Y: T[*S] {\n  \"\"\"Times a size.\"\"\"\n  Y[*i] = X[*i] * N\n}\n"
-        "operator whole(X: T[*S]) -> Y: T[*S] {\n  \"\"\"Times the number of elements.\"\"\"\n  Y[*i] = X[*i] * prod(S)\n}\n"
+        'operator sized(X: T[*S], Z: T[N]) -> Y: T[*S] {\n  """Times a size."""\n  Y[*i] = X[*i] * N\n}\n'
+        'operator whole(X: T[*S]) -> Y: T[*S] {\n  """Times the number of elements."""\n  Y[*i] = X[*i] * prod(S)\n}\n'
         "substitution own(X: T[*S], Z: T[S0]) -> Y {\n  Y = sized(X, Z)\n  where rank(S) == 1\n  =>\n  Y = whole(X)\n}\n",
     )
     found = cover(rules, rules.substitutions["own.own"]).instances

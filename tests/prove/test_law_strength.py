@@ -41,13 +41,20 @@ def verdicts(tmp_path: Path, text: str) -> dict[str, RuleVerdict]:
 #: laws that hold wherever random numbers fall, and not everywhere
 UNPROVED = {
     "a remainder of small numbers": ("modulo", "X: int64[*S]", "modulo(X, 1000000)", "X"),
-    "a remainder of a remainder": ("modulo", "X: int64[*S]", "modulo(modulo(X, 999999937), 1000003)", "modulo(X, 1000003)"),
+    "a remainder of a remainder": (
+        "modulo",
+        "X: int64[*S]",
+        "modulo(modulo(X, 999999937), 1000003)",
+        "modulo(X, 1000003)",
+    ),
     "a sine that is forgotten": ("sin", "X: f32[*S]", "sin(sin(X))", "sin(sin(sin(sin(X))))"),
 }
 
 
 @pytest.mark.parametrize("operator, params, left, right", UNPROVED.values(), ids=UNPROVED)
-def test_a_law_that_is_not_proved_carries_no_rule(tmp_path: Path, operator: str, params: str, left: str, right: str) -> None:
+def test_a_law_that_is_not_proved_carries_no_rule(
+    tmp_path: Path, operator: str, params: str, left: str, right: str
+) -> None:
     found = verdicts(
         tmp_path,
         f"import std ({operator}, neg)\nproperty claim({params}) {{ holds {left} == {right} }}\n"
@@ -65,7 +72,9 @@ def test_a_law_that_is_trusted_carries_no_more_than_trust(tmp_path: Path) -> Non
     assert found["odd"].status == "trusted"
     assert found["swapped"].status == "trusted"
     assert found["swapped"].rests
-    untrusted = verdicts(tmp_path, "import std (erf, neg, exp)\n" + law.replace(' trusted "it is an odd function"', "") + rule)
+    untrusted = verdicts(
+        tmp_path, "import std (erf, neg, exp)\n" + law.replace(' trusted "it is an odd function"', "") + rule
+    )
     assert {untrusted["odd"].status, untrusted["swapped"].status} <= {"tested", "undecided"}
 
 
@@ -105,7 +114,9 @@ def test_a_false_trait_is_refuted_and_the_matcher_does_not_use_it(tmp_path: Path
     assert found["twice"].status == "proved"
     rules = library(tmp_path, text)
     held = held_traits(rules, f"std.{operator}")
-    assert not (held.identity if trait == "identity" and operator == "div" else getattr(held, trait) and trait != "identity")
+    assert not (
+        held.identity if trait == "identity" and operator == "div" else getattr(held, trait) and trait != "identity"
+    )
 
 
 def test_the_matcher_exchanges_the_operands_of_what_is_proved_to_be_commutative_only(tmp_path: Path) -> None:
@@ -139,7 +150,11 @@ def test_a_false_trait_or_law_is_an_error_of_check_with_a_counterexample(tmp_pat
     )
     run = CliRunner().invoke(check, [str(tmp_path / "own.rules")], standalone_mode=False)
     assert run.return_value == 1
-    assert "`sub` is not `commutative`" in run.output and "`own.odd` differ" in run.output and "counterexample" in run.output
+    assert (
+        "`sub` is not `commutative`" in run.output
+        and "`own.odd` differ" in run.output
+        and "counterexample" in run.output
+    )
     assert "even" not in run.output
 
 

@@ -100,7 +100,10 @@ def test_a_lock_that_cannot_be_used_is_set_aside(tmp_path: Path, text: str) -> N
 
 def forged(tmp_path: Path, rules: Rules) -> None:
     """A lock that says of every rule that it is proved, with the right digests."""
-    saying = {name: RuleVerdict(name, "proved", (), rule_digest(rules, rules.substitutions[name])) for name in rules.substitutions}
+    saying = {
+        name: RuleVerdict(name, "proved", (), rule_digest(rules, rules.substitutions[name]))
+        for name in rules.substitutions
+    }
     write_lock(tmp_path / LOCK, saying)
 
 

@@ -32,12 +32,17 @@ def test_dslc_test_finds_them_too(name: str) -> None:
 def own(tmp_path: Path, text: str) -> Rules:
     file = tmp_path / "own.rules"
     file.write_text(f"dslc 1\nimport .wrong_numbers (scaled_first, scaled_last, below)\n{text}", encoding="utf-8")
-    (tmp_path / "wrong_numbers.rules").write_text((Path(__file__).parent / "wrong_numbers.rules").read_text(encoding="utf-8"))
+    (tmp_path / "wrong_numbers.rules").write_text(
+        (Path(__file__).parent / "wrong_numbers.rules").read_text(encoding="utf-8")
+    )
     return load(file)
 
 
 def test_a_bounded_verdict_names_the_values(tmp_path: Path) -> None:
-    rules = own(tmp_path, "substitution own(X: T[*S]) -> Y { Y = scaled_first(X, c=c) where c >= 0 => Y = scaled_last(X, c=c) }\n")
+    rules = own(
+        tmp_path,
+        "substitution own(X: T[*S]) -> Y { Y = scaled_first(X, c=c) where c >= 0 => Y = scaled_last(X, c=c) }\n",
+    )
     verdict = prover_verdict(rules, rules.substitutions["own.own"], "exact")
     assert verdict.answer == "equal" and verdict.scope.startswith("c in 0, 1/2, 1, 2")
 

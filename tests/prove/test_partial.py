@@ -43,7 +43,9 @@ RULES = {
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("partial") / "own.rules"
-    path.write_text(HEAD + "".join(RULE.format(name=name, right=right, correct=correct) for name, (right, correct) in RULES.items()))
+    path.write_text(
+        HEAD + "".join(RULE.format(name=name, right=right, correct=correct) for name, (right, correct) in RULES.items())
+    )
     return path
 
 
@@ -75,7 +77,11 @@ def test_a_wrong_correction_is_refuted_with_the_position(rules: Rules) -> None:
     # the last column alone
     assert found.output == "Y" and found.position[1] == int(found.drawn["M"]) - 1 and found.left != found.right
     finding = diagnostic_of(sub, verdict)
-    assert finding is not None and finding.code == "E0605" and f"Y[{found.position[0]}, {found.position[1]}]" in finding.counterexample
+    assert (
+        finding is not None
+        and finding.code == "E0605"
+        and f"Y[{found.position[0]}, {found.position[1]}]" in finding.counterexample
+    )
 
 
 def test_a_correction_of_another_type_is_refuted(rules: Rules) -> None:
@@ -83,7 +89,9 @@ def test_a_correction_of_another_type_is_refuted(rules: Rules) -> None:
     assert found.answer == "differs" and found.counterexample is not None and found.counterexample.position == ()
 
 
-def test_check_warns_of_rules_that_are_equal_nowhere_or_everywhere_and_refuses_corrections_of_another_type(file: Path) -> None:
+def test_check_warns_of_rules_that_are_equal_nowhere_or_everywhere_and_refuses_corrections_of_another_type(
+    file: Path,
+) -> None:
     found = {(finding.code, finding.message.split("`")[1]) for finding in check_files([file])}
     assert found == {("W0012", "everywhere"), ("W0013", "nowhere"), ("E0605", "Y")}
 
@@ -103,7 +111,8 @@ def test_other_limits_are_right(tmp_path: Path, limit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("correct", "code"), [("Z = neg(X)", "E0604"), ("somehow", "E0604"), ("Y = neg(Q)", "E0323"), ("Y = negg(X)", "E0201")]
+    ("correct", "code"),
+    [("Z = neg(X)", "E0604"), ("somehow", "E0604"), ("Y = neg(Q)", "E0323"), ("Y = negg(X)", "E0201")],
 )
 def test_mistakes_in_a_correction(tmp_path: Path, correct: str, code: str) -> None:
     path = tmp_path / "own.rules"
@@ -143,7 +152,9 @@ def test_a_side_that_gives_no_result_passes_no_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wrong", "axis", "at"), [("j == 50", 1, 50), ("i + j == 53", 0, 53), ("i > 40", 0, 41)])
-def test_a_correction_that_is_wrong_only_at_large_sizes_is_refuted(tmp_path: Path, wrong: str, axis: int, at: int) -> None:
+def test_a_correction_that_is_wrong_only_at_large_sizes_is_refuted(
+    tmp_path: Path, wrong: str, axis: int, at: int
+) -> None:
     """Sizes above the numbers that a correction is written with are drawn, too: nothing is wrong at small ones."""
     path = tmp_path / "own.rules"
     right = f"Y = {{[i: N, j: M] 3 * X[i, j] if {wrong} else 0 - X[i, j]}}"

@@ -132,5 +132,3 @@ def test_polynomials_are_a_ring_and_maxima_are_of_sets() -> None:
     assert same(maximum, domain.function("max", domain.number(0), domain.function("max", y, x), x))
     assert not same(maximum, domain.function("max", x, y))
     assert same(domain.div(domain.add(x, x), domain.number(2)), x)
-
-

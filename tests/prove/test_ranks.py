@@ -55,7 +55,9 @@ def test_a_batch_is_the_operator_at_every_position(
         arrays[1] = field.draw(shapes[1], rng)
     whole = value_of(std, name, arrays, attrs)
     for position in np.ndindex(*batch):
-        slices = [array[position] if array.ndim > len(shape) else array for array, shape in zip(arrays, shapes, strict=True)]
+        slices = [
+            array[position] if array.ndim > len(shape) else array for array, shape in zip(arrays, shapes, strict=True)
+        ]
         assert np.array_equal(whole[position], value_of(std, name, slices, attrs))
 
 
@@ -98,7 +100,9 @@ def test_windows_as_arbitrary_maps(std: Rules, name: str) -> None:
         assert not any("stride" in part or "pads" in part or "dilation" in part for part in unknown)
 
 
-@pytest.mark.parametrize("name", ["compose_convs", "pad_into_conv", "max_pool_of_max_pool", "conv_of_identity", "conv1x1_to_matmul"])
+@pytest.mark.parametrize(
+    "name", ["compose_convs", "pad_into_conv", "max_pool_of_max_pool", "conv_of_identity", "conv1x1_to_matmul"]
+)
 def test_windows_that_are_no_arbitrary_maps(std: Rules, name: str) -> None:
     """Where it matters which place a window reads, maps prove nothing."""
     verdict = exact_verdict(std, std.substitutions[f"std.{name}"])

@@ -24,8 +24,12 @@ def library(tmp_path: Path, text: str) -> Rules:
     return load_many([file])
 
 
-def rule(left: str, right: str, terms: str = "f(X)", guards: str = "pointwise(f)", params: str = "X: T[*S], Z: T[*S]") -> str:
-    return f"substitution s({params}) -> Y {{\n  term {terms}\n  where {guards}\n  Y = {left}\n  =>\n  Y = {right}\n}}\n"
+def rule(
+    left: str, right: str, terms: str = "f(X)", guards: str = "pointwise(f)", params: str = "X: T[*S], Z: T[*S]"
+) -> str:
+    return (
+        f"substitution s({params}) -> Y {{\n  term {terms}\n  where {guards}\n  Y = {left}\n  =>\n  Y = {right}\n}}\n"
+    )
 
 
 # ---- attributes ---------------------------------------------------------------------------------------------------

@@ -185,7 +185,9 @@ def test_most_wrong_ones_are_refuted(rules: Rules) -> None:
 def test_several_variables(rules: Rules) -> None:
     """Every combination of classes that the operators take has a status."""
     found = verdict(rules, "of_two")
-    assert {"T: floats, U: signed", "T: signed, U: floats", "T: floats, U: unsigned"} <= {str(types) for types in found.by_type}
+    assert {"T: floats, U: signed", "T: signed, U: floats", "T: floats, U: unsigned"} <= {
+        str(types) for types in found.by_type
+    }
     assert not any("bool" in str(types) or "T: unsigned" in str(types) for types in found.by_type)
 
 

@@ -145,12 +145,16 @@ def test_a_prover_that_takes_too_long_has_not_decided_and_the_next_is_asked(file
 def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
     places, digest = [m.file.source.path for m in rules.modules], modules_digest(rules.modules)
     with ProverPool(places, digest, 1, 60) as pool:
-        answers = pool.run([Task("own.swapped", ("field",)), Task("own.wrong", ("field",)), Task("own.negation", ("field",))])
+        answers = pool.run(
+            [Task("own.swapped", ("field",)), Task("own.wrong", ("field",)), Task("own.negation", ("field",))]
+        )
         assert next(answers)[0].rule == "own.swapped"
         pool._workers[0].child.kill()
         found = {task.rule: verdicts for task, verdicts in answers}
     assert set(found) == {"own.wrong", "own.negation"}
-    assert all(one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts)
+    assert all(
+        one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts
+    )
     with pytest.raises(Changed), ProverPool(places, "another digest", 1, 60) as pool:
         list(pool.run([Task("own.swapped", ("field",))]))
 
@@ -187,7 +191,9 @@ def test_an_interrupted_run_keeps_what_is_done(file: Path, rules: Rules) -> None
 @pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_leaves_whole_json(file: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, times: int) -> None:
+def test_a_signal_leaves_whole_json(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, times: int
+) -> None:
     """What was proved by then, and the names of what was not."""
     done: list[str] = []
 
@@ -210,7 +216,9 @@ def test_a_signal_leaves_whole_json(file: Path, monkeypatch: pytest.MonkeyPatch,
     ran = CliRunner().invoke(command, asked, standalone_mode=False)
     assert ran.return_value == 128 + number
     found = json.loads(ran.stdout)
-    assert found["interrupted"] and [one["rule"] for one in found["rules"]] == [name for name in EXPECTED if name in done[:2]]
+    assert found["interrupted"] and [one["rule"] for one in found["rules"]] == [
+        name for name in EXPECTED if name in done[:2]
+    ]
     assert set(found["left"]) == set(EXPECTED) - set(done[:2])
 
 
@@ -238,10 +246,14 @@ def test_the_command_prints_json_and_fails_where_a_rule_is_refuted(file: Path) -
     assert set(found) == set(EXPECTED)
     assert found["own.wrong"]["counterexample"]["output"] == "Y"
     field = found["own.swapped"]["verdicts"][0]
-    assert field["prover"] == "field" and field["answer"] == "equal" and field["ms"] > 0 and field["error_bound"] < 1e-17
+    assert (
+        field["prover"] == "field" and field["answer"] == "equal" and field["ms"] > 0 and field["error_bound"] < 1e-17
+    )
     # again, from the lock
     ran = CliRunner().invoke(command, [str(file), "--output-format", "concise", *quick], standalone_mode=False)
-    assert ran.return_value == 1 and "own.wrong: refuted" in ran.output and "error" not in ran.exception.__class__.__name__
+    assert (
+        ran.return_value == 1 and "own.wrong: refuted" in ran.output and "error" not in ran.exception.__class__.__name__
+    )
     ran = CliRunner().invoke(command, [str(file), *quick], standalone_mode=False)
     assert "Y = sub(A, B)" in ran.output or "Y = sub(A, B)" in ran.stderr
 
@@ -253,7 +265,9 @@ def test_the_command_takes_rules_and_provers_by_name(file: Path) -> None:
     assert ran.return_value == 0 and found["status"] == "tested" and len(found["verdicts"]) == 1
     with pytest.raises(DslcError):
         CliRunner().invoke(command, [str(file), "--rule", "nothing"], standalone_mode=False, catch_exceptions=False)
-    ran = CliRunner().invoke(command, [str(file), "--output-format", "markdown", "--jobs", "0", "--no-guards"], standalone_mode=False)
+    ran = CliRunner().invoke(
+        command, [str(file), "--output-format", "markdown", "--jobs", "0", "--no-guards"], standalone_mode=False
+    )
     assert "| own | 7 |" in ran.output
 
 

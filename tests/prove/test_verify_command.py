@@ -12,7 +12,9 @@ from dslc.cli.verify import as_dict, command, needs
 from dslc.prove.known.lock import from_dict, to_dict
 from dslc.prove.verdict import RuleVerdict, Verdict
 
-RULE = "import std.activation (relu)\nsubstitution twice(X: T[N]) -> Y {{\n  Y = relu(relu(X))\n  =>\n  Y = {right}\n}}\n"
+RULE = (
+    "import std.activation (relu)\nsubstitution twice(X: T[N]) -> Y {{\n  Y = relu(relu(X))\n  =>\n  Y = {right}\n}}\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,14 @@ def verified(*options: str) -> Result:
 
 @pytest.mark.parametrize(("require", "code"), [(None, 0), ("bounded", 0), ("proved", 1)])
 def test_what_is_required_sets_the_exit_code(require: str | None, code: int) -> None:
-    options = ["std", "--rule", "relu_of_relu", "--rule", "relu_through_max_pool", *(["--require", require] if require else [])]
+    options = [
+        "std",
+        "--rule",
+        "relu_of_relu",
+        "--rule",
+        "relu_through_max_pool",
+        *(["--require", require] if require else []),
+    ]
     found = verified(*options)
     assert found.return_value == code
     assert ("less than proved: std.relu_through_max_pool" in found.stderr) is (code == 1)
@@ -34,7 +41,9 @@ def test_what_is_required_sets_the_exit_code(require: str | None, code: int) -> 
 
 def test_a_rule_that_is_only_tested_is_less_than_bounded(tmp_path: Path) -> None:
     file = tmp_path / "own.rules"
-    file.write_text('dslc 1\nimport std (relu)\nsubstitution mine(X: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = X\n  trusted "so"\n}\n')
+    file.write_text(
+        'dslc 1\nimport std (relu)\nsubstitution mine(X: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = X\n  trusted "so"\n}\n'
+    )
     assert verified(str(file), "--require", "bounded", "--no-lock").return_value == 1
 
 

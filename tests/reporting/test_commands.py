@@ -48,14 +48,22 @@ def test_what_is_printed_has_no_details(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_diff_writes_a_page(tmp_path: Path) -> None:
     file = str(tmp_path / "a.html")
-    calls = ["conv(X: f32[1, 2, 9, 9], K: f32[2, 2, 3, 3], pads=[1, 1, 1, 1])", "conv(X, K, pads=[2, 2, 2, 2], dilation=[2, 2])"]
+    calls = [
+        "conv(X: f32[1, 2, 9, 9], K: f32[2, 2, 3, 3], pads=[1, 1, 1, 1])",
+        "conv(X, K, pads=[2, 2, 2, 2], dilation=[2, 2])",
+    ]
     assert run(["diff", *calls, "--html", file]) == 0
     assert "share that differs" in Path(file).read_text("utf-8")
 
 
 def test_derive_writes_a_page(tmp_path: Path) -> None:
     file = tmp_path / "a.html"
-    assert run(["derive", "matmul(A: f32[6, 8], B: f32[8, 4])", "--budget", "4", "--max-states", "20", "--html", str(file)]) == 0
+    assert (
+        run(
+            ["derive", "matmul(A: f32[6, 8], B: f32[8, 4])", "--budget", "4", "--max-states", "20", "--html", str(file)]
+        )
+        == 0
+    )
     assert "Derived programs" in file.read_text("utf-8")
 
 
@@ -95,7 +103,9 @@ def test_rounds_give_every_pair() -> None:
 
 def test_layers_are_taken_apart_where_time_goes() -> None:
     names = [f"/layer{k // 4}/conv{k % 4}/Conv" for k in range(16)]
-    timed: list[dict[str, Any]] = [{"name": one, "operator": "Conv", "milliseconds": 9.0 if "layer1" in one else 1.0} for one in names]
+    timed: list[dict[str, Any]] = [
+        {"name": one, "operator": "Conv", "milliseconds": 9.0 if "layer1" in one else 1.0} for one in names
+    ]
     before, after = by_layer(timed, timed[:4])
     assert sum(before.values()) == sum(one["milliseconds"] for one in timed)
     assert "layer1/conv0" in before and set(after) <= set(before)

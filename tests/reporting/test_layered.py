@@ -26,7 +26,9 @@ def test_boxes_are_apart_and_edges_go_down(count: int, seed: int) -> None:
     for (one, other), route in found.routes.items():
         assert found.corners[one][1] + sizes[one][1] < found.corners[other][1]
         assert [y for _, y in route] == sorted(y for _, y in route)
-    assert all(x >= -1e-6 and x + size[0] <= found.width + 1e-6 for (x, _), size in zip(found.corners, sizes, strict=True))
+    assert all(
+        x >= -1e-6 and x + size[0] <= found.width + 1e-6 for (x, _), size in zip(found.corners, sizes, strict=True)
+    )
 
 
 def test_circles_are_cut() -> None:
@@ -41,7 +43,9 @@ def test_a_long_chain_is_shortened_and_keeps_what_changed() -> None:
         return {"name": f"n{k}", "operator": "Relu", "inputs": [f"v{k - 1}"], "outputs": [f"v{k}"], "rules": ["r"] if k == 20 else [],
                 "milliseconds": None, "attributes": {}, "changed": k == 20}  # fmt: skip
 
-    found = drawing({"nodes": [node(k) for k in range(40)], "inputs": ["v-1"], "outputs": ["v39"], "times": []}, {"r": "red"})
+    found = drawing(
+        {"nodes": [node(k) for k in range(40)], "inputs": ["v-1"], "outputs": ["v39"], "times": []}, {"r": "red"}
+    )
     assert found is not None and len(found.frames) == 1 and len(found.ends) == 2
     assert len(found.rows) == 11
     assert sorted(k for row in found.rows for k in row.nodes) == list(range(40))

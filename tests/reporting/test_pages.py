@@ -37,9 +37,13 @@ def picture(count: int, hostile: str = "", rule: str = "std.a") -> Picture:
 def report(count: int = 24, hostile: str = "", name: str = "std.a") -> Report:
     pairs = tuple(PairMs(2.0 + k % 3 / 10, 1.0 + k % 5 / 20, k // 8, k % 2 == 0) for k in range(24))
     details = Details(
-        picture(count, hostile, name), picture(count - 4, hostile, name),
+        picture(count, hostile, name),
+        picture(count - 4, hostile, name),
         (KernelCode(f"k_1{hostile}", (f"n{hostile}",), f"int f(); // {hostile}"),),
-        "native", {"dslc": "0.1.0"}, f"dslc optimize {hostile}", {"searching rules": 4.0, "timing": 10.0},
+        "native",
+        {"dslc": "0.1.0"},
+        f"dslc optimize {hostile}",
+        {"searching rules": 4.0, "timing": 10.0},
     )
     return Report(
         f"net{hostile}.onnx", f"here{hostile}", 9.5, 2.1, 1.1, 1.9, 1.8, 2.0, 2.1, 1e-6, False, f"because{hostile}",
@@ -59,7 +63,14 @@ def pages(folder: Path) -> dict[str, Path]:
         "ratio": 2.0, "low": None, "high": None, "machine": "here", "notes": [HOSTILE],
     }  # fmt: skip
     pairs = [{"before_ms": 2.0, "after_ms": 1.0 + k / 40, "generation": 0, "base_first": k % 2 == 0} for k in range(9)]
-    differing = {"name": f"Y{HOSTILE}", "share": 0.25, "boxes": ["[0:2, 1]"], "proved": True, "agree": True, "seconds": 0.1}
+    differing = {
+        "name": f"Y{HOSTILE}",
+        "share": 0.25,
+        "boxes": ["[0:2, 1]"],
+        "proved": True,
+        "agree": True,
+        "seconds": 0.1,
+    }
     found = {
         "run": report(hostile=HOSTILE).to_html(), "large": report(1000).to_html(), "kept": Report("m.onnx", "here", 1.0).to_html(),
         "bench": page_of_bench(bench, pairs),

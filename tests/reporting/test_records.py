@@ -31,7 +31,13 @@ def test_a_record_of_no_command_is_a_mistake() -> None:
 @pytest.mark.parametrize(("lines", "marks"), [("all", "┏┓│"), ("head", "─"), ("none", "")])
 def test_cells_are_text_whatever_brackets_they_have(lines: str, marks: str) -> None:
     out = io.StringIO()
-    print_table(("name", "count"), [("[red]x[/red]", "1"), ("y", "20")], numbers={"count"}, lines=lines, on=Console(file=out, width=60))  # type: ignore[arg-type]
+    print_table(
+        ("name", "count"),
+        [("[red]x[/red]", "1"), ("y", "20")],
+        numbers={"count"},
+        lines=lines,
+        on=Console(file=out, width=60),
+    )  # type: ignore[arg-type]
     text = out.getvalue()
     assert "[red]x[/red]" in text and all(mark in text for mark in marks)
     rows = [line.strip(" │") for line in text.splitlines() if "x" in line or "20" in line]

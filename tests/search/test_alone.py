@@ -30,11 +30,17 @@ def contender(name: str, cost: float) -> Contender:
 class Explored:
     """What a search handed on, whose models take what a table says: with their library, and without it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[Any, Any]], spelled: set[str], **options: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[Any, Any]], spelled: set[str], **options: Any
+    ) -> None:
         imported = SimpleNamespace(context=SimpleNamespace(opset=17))
-        self.task: Any = SimpleNamespace(settings=Settings(**options), rules=None, machine=None, writing=0.0, imported=imported)
+        self.task: Any = SimpleNamespace(
+            settings=Settings(**options), rules=None, machine=None, writing=0.0, imported=imported
+        )
         inputs = [SimpleNamespace(feeds=[{}])]
-        self.referenced = SimpleNamespace(task=self.task, inputs=inputs, identity="", load=0.0, file=ModelFile("original"))
+        self.referenced = SimpleNamespace(
+            task=self.task, inputs=inputs, identity="", load=0.0, file=ModelFile("original")
+        )
         self.predicted = SimpleNamespace(ratio=lambda one: 2.0)
         self.contenders = tuple(contender(name, k) for k, name in enumerate(times))
         self.notes: list[str] = []
@@ -79,7 +85,11 @@ def test_of_a_result_that_is_slower_without_its_library_another_one_is_taken(
     }  # fmt: skip
     explored = Explored(monkeypatch, {name: times[name] for name in ("fast", "slow too", "fused")}, {"fast"})
     found = explored.standing()
-    assert found.contender is explored.contenders[2] and found.alone == (verdict(1.0),) and found.verdicts == (verdict(2.0),)
+    assert (
+        found.contender is explored.contenders[2]
+        and found.alone == (verdict(1.0),)
+        and found.verdicts == (verdict(2.0),)
+    )
     assert "left out" in explored.notes[0]
     explored = Explored(monkeypatch, {name: times[name] for name in ("fast", "no better")}, {"fast"})
     found = explored.standing()
@@ -112,7 +122,9 @@ def test_nodes_of_the_model_lose_nothing_by_what_a_busy_machine_leaves_open(monk
 
 def test_what_would_be_faster_with_its_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was left out before the end; a result that is faster than it needs no such note."""
-    explored = Explored(monkeypatch, {"derived": (verdict(1.5), verdict(0.8)), "rules": (verdict(1.2), None)}, {"derived"})
+    explored = Explored(
+        monkeypatch, {"derived": (verdict(1.5), verdict(0.8)), "rules": (verdict(1.2), None)}, {"derived"}
+    )
     left, taken = explored.contenders
     explored.run.judges = {False: SimpleNamespace(so_far=lambda _: verdict(1.5))}
     explored.run.leaning = {left: verdict(0.8)}

@@ -71,7 +71,9 @@ def norms(count: int, rng: np.random.Generator) -> onnx.ModelProto:
         weights.append(numpy_helper.from_array(rng.standard_normal((4, 4, 1, 1)).astype(np.float32), f"k{k}"))
         weights += [numpy_helper.from_array(rng.uniform(0.5, 1, 4).astype(np.float32), f"{name}{k}") for name in "sbmv"]
         nodes.append(helper.make_node("Conv", [at, f"k{k}"], [f"c{k}"], name=f"conv{k}"))
-        nodes.append(helper.make_node("BatchNormalization", [f"c{k}", *(f"{n}{k}" for n in "sbmv")], [f"n{k}"], name=f"norm{k}"))
+        nodes.append(
+            helper.make_node("BatchNormalization", [f"c{k}", *(f"{n}{k}" for n in "sbmv")], [f"n{k}"], name=f"norm{k}")
+        )
         nodes.append(helper.make_node("Relu", [f"n{k}"], [f"r{k}"]))
         at = f"r{k}"
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 3, 3]) for name in ("x", at)]
@@ -98,34 +100,45 @@ def test_the_report_says_where_infinities_may_become_something_else() -> None:
     assert types(result.model) == {"LogSoftmax": 1}
     (note,) = (note for note in result.report.notes if "infinities" in note)
     assert "std.log_of_softmax" in note and "--strict-floats" in note
-    exact = dslc.optimize(model_of(HEADER + "g (float[2,6] x) => (float[2,6] y) { a = Neg(x) y = Neg(a) }"), apply=["std.double_neg"])
+    exact = dslc.optimize(
+        model_of(HEADER + "g (float[2,6] x) => (float[2,6] y) { a = Neg(x) y = Neg(a) }"), apply=["std.double_neg"]
+    )
     assert not exact.report.kept_original and not any("infinities" in note for note in exact.report.notes)
 
 
 def test_what_does_nothing_goes() -> None:
-    text = HEADER + """g (float[2,6] x) => (float[2,6] y)
+    text = (
+        HEADER
+        + """g (float[2,6] x) => (float[2,6] y)
     <float one = {1.0}, float zero = {0.0}, int64[2] s = {3, 4}, int64[2] t = {2, 6}, int64[1] ax = {1}, int64[2] e = {2, 6},
      int64[1] st = {0}, int64[1] en = {6}>
     { a = Mul(x, one) b = Add(zero, a) c = Reshape(b, s) d = Reshape(c, t) f = Unsqueeze(d, ax) g1 = Squeeze(f, ax)
       h = Transpose<perm=[1,0]>(g1) i = Transpose<perm=[1,0]>(h) j = Cast<to=1>(i) k = Expand(j, e) l = Slice(k, st, en, ax)
       m = Identity(l) n = Dropout(m) o = Concat<axis=0>(n) y = Relu(o) }"""
+    )
     result = dslc.optimize(model_of(text), apply="simplify")
     assert types(result.model) == {"Relu": 1}
 
 
 def test_what_several_share_goes_where_all_can() -> None:
     """Each slice alone would leave the first one where it is, for the other."""
-    text = HEADER + """g (float[8,8] x) => (float[4,4] y, float[4,4] z)
+    text = (
+        HEADER
+        + """g (float[8,8] x) => (float[4,4] y, float[4,4] z)
     <int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {8}, int64[1] two = {2}, int64[1] ax = {1}>
     { a = Slice(x, zero, end, zero, two) y = Slice(a, zero, end, ax, two) z = Slice(a, one, end, ax, two) }"""
+    )
     assert types(dslc.optimize(model_of(text), apply=True).model) == {"Slice": 2}
 
 
 def test_sizes_are_inferred_where_that_says_enough() -> None:
-    text = HEADER + """g (float[N,S,12] x) => (float[N,S,3,4] y)
+    text = (
+        HEADER
+        + """g (float[N,S,12] x) => (float[N,S,3,4] y)
     <int64 zero = {0}, int64 one = {1}, int64[1] ax = {0}, int64[2] rest = {3, 4}>
     { s = Shape(x) n = Gather(s, zero) m = Gather(s, one) u = Unsqueeze(n, ax) v = Unsqueeze(m, ax)
       t = Concat<axis=0>(u, v, rest) y = Reshape(x, t) }"""
+    )
     model = model_of(text)
     result = dslc.optimize(model, apply=True, bind={"N": 2, "S": 5})
     assert types(result.model) == {"Reshape": 1}
@@ -136,10 +149,13 @@ def test_sizes_are_inferred_where_that_says_enough() -> None:
 @pytest.mark.parametrize("opset", [13, 17])
 def test_sizes_are_read_from_what_is_there(opset: int) -> None:
     """Downstream of a rewrite sizes are read from a shape, and not computed from the inputs' sizes again."""
-    text = f'<ir_version: 8, opset_import: ["": {opset}]> ' + """g (float[N,3,H,W] x, float[1] b) => (float[N,3,P,Q] y)
+    text = (
+        f'<ir_version: 8, opset_import: ["": {opset}]> '
+        + """g (float[N,3,H,W] x, float[1] b) => (float[N,3,P,Q] y)
     <float[3,3,3,3] k, float[3,3,3,3] k2>
     { a = Conv<strides=[2,2], pads=[1,1,1,1]>(x, k) i = Identity(a) c = Cast<to=1>(i) e = Relu(c) f = Sigmoid(c) d = Mul(e, f)
       s = Shape(a) y = Expand(b, s) }"""
+    )
     text = text.replace("<float[3,3,3,3] k, float[3,3,3,3] k2>", "")
     model = model_of(text.replace("float[1] b)", "float[1] b, float[3,3,3,3] k)"))
     result = dslc.optimize(model, apply=True, bind={"N": 1, "H": 9, "W": 9})
@@ -159,7 +175,9 @@ def test_own_rules_are_applied_where_somebody_says_so(tmp_path: Path) -> None:
     assert types(dslc.optimize(model, apply="std.simplify", rules=always).model) == types(model)
 
 
-@pytest.mark.parametrize(("names", "said"), [("up,down", "mine.up -> mine.down"), ("grow", "go on for ever: mine.grow")])
+@pytest.mark.parametrize(
+    ("names", "said"), [("up,down", "mine.up -> mine.down"), ("grow", "go on for ever: mine.grow")]
+)
 def test_rules_that_go_on_for_ever_are_named(tmp_path: Path, names: str, said: str) -> None:
     with pytest.raises(DslcError) as raised:
         dslc.optimize(model_of(NEGATED), apply=names, rules=mine(tmp_path))
@@ -197,8 +215,10 @@ def test_a_name_that_nothing_has() -> None:
 
 def test_a_wrong_rule_is_left_out(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.rules"
-    wrong.write_text("dslc 1\nimport std (neg, relu)\nsubstitution bad(X: T[*S]) -> Y {\n  Y = neg(relu(X))\n  =>\n  Y = neg(X)\n"
-                     "  trusted \"it is not\"\n}\n")
+    wrong.write_text(
+        "dslc 1\nimport std (neg, relu)\nsubstitution bad(X: T[*S]) -> Y {\n  Y = neg(relu(X))\n  =>\n  Y = neg(X)\n"
+        '  trusted "it is not"\n}\n'
+    )
     model = model_of(HEADER + "g (float[2,6] x) => (float[2,6] y) { b = Relu(x) y = Neg(b) }")
     result = dslc.optimize(model, apply="bad", rules=wrong, allow="trusted,undecided,tested")
     assert result.report.kept_original
@@ -207,9 +227,23 @@ def test_a_wrong_rule_is_left_out(tmp_path: Path) -> None:
 
 def test_the_command_tells_a_model_from_a_name(tmp_path: Path) -> None:
     onnx.save(norms(1, np.random.default_rng(0)), tmp_path / "m.onnx")
-    for before in (["--apply"], ["--apply", "simplify"], ["--apply=std.simplify"], ["--apply", "fold_batch_norm,simplify"]):
+    for before in (
+        ["--apply"],
+        ["--apply", "simplify"],
+        ["--apply=std.simplify"],
+        ["--apply", "fold_batch_norm,simplify"],
+    ):
         done = CliRunner().invoke(
-            cli, ["optimize", *before, str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--report", str(tmp_path / "r.json")]
+            cli,
+            [
+                "optimize",
+                *before,
+                str(tmp_path / "m.onnx"),
+                "-o",
+                str(tmp_path / "o.onnx"),
+                "--report",
+                str(tmp_path / "r.json"),
+            ],
         )
         assert done.exit_code == 0, done.output
         assert "operators 3 -> 2" in done.output and "gain" not in done.output
@@ -228,9 +262,12 @@ def test_a_search_goes_on_from_there(tmp_path: Path) -> None:
 
 def test_names_of_weights_stay() -> None:
     """Lists of sizes and axes are attributes to a search, and weights of the file with names of their own."""
-    text = HEADER + """g (float[2,6] x) => (float[3,4] y, float[2,3] z)
+    text = (
+        HEADER
+        + """g (float[2,6] x) => (float[3,4] y, float[2,3] z)
     <int64[2] s0 = {3, 4}, int64[2] s1 = {3, 4}, int64[1] st = {0}, int64[1] en = {3}, int64[1] ax = {1}>
     { a = Reshape(x, s0) b = Cast<to=1>(a) c = Exp(b) y = Reshape(c, s1) w = Cast<to=1>(x) v = Neg(w) z = Slice(v, st, en, ax) }"""
+    )
     model = model_of(text)
     for result in (dslc.optimize(model, apply=True), dslc.optimize(model, budget=0)):
         assert {one.name for one in result.model.graph.initializer} <= {"s0", "s1", "st", "en", "ax"}
@@ -238,8 +275,11 @@ def test_names_of_weights_stay() -> None:
 
 def test_a_node_of_the_file_is_alike_only_where_its_operands_are_as_equal() -> None:
     """x x is written as a node of the file, y z is not that one."""
-    text = HEADER + """g (float[2,6] x, float[2,6] z) => (float[2,6] y, float[2,6] w)
+    text = (
+        HEADER
+        + """g (float[2,6] x, float[2,6] z) => (float[2,6] y, float[2,6] w)
     { a = Cast<to=1>(x) b = Cast<to=1>(z) y = Mul(a, a) w = Mul(a, b) }"""
+    )
     model = model_of(text)
     result = dslc.optimize(model, apply=True)
     feeds = {name: np.random.default_rng(k).standard_normal((2, 6)).astype(np.float32) for k, name in enumerate("xz")}
@@ -250,10 +290,13 @@ def test_a_node_of_the_file_is_alike_only_where_its_operands_are_as_equal() -> N
 
 def test_the_canonical_form_never_has_more_nodes() -> None:
     """A fill of sizes that the file computes takes them from there."""
-    text = HEADER + """g (float[N,3,H,W] x) => (float[P,1] y)
+    text = (
+        HEADER
+        + """g (float[N,3,H,W] x) => (float[P,1] y)
     <int64 two = {2}, int64 three = {3}, int64[1] zero = {0}, int64[1] one = {1}>
     { a = Relu(x) s = Shape(a) h = Gather(s, two) w = Gather(s, three) p = Mul(h, w) u = Unsqueeze(p, zero)
       t = Concat<axis=0>(u, one) y = ConstantOfShape(t) }"""
+    )
     model = model_of(text)
     assert len(dslc.optimize(model, budget=0).model.graph.node) <= len(model.graph.node)
 

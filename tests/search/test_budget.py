@@ -84,7 +84,6 @@ def test_a_clock_knows_how_much_processor_time_there_was() -> None:
     assert late.starved
 
 
-
 # ---- the clock ----------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +116,6 @@ def test_the_command_hands_on_when_it_began(tmp_path: Path, capsys: pytest.Captu
     assert command_line(arguments, began=time.monotonic() - 100.0) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["seconds"] > 100.0 and report["phases"]["starting"] > 100.0
-
 
 
 def test_seconds_go_to_the_phase_that_took_them() -> None:
@@ -325,7 +323,10 @@ class Alone(Listed):
 
 def test_groups_that_take_longer_than_the_whole_save_their_part_of_it() -> None:
     """By themselves four groups take 4 us, the whole 2 us: one of them is a quarter of that, not a half."""
-    graph = Graph((x(8, 16),), (op("exp", op("transpose", op("transpose", op("cumsum", x(8, 16), axis=0), perm=(1, 0)), perm=(1, 0))),))
+    graph = Graph(
+        (x(8, 16),),
+        (op("exp", op("transpose", op("transpose", op("cumsum", x(8, 16), axis=0), perm=(1, 0)), perm=(1, 0))),),
+    )
     costs = CostModel(RULES, Alone(), lambda inputs, outputs: b"", 17)
     costs.begin(graph, 2e-6)
     rules = [rule for rule in compile_all(RULES) if rule.definition.name == "std.transpose_of_transpose"]
@@ -486,7 +487,9 @@ def test_rules_that_there_is_no_time_to_prove_are_named_and_asked_again_later(tm
     assert (found.status, found.reason) == ("undecided", LATE)
     assert statuses(rules, [definition], tmp_path / "cache")["mine.other_way"].status == "proved"
     report = optimize(
-        chain(2), Settings(rules=[tmp_path / "mine.rules"], budget=30.0, threads=1, cache=tmp_path / "cold"), spent(30.0, 29.9)
+        chain(2),
+        Settings(rules=[tmp_path / "mine.rules"], budget=30.0, threads=1, cache=tmp_path / "cold"),
+        spent(30.0, 29.9),
     ).report
     assert report.kept_original
 
@@ -570,6 +573,7 @@ main.main()
 @pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_that_a_callback_loses_is_tried_again() -> None:
     """What is raised while the interpreter calls back (a weak reference that ends) is only printed."""
+
     class Thing:
         pass
 
@@ -621,7 +625,12 @@ def test_ctrl_c_in_any_phase_writes_the_best_that_was_checked(tmp_path: Path, ph
 def test_what_loses_ctrl_c_while_it_is_loaded_is_there_before_a_run() -> None:
     """Extensions of `numpy.random` catch all that is raised while they are initialized; the first inputs were drawn in a run."""
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, dslc.search.pipeline; sys.exit('numpy.random._generator' not in sys.modules)"], check=False
+        [
+            sys.executable,
+            "-c",
+            "import sys, dslc.search.pipeline; sys.exit('numpy.random._generator' not in sys.modules)",
+        ],
+        check=False,
     )
     assert loaded.returncode == 0
 

@@ -96,13 +96,21 @@ def test_a_file_without_checksums_gets_them(tmp_path: Path) -> None:
         cache.put_seconds("m", {"a": 1.0, "b": INF})
         cache.put_verdict("k", {"kept": True})
         with cache._db as db:
-            for statement in ("ALTER TABLE costs DROP COLUMN sum", "ALTER TABLE verdicts DROP COLUMN sum", "PRAGMA user_version = 1"):
+            for statement in (
+                "ALTER TABLE costs DROP COLUMN sum",
+                "ALTER TABLE verdicts DROP COLUMN sum",
+                "PRAGMA user_version = 1",
+            ):
                 db.execute(statement)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(2):
             with CostCache(tmp_path) as cache:
-                assert (cache.seconds("m", "a"), cache.seconds("m", "b"), cache.verdict("k")) == (1.0, INF, {"kept": True})
+                assert (cache.seconds("m", "a"), cache.seconds("m", "b"), cache.verdict("k")) == (
+                    1.0,
+                    INF,
+                    {"kept": True},
+                )
 
 
 def test_a_folder_for_temporary_files_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,13 @@ def small(nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[int]]],
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-I64, F32, F64, F16, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BOOL
+I64, F32, F64, F16, BOOL = (
+    TensorProto.INT64,
+    TensorProto.FLOAT,
+    TensorProto.DOUBLE,
+    TensorProto.FLOAT16,
+    TensorProto.BOOL,
+)
 
 
 def test_a_condition_of_rank_zero_is_an_array() -> None:
@@ -181,7 +187,12 @@ def test_numbers_are_at_the_ends_of_their_type_too() -> None:
     model = small([helper.make_node("Exp", ["x"], ["y"])], {"x": (F32, [50])}, F32)
     zeros, edges, logarithms = special_inputs(model, {})
     info, x = np.finfo(np.float32), edges.feeds["x"]
-    assert {info.tiny, info.smallest_subnormal, np.nextafter(np.float32(1), np.float32(2)), np.float32(2**24 - 1)} <= set(x.tolist())
+    assert {
+        info.tiny,
+        info.smallest_subnormal,
+        np.nextafter(np.float32(1), np.float32(2)),
+        np.float32(2**24 - 1),
+    } <= set(x.tolist())
     denormal = np.exp(logarithms.feeds["x"])
     assert (denormal > 0).all() and (denormal < info.tiny).all()
     # their digits are few: they are compared by their size
@@ -237,7 +248,9 @@ def compared(right: Any, wrong: Any) -> Comparison:
         ([("FromElsewhere", ["i"], "y")], False),
     ],
 )
-def test_positions_lengths_and_divisors_are_no_plain_numbers(nodes: list[tuple[str, list[str], str]], plain: bool) -> None:
+def test_positions_lengths_and_divisors_are_no_plain_numbers(
+    nodes: list[tuple[str, list[str], str]], plain: bool
+) -> None:
     made = [helper.make_node(op, inputs, [output]) for op, inputs, output in nodes]
     assert ("i" in only_numbers(small(made, {"i": (I64, [])}, F32))) is plain
 
@@ -256,7 +269,8 @@ def test_the_tolerance_is_that_of_the_weakest_type_on_the_way(
     nodes: list[tuple[str, list[str], str]], types: tuple[int, int], tolerance: float
 ) -> None:
     made = [
-        helper.make_node(op, inputs, [output], **({"to": types[1]} if op == "Cast" else {})) for op, inputs, output in nodes
+        helper.make_node(op, inputs, [output], **({"to": types[1]} if op == "Cast" else {}))
+        for op, inputs, output in nodes
     ]
     model = small(made, {"x": (types[0], [4])}, types[1])
     computed = computed_types(import_model(model, standard()))

@@ -145,7 +145,9 @@ class ByNode(Invented):
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         count = sample.text.count(" = std.")
-        return Measured(1e-5 if count > 5 and "std.div#" in sample.text and "std.reduce_mean#" in sample.text else 1e-5 * count)
+        return Measured(
+            1e-5 if count > 5 and "std.div#" in sample.text and "std.reduce_mean#" in sample.text else 1e-5 * count
+        )
 
 
 def test_a_rewrite_gains_what_the_runtime_then_fuses_far_from_it() -> None:
@@ -270,4 +272,6 @@ def test_nodes_of_weights_are_no_part_of_a_piece() -> None:
     a = x(2, 4, 8)
     scaled = op("mul", op("div", a, deviation(a)), op("mul", w(8), w(8)))
     (piece,) = PriceTable(costs()).lowered([scaled])
-    assert piece.lowering == "targets.ort_rms_norm" and set(piece.nodes) == {n for n in working_nodes([scaled]) if n.args}
+    assert piece.lowering == "targets.ort_rms_norm" and set(piece.nodes) == {
+        n for n in working_nodes([scaled]) if n.args
+    }

@@ -48,7 +48,9 @@ def steps(width: int) -> Graph:
     """Two steps of a recurrent network: the same two weights for each."""
     inputs = tuple(tensor(name, 1, 1024) for name in "ab")
     weights = [tensor(name, 1024, width, constant=True) for name in "wv"]
-    return Graph(inputs, tuple(apply(RULES, "std.matmul", [one, weight], {})[0] for one in inputs for weight in weights))
+    return Graph(
+        inputs, tuple(apply(RULES, "std.matmul", [one, weight], {})[0] for one in inputs for weight in weights)
+    )
 
 
 def joined(width: int) -> list[tuple[float, float, float]]:

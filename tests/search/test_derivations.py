@@ -107,7 +107,12 @@ class Looked:
 
 def crossed(channels: int, filters: int, size: int) -> onnx.ModelProto:
     """A column and a row of one image with biases, added, as in GCN's blocks."""
-    weights = {"k": noise(filters, channels, 5, 1), "l": noise(filters, channels, 1, 5), "a": noise(filters), "b": noise(filters) + 1}
+    weights = {
+        "k": noise(filters, channels, 5, 1),
+        "l": noise(filters, channels, 1, 5),
+        "a": noise(filters),
+        "b": noise(filters) + 1,
+    }
     nodes = [
         helper.make_node("Conv", ["x", "k", "a"], ["c"], pads=[2, 0, 2, 0]),
         helper.make_node("Conv", ["x", "l", "b"], ["d"], pads=[0, 2, 0, 2]),
@@ -117,8 +122,13 @@ def crossed(channels: int, filters: int, size: int) -> onnx.ModelProto:
 
 
 def looked(
-    model: onnx.ModelProto, margin: float, finder: type[Derivations] = Derivations, own: Sequence[DerivationDef] = (),
-    every: bool = False, built: int = 1, sizes: Mapping[str, int] | None = None,
+    model: onnx.ModelProto,
+    margin: float,
+    finder: type[Derivations] = Derivations,
+    own: Sequence[DerivationDef] = (),
+    every: bool = False,
+    built: int = 1,
+    sizes: Mapping[str, int] | None = None,
 ) -> Looked:
     """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes.
 
@@ -143,7 +153,15 @@ def looked(
             prices.begin(imported.graph, seconds)
             until = Deadline.after(120.0)
             looks = finder(
-                rules, own or derivations_of(rules), prices, 17, until, margin=margin, built=built, every=every, sizes=sizes or {}
+                rules,
+                own or derivations_of(rules),
+                prices,
+                17,
+                until,
+                margin=margin,
+                built=built,
+                every=every,
+                sizes=sizes or {},
             )
             candidates, tale = looks.of(Candidate(imported.graph, seconds))
         finally:
@@ -259,7 +277,9 @@ def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixtu
 
 
 @compiles
-def test_einnet_figure_6_has_minimal_filtering_inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_einnet_figure_6_has_minimal_filtering_inside(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A window of five as one of three with four times the filters, by Winograd's products, and a sum of what was moved: 36 products
     for 16 results, where the search's own estimate counts 36 for 25 of the window."""
     names = ("summation_relaxing", "summation_substitution", "summation_splitting", "variable_substitution")
@@ -267,7 +287,10 @@ def test_einnet_figure_6_has_minimal_filtering_inside(monkeypatch: pytest.Monkey
     monkeypatch.setattr(derivations, "STATES", 320)
     monkeypatch.setattr(derivations, "PRICED", 1)
     weights = {"k": noise(64, 64, 5, 5), "b": noise(64)}
-    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["c"], pads=[2, 2, 2, 2]), helper.make_node("Relu", ["c"], ["y"])]
+    nodes = [
+        helper.make_node("Conv", ["x", "k", "b"], ["c"], pads=[2, 2, 2, 2]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
     model = model_of(nodes, [1, 64, 32, 32], [1, 64, 32, 32], weights)
     own = [load_many(["einnet"]).derivations[f"einnet.{name}"] for name in names]
     found = looked(model, margin=1.0, own=own, built=2)
@@ -348,7 +371,11 @@ def test_a_price_that_alone_decides_against_a_program_is_measured_again() -> Non
         return Info(2e-4)
 
     costs: Any = SimpleNamespace(
-        timer=SimpleNamespace(footprint=0.0), measurer=None, target=SimpleNamespace(measured=True), cost=lambda _: 1e-3, measure=measure
+        timer=SimpleNamespace(footprint=0.0),
+        measurer=None,
+        target=SimpleNamespace(measured=True),
+        cost=lambda _: 1e-3,
+        measure=measure,
     )
     builder = Builder(standard(), costs, 17, Deadline.after(60.0), machine=Speeds(((1e5, 1e10),), 1e11, 1))
     x, y = (input_value(name, TensorType(DType.F32, (204, 204))) for name in "xy")
@@ -371,7 +398,9 @@ def test_a_scope_over_weights_is_computed_when_a_model_is_written() -> None:
     array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
     weight = array_value(array)
     i, j = iterator("i0"), iterator("i1")
-    turned = scope_value(Scope((5, 12), read(0, (apply("//", j, num(4)), apply("%", j, num(4)), i)), DType.F32), (weight,))
+    turned = scope_value(
+        Scope((5, 12), read(0, (apply("//", j, num(4)), apply("%", j, num(4)), i)), DType.F32), (weight,)
+    )
     found = compute([turned], standard(), 17)[turned]
     assert np.array_equal(found, array.reshape(12, 5).T)
 
@@ -391,7 +420,11 @@ derivation square_of_difference {
 def distances(rows: int, points: int, size: int, power: bool) -> onnx.ModelProto:
     """Squared distances as exporters write them: a difference that is broadcast, its square, and a sum."""
     square = helper.make_node("Pow", ["d", "two"], ["s"]) if power else helper.make_node("Mul", ["d", "d"], ["s"])
-    nodes = [helper.make_node("Sub", ["x", "known"], ["d"]), square, helper.make_node("ReduceSum", ["s", "axes"], ["y"], keepdims=0)]
+    nodes = [
+        helper.make_node("Sub", ["x", "known"], ["d"]),
+        square,
+        helper.make_node("ReduceSum", ["s", "axes"], ["y"], keepdims=0),
+    ]
     ends = [helper.make_tensor_value_info(*one) for one in (("x", 1, [rows, 1, size]), ("y", 1, [rows, points]))]
     values = {"known": noise(1, points, size), "two": 2}
     tensors = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in values.items()]
@@ -415,7 +448,10 @@ def test_a_rule_sees_through_what_is_computed_before_a_sum(power: bool, tmp_path
 @compiles
 def test_products_by_hand_are_an_operator() -> None:
     """`sum(A * B)` over an axis is a product of matrices, with no derivation at all."""
-    nodes = [helper.make_node("Mul", ["x", "k"], ["p"]), helper.make_node("ReduceSum", ["p", "axes"], ["y"], keepdims=0)]
+    nodes = [
+        helper.make_node("Mul", ["x", "k"], ["p"]),
+        helper.make_node("ReduceSum", ["p", "axes"], ["y"], keepdims=0),
+    ]
     model = model_of(nodes, [32, 1, 48], [32, 40], {"k": noise(1, 40, 48)})
     model.graph.initializer.append(numpy_helper.from_array(np.array([2]), "axes"))
     found = looked(model, margin=0.0)
@@ -427,7 +463,10 @@ def attending(length: int, width: int, window: int, dilation: int) -> onnx.Model
     """Products of rows with those within a window beside them, which are gathered, as exporters write dilated attention."""
     pad, seen = window * dilation, 2 * window + 1
     places = np.arange(length)[:, None] + dilation * np.arange(seen)
-    whole = [numpy_helper.from_array(array, name) for array, name in ((places, "at"), (np.array([0, pad, 0, 0, pad, 0]), "pads"))]
+    whole = [
+        numpy_helper.from_array(array, name)
+        for array, name in ((places, "at"), (np.array([0, pad, 0, 0, pad, 0]), "pads"))
+    ]
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("Transpose", ["r"], ["q"], perm=[1, 0, 2]),
         helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Reshape", ["a", "shape"], ["s"]),
@@ -449,7 +488,12 @@ def test_rows_that_are_gathered_are_one_product(monkeypatch: pytest.MonkeyPatch)
     model = attending(256, 64, 32, 2)
     found = looked(model, margin=1.0)
     assert found.after is not None and error(model, found.after) < 1e-4
-    calls = [node for one in found.tale.measured for node in one.fact.new.nodes() if isinstance(node, Call) and node.op in PRODUCTS]
+    calls = [
+        node
+        for one in found.tale.measured
+        for node in one.fact.new.nodes()
+        if isinstance(node, Call) and node.op in PRODUCTS
+    ]
     # two heads of all rows by those between the pads
     wanted = {(2, 256, 384), (2, 384, 256), (2, 256, 256)}
     assert any(tuple(node.types[0].shape) in wanted for node in calls), [node.types for node in calls]

@@ -103,7 +103,18 @@ def test_a_run_ends_with_the_exit_code_of_what_it_found(
     wrong: Rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, kept = tmp_path / "wrong.rules", tmp_path / "done.jsonl"
-    arguments = ["--library", str(file), "--library", "std", "--only", "wrong.swapped", "--models", "4", "--out", str(kept)]
+    arguments = [
+        "--library",
+        str(file),
+        "--library",
+        "std",
+        "--only",
+        "wrong.swapped",
+        "--models",
+        "4",
+        "--out",
+        str(kept),
+    ]
     assert main(arguments) == 1
     assert "wrong.swapped differs" in capsys.readouterr().out
     before = kept.read_text()

@@ -62,7 +62,9 @@ class Launches(Measurer):
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         lines = sample.text.splitlines()
-        return Measured(1e-5 * sum("= std." in line for line in lines) + 1e-6 * sum("= std.split#" in line for line in lines))
+        return Measured(
+            1e-5 * sum("= std." in line for line in lines) + 1e-6 * sum("= std.split#" in line for line in lines)
+        )
 
 
 @dataclass
@@ -124,7 +126,9 @@ def gates() -> Graph:
 
 
 def operators(graph: Graph) -> list[str]:
-    return sorted(node.op.removeprefix("std.") for node in graph.nodes() if isinstance(node, Call) and not node.constant)
+    return sorted(
+        node.op.removeprefix("std.") for node in graph.nodes() if isinstance(node, Call) and not node.constant
+    )
 
 
 @pytest.mark.parametrize("strategy", SEARCHES)
@@ -150,8 +154,17 @@ def test_gates_become_products_of_what_they_share_and_every_fact_is_proved(strat
 
 
 ARMS = [
-    pytest.param(Mcts(simulations=12, rollout=4, reward=reward, final=final, near=0.0, tidy=False, whole=True), id=f"{reward}/{final}")
-    for reward, final in (("default", "default"), ("default", "ilp"), ("shared", "shared"), ("shared", "ilp"), ("ilp", "ilp"))
+    pytest.param(
+        Mcts(simulations=12, rollout=4, reward=reward, final=final, near=0.0, tidy=False, whole=True),
+        id=f"{reward}/{final}",
+    )
+    for reward, final in (
+        ("default", "default"),
+        ("default", "ilp"),
+        ("shared", "shared"),
+        ("shared", "ilp"),
+        ("ilp", "ilp"),
+    )
 ]
 
 
@@ -221,7 +234,9 @@ def test_an_interrupt_leaves_what_was_found(name: str) -> None:
 
     limits = Limits(200, on_built=built)
     x = tensor("x", 3, 4)
-    found = searched(STRATEGIES[name](), Graph((x,), (op("neg", op("neg", op("relu", op("relu", x)))),)), chosen_rules(RULES), limits)
+    found = searched(
+        STRATEGIES[name](), Graph((x,), (op("neg", op("neg", op("relu", op("relu", x)))),)), chosen_rules(RULES), limits
+    )
     assert limits.interrupted and limits.stopped and len(heard) == 1
     assert found.best.cost <= found.start.cost
 
@@ -281,7 +296,13 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
     derived = DerivationMoves(Derivations(RULES, derivations_of(RULES), costs, 17, margin=0.0))
     strategy = Mcts(simulations=8, rollout=3, mixed=True)
     found = searched(
-        strategy, Graph((x,), (turned,)), named("double_neg"), Limits(16), moves=(derived,), costs=costs, price=groups.price
+        strategy,
+        Graph((x,), (turned,)),
+        named("double_neg"),
+        Limits(16),
+        moves=(derived,),
+        costs=costs,
+        price=groups.price,
     )
     rules = [step.rule for step in found.best.path()[1:]]
     assert "std.double_neg" in rules and any("einnet." in rule for rule in rules)
@@ -359,7 +380,9 @@ def test_what_equal_regions_save_is_noted(strategy: Strategy) -> None:
     notes: list[str] = []
     searched(strategy, blocks(80), named("double_neg"), Limits(30), note=notes.append)
     (note,) = [one for one in notes if "regions" in one]
-    different, count = re.findall(r"(\d+) different regions were searched once, in .* s, and used (\d+) times: that saved", note)[0]
+    different, count = re.findall(
+        r"(\d+) different regions were searched once, in .* s, and used (\d+) times: that saved", note
+    )[0]
     assert int(count) > int(different) > 0
 
 
@@ -390,7 +413,9 @@ def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> N
 
 
 @pytest.mark.parametrize("strategy", SEARCHES)
-def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(strategy: Strategy, tmp_path: Path) -> None:
+def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(
+    strategy: Strategy, tmp_path: Path
+) -> None:
     grown: list[Grown] = []
     found = searched(strategy, gates(), named(*GATES), Limits(12), grown=grown.extend)
     path = tmp_path / "grown.json"
@@ -417,7 +442,13 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
     grown: list[Grown] = []
-    searched(Saturate(enodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
+    searched(
+        Saturate(enodes=400, rounds=2, tidy=False),
+        Graph((x,), (at,)),
+        named("double_neg"),
+        Limits(20),
+        grown=grown.extend,
+    )
     assert len(grown) > 1 and dumped(tmp_path / "e.json", grown)
     read_back = read(tmp_path / "e.json")
     assert len(read_back.roots) == sum(len(set(map(one.egraph.find, one.egraph.roots))) for one in grown)

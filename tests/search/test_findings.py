@@ -120,7 +120,12 @@ def test_all_that_gains_is_taken_at_once_and_no_node_twice(costs: Any) -> None:
     a, b = op("relu", op("exp", X)), op("tanh", op("sqrt", Y))
     graph = graph_of(op("add", a, b))
     start = Candidate(graph, costs.graph_cost(graph))
-    some = (kernel_of(a, (X,)), kernel_of(b, (Y,)), kernel_of(op("exp", X), (X,)), kernel_of(op("sqrt", Y), (Y,), 1e-9, 1.0))
+    some = (
+        kernel_of(a, (X,)),
+        kernel_of(b, (Y,)),
+        kernel_of(op("exp", X), (X,)),
+        kernel_of(op("sqrt", Y), (Y,), 1e-9, 1.0),
+    )
     best = gathered(start, Findings(some, costs), costs, Limits(100))
     kernels = [node for node in best.graph.nodes() if isinstance(node, Kernel)]
     assert {node.group for node in kernels} == {some[0].fact.old, some[1].fact.old}

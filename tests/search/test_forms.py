@@ -47,7 +47,10 @@ def residual(r: Room) -> Value:
 def test_what_looks_at_elements_alone_goes_along() -> None:
     """A chain ends before what looks at other positions, and at a result that others use as well."""
     whole = group(residual)
-    assert chains(whole) == [["conv", "conv add", "conv add relu"], ["conv", "conv add", "conv add add", "conv add add relu"]]
+    assert chains(whole) == [
+        ["conv", "conv add", "conv add relu"],
+        ["conv", "conv add", "conv add add", "conv add add relu"],
+    ]
     assert chains(whole, strict=True) == []
     shared = group(lambda r: [found := same(r, r.input(1, 16, 8, 8), 16), r.op("relu", found)])
     assert chains(shared) == [["conv"]]

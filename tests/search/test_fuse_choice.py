@@ -259,7 +259,9 @@ class Counted(Priced):
         return Measured(1e-3 * sample.text.count(" = std.") or 1e-6)
 
 
-def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def kept(
+    rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
     """The kernels that are kept where trials say what nodes and kernels take, in milliseconds, by operators."""
 
     class Invented(Trials):
@@ -326,7 +328,9 @@ def test_a_part_is_kept_where_the_whole_has_no_fast_kernel(std: Rules, monkeypat
     assert kept(std, softened(std), {"exp softmax": (2.0, 3.0), "exp": (1.0, 0.4)}, monkeypatch) == ["exp"]
 
 
-def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(
+    std: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # together the nodes take no longer than one of them: without the first, the second takes a millisecond
     told = {"exp softmax": (1.0, 3.0), "exp": (1.0, 0.1)}
     assert kept(std, softened(std), told, monkeypatch) == []
@@ -336,7 +340,9 @@ def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(std: Rule
 # ---- what there is no time to compile ------------------------------------------------------------------------------------
 
 
-def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(
+    std: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten of one text each: those that are compiled first are measured, whatever becomes of the next ones."""
     built: list[list[str]] = []
 
@@ -363,7 +369,10 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules
     assert len(late) == len(built[1]) and all(one.why is WhyUnused.LATE for one in late)
     # where it is known what the compiler takes, it is not asked for more than fits, and no kernel loses its first variant for others
     tried._pace = 2.0
-    three = {one: [Generated(None, KernelText(f"v{k}{n}", (), (), (), "")) for n in range(3)] for k, one in enumerate(subjects[:3])}
+    three = {
+        one: [Generated(None, KernelText(f"v{k}{n}", (), (), (), "")) for n in range(3)]
+        for k, one in enumerate(subjects[:3])
+    }
     out.clear()
     assert [len(own) for own in tried._fitting(three, 100.0, out).values()] == [3, 3, 3] and not out
     assert [len(own) for own in tried._fitting(three, 28.0, out).values()] == [2, 2, 2] and not out

@@ -49,7 +49,13 @@ def found(rules: Rules, *outputs: Value, limits: GroupLimits | None = None) -> l
 
 
 def graph(*outputs: Value) -> Graph:
-    inputs = {v for value in outputs for node in Graph((), (value,)).nodes() for v in node.values if not node.args and not v.constant}
+    inputs = {
+        v
+        for value in outputs
+        for node in Graph((), (value,)).nodes()
+        for v in node.values
+        if not node.args and not v.constant
+    }
     return Graph(tuple(sorted(inputs, key=lambda v: str(getattr(v.node, "name", "")))), outputs)
 
 
@@ -75,7 +81,9 @@ def is_convex(group: NodeGroup) -> bool:
 GRAPHS = {
     "base": st.integers(0, len(BASES) - 1),
     "steps": st.lists(
-        st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)), min_size=4, max_size=20
+        st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)),
+        min_size=4,
+        max_size=20,
     ),
 }
 

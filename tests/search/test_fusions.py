@@ -353,7 +353,9 @@ MORE: tuple[Step, ...] = (
 @given(
     base=st.integers(0, len(BASES) - 1),
     steps=st.lists(
-        st.tuples(st.integers(0, len(MORE) - 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)), min_size=6, max_size=16
+        st.tuples(st.integers(0, len(MORE) - 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)),
+        min_size=6,
+        max_size=16,
     ),
     seed=st.integers(0, 1000),
 )
@@ -388,4 +390,8 @@ def test_a_compiler_that_makes_nothing_is_told() -> None:
     broken = Dropped(nothing, WhyUnused.NOT_BUILT, "the compiler crashed")
     slow = Dropped(nothing, WhyUnused.SLOWER, "2 ms, its nodes 1 ms")
     assert unbuilt(Fused((), None, FusingStory(1, 1, (), (broken,)))) == "no kernels: the compiler crashed"
-    assert unbuilt(Fused((), None, FusingStory(2, 2, (), (broken, slow)))) == unbuilt(Fused((), None, FusingStory(0, 0))) == ""
+    assert (
+        unbuilt(Fused((), None, FusingStory(2, 2, (), (broken, slow))))
+        == unbuilt(Fused((), None, FusingStory(0, 0)))
+        == ""
+    )

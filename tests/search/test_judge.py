@@ -83,7 +83,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def judge(bench: Bench, cache: CostCache, budget: float = 60.0, sizes: int = 1, left: float = 60.0) -> Judge:
     feeds: list[dict[str, Any]] = [{} for _ in range(sizes)]
-    return Judge(ModelFile(b"1"), "model", budget, feeds, Machine("here", 1, "runtime"), cache, Clock(left, bench.hands), 0.1)
+    return Judge(
+        ModelFile(b"1"), "model", budget, feeds, Machine("here", 1, "runtime"), cache, Clock(left, bench.hands), 0.1
+    )
 
 
 def test_it_may_be_asked_again_and_again_with_new_contenders(bench: Bench, tmp_path: Path) -> None:
@@ -103,7 +105,9 @@ def test_it_may_be_asked_again_and_again_with_new_contenders(bench: Bench, tmp_p
         assert seen is not None and seen.slower and one.so_far(contender(3.0)) is None
 
 
-def test_what_was_decided_is_known_in_the_next_run_and_what_was_not_with_another_budget(bench: Bench, tmp_path: Path) -> None:
+def test_what_was_decided_is_known_in_the_next_run_and_what_was_not_with_another_budget(
+    bench: Bench, tmp_path: Path
+) -> None:
     with CostCache(tmp_path, print) as cache:
         judge(bench, cache).decide([contender(0.1)], 30)
         count = len(bench.asked)
@@ -154,10 +158,19 @@ def test_one_that_fails_is_never_taken(bench: Bench, tmp_path: Path, monkeypatch
 def finished(bench: Bench, tmp_path: Path, contenders: list[Contender], left: float, **options: Any) -> tuple[Any, Run]:
     run = Run(Clock(left, bench.hands))
     task = SimpleNamespace(
-        settings=Settings(**options), target=SimpleNamespace(measured=True), writing=0.1, machine=Machine("here", 1, "runtime")
+        settings=Settings(**options),
+        target=SimpleNamespace(measured=True),
+        writing=0.1,
+        machine=Machine("here", 1, "runtime"),
     )
     referenced = SimpleNamespace(
-        task=task, inputs=[SimpleNamespace(feeds=[{}])], load=0.2, seconds=0.01, identity="model", file=ModelFile(b"1"), proven=None
+        task=task,
+        inputs=[SimpleNamespace(feeds=[{}])],
+        load=0.2,
+        seconds=0.01,
+        identity="model",
+        file=ModelFile(b"1"),
+        proven=None,
     )
     explored: Any = SimpleNamespace(
         referenced=referenced, contenders=contenders, reason="", predicted=SimpleNamespace(ratio=lambda _: 2.0)
@@ -183,7 +196,9 @@ def test_as_long_as_there_is_time_it_is_decided(bench: Bench, tmp_path: Path) ->
 
 def test_equal_models_end_soon_and_are_no_matter_of_the_budget(bench: Bench, tmp_path: Path) -> None:
     found, run = finished(bench, tmp_path, [contender(1.0)], 600.0)
-    assert found.contender is None and found.reason.startswith("no rewritten model was measured to be faster (best: 1.00")
+    assert found.contender is None and found.reason.startswith(
+        "no rewritten model was measured to be faster (best: 1.00"
+    )
     assert run.clock.left() > 500
 
 

@@ -33,7 +33,10 @@ OTHERS: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = (
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_inputs_are_known_by_their_elements(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    again = {name: [part.copy() for part in value] if isinstance(value, list) else value.copy() for name, value in one.items()}
+    again = {
+        name: [part.copy() for part in value] if isinstance(value, list) else value.copy()
+        for name, value in one.items()
+    }
     assert identity_of([one]) == identity_of([again]) == identity_of([dict(reversed(again.items()))])
     assert identity_of([one]) != identity_of([other])
     assert identity_of([one, other]) != identity_of([other, one])

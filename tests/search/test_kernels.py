@@ -65,7 +65,10 @@ def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
     """README's second example: nobody has a node for it, its equation is compiled."""
     text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     rules = tmp_path / "manhattan.rules"
-    rules.write_text(next(block for block in re.findall(r"^```rules\n(.*?)^```$", text, re.M | re.S) if "manhattan" in block), "utf-8")
+    rules.write_text(
+        next(block for block in re.findall(r"^```rules\n(.*?)^```$", text, re.M | re.S) if "manhattan" in block),
+        "utf-8",
+    )
     model = neighbours.model(manhattan=True)
     found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=50, timing=False, threads=1)
     # the nodes as they are make the same loops: the two differ by what was measured

@@ -13,7 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 import dslc
 from dslc.codegen.host.compiler import NAMES
 
-pytestmark = [pytest.mark.kernels, pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")]
+pytestmark = [
+    pytest.mark.kernels,
+    pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler"),
+]
 
 
 def product(rows: str | int) -> onnx.ModelProto:
@@ -35,7 +38,9 @@ def product(rows: str | int) -> onnx.ModelProto:
         (256, {}, []),
     ],
 )
-def test_a_note_names_what_open_sizes_leave_out(tmp_path: Path, rows: str | int, options: dict[str, object], said: list[str]) -> None:
+def test_a_note_names_what_open_sizes_leave_out(
+    tmp_path: Path, rows: str | int, options: dict[str, object], said: list[str]
+) -> None:
     report = dslc.optimize(product(rows), budget="40s", steps=0, threads=1, cache=tmp_path, **options).report
     notes = [note for note in report.notes if "not tried" in note]
     assert len(notes) == bool(said) and all(text in note for note in notes for text in said)

@@ -269,7 +269,10 @@ substitution inner(A: f32[M, K], B: f32[K, N]) -> Y {\n  H = relu(A)\n  Y = matm
     first, second = (case.call("matmul", case.call("relu", value), z) for value in (x, y))
     index = GraphIndex(graph(first, second))
     assert {match.variables["A"] for match in find_matches(case.rule("one"), index)} == {x, y}
-    assert {(match.variables["C"], match.variables["A"]) for match in find_matches(case.rule("two"), index)} == {(x, z), (y, z)}
+    assert {(match.variables["C"], match.variables["A"]) for match in find_matches(case.rule("two"), index)} == {
+        (x, z),
+        (y, z),
+    }
     assert [match.names["Q"] for match in find_matches(case.rule("two"), index)] == [6, 6]
     (both,) = find_matches(case.rule("pair"), index)
     assert dict(both.roots) == {"Y": first, "Z": second}

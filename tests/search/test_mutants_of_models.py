@@ -198,12 +198,25 @@ def test_regions_of_several_operators_are_mutated() -> None:
     rng = np.random.default_rng(0)
     nodes = [helper.make_node("MatMul", ["x", name], [f"p{name}"]) for name in "ab"]
     nodes += [helper.make_node("Add", ["pa", "pb"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", [8, 12]), ("y", [8, 10]))]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [8, 12]), ("y", [8, 10]))
+    ]
     tensors = [numpy_helper.from_array(rng.standard_normal((12, 10)).astype(np.float32), name) for name in "ab"]
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with priced(model, []) as (rules, imported, prices, seconds):
-        finds = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, operators=3, options=MutantOptions(tries=160))
+        finds = Mutants(
+            rules,
+            (),
+            prices,
+            17,
+            Deadline.after(1e3),
+            margin=0.0,
+            built=1,
+            operators=3,
+            options=MutantOptions(tries=160),
+        )
         _, tale = finds.of(Candidate(imported.graph, seconds))
 
     def working(graph: Graph) -> int:
@@ -222,7 +235,10 @@ def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
         finds = noted(convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1]), str(tmp_path / "own.rules"))
         said += list(finds.notes)
     low, looked_at, wrong, _ = said
-    assert looked_at == "mutants of conv + add of [2, 4, 6, 10]: 1 priced, 1 cheaper if nothing had to be corrected, 0 built"
+    assert (
+        looked_at
+        == "mutants of conv + add of [2, 4, 6, 10]: 1 priced, 1 cheaper if nothing had to be corrected, 0 built"
+    )
     assert low.startswith("a mutant by own.pair_biased differs in 10.0 %, and 1.0 % may be computed again: left out (")
     assert wrong == "the correction of own.pair_biased's own is wrong at [0, 0, 0, 9]: left out"
 
@@ -246,7 +262,9 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
     monkeypatch.setattr(CostModel, "cost", lambda self, node: seconds)
 
     def as_kernels(**attrs: Any) -> list[Kernel]:
-        made = Mutants(rules, (), prices, 17).with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
+        made = Mutants(rules, (), prices, 17).with_kernels(
+            import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph
+        )
         assert made is not None
         return [node for node in made.nodes() if isinstance(node, Kernel)]
 
@@ -277,7 +295,9 @@ def behind_each_other() -> onnx.ModelProto:
     for k, (x, y) in enumerate((("x", "r"), ("r", "y"))):
         nodes.append(helper.make_node("Conv", [x, f"k{k}"], [f"c{k}"], dilations=[2, 2], pads=[2, 2, 2, 2]))
         nodes.append(helper.make_node("Relu", [f"c{k}"], [y]))
-    tensors = [numpy_helper.from_array(rng.standard_normal((6, 6, 3, 3)).astype(np.float32) / 8, f"k{k}") for k in range(2)]
+    tensors = [
+        numpy_helper.from_array(rng.standard_normal((6, 6, 3, 3)).astype(np.float32) / 8, f"k{k}") for k in range(2)
+    ]
     ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 6, 8, 10]) for name in "xy"]
     graph = helper.make_graph(nodes, "two", ends[:1], ends[1:], tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -299,7 +319,9 @@ def priced_as(dilated: float, dense: float, layout: float, monkeypatch: pytest.M
 def test_a_mutant_that_pays_only_with_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, Algorithm 2: each convolution pays for two layouts by itself, both together for two, as the two between them cancel."""
     with priced(behind_each_other(), []) as (rules, imported, prices, seconds):
-        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0)
+        mutants = Mutants(
+            rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0
+        )
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         # 80 + 2 * 15 is more than 100, 80 + 80 + 2 * 15 less than 200
@@ -334,7 +356,9 @@ def with_weights_between() -> onnx.ModelProto:
 def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """PET, 6.3: what undoes a layout meets the next one; a bias for each position between them is laid out once, as a weight."""
     with priced(with_weights_between(), []) as (rules, imported, prices, seconds):
-        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0)
+        mutants = Mutants(
+            rules, (), prices, 17, Deadline.after(1e3), margin=1.0, options=MutantOptions(tries=500), tilings=0
+        )
         base = Candidate(imported.graph, seconds)
         around = Neighbours(imported.graph)
         priced_as(1e-4, 8e-5, 1.5e-5, monkeypatch)
@@ -358,7 +382,9 @@ def test_figure_7_layouts_cancel_over_pointwise_operators_and_go_into_weights(mo
 @pytest.mark.parametrize("model", [behind_each_other(), with_weights_between()], ids=["alone", "with weights"])
 def test_mutants_together_compute_the_same(model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     with priced(model, []) as (rules, imported, prices, seconds):
-        mutants = Mutants(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=MutantOptions(tries=500), tilings=0)
+        mutants = Mutants(
+            rules, (), prices, 17, Deadline.after(1e3), margin=0.0, options=MutantOptions(tries=500), tilings=0
+        )
         behind = Subprograms(rules, (), prices, 17, Deadline.after(1e3), margin=0.0, built=1, mutants=mutants)
         candidates, _ = behind.of(Candidate(imported.graph, seconds))
     (one,) = (each for each in candidates if each.rule.startswith("2 mutants together: "))
@@ -391,7 +417,9 @@ def test_figure_10_branches_of_a_model_become_one_call() -> None:
     kernels = [rng.standard_normal((filters, 3, 3, 3)).astype(np.float32) for filters in (6, 4)]
     tensors = [numpy_helper.from_array(kernel, f"k{k}") for k, kernel in enumerate(kernels)]
     joint = helper.make_node("Concat", ["y0", "y1"], ["y"], axis=1)
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, n, 5, 6]) for name, n in (("x", 3), ("y", 10))]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, n, 5, 6]) for name, n in (("x", 3), ("y", 10))
+    ]
     graph = helper.make_graph([*nodes, joint], "branches", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (one,), after = looked(model, [], branches=True)

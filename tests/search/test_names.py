@@ -36,7 +36,9 @@ RULES = standard()
 node = helper.make_node
 
 
-def model_of(nodes: Sequence[onnx.NodeProto], weights: dict[str, Any], ir_version: int = 10, opset: int = 17) -> onnx.ModelProto:
+def model_of(
+    nodes: Sequence[onnx.NodeProto], weights: dict[str, Any], ir_version: int = 10, opset: int = 17
+) -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "y")]
     held = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
@@ -55,7 +57,9 @@ def attention(ir_version: int = 10) -> onnx.ModelProto:
         node("Tanh", ["root"], ["t"], name="bend"),
         node("Neg", ["t"], ["y"]),
     ]
-    return model_of(nodes, {"wq": noise(8, 8), "wk": noise(8, 8, seed=1), "half": np.array(0.5, np.float32)}, ir_version)
+    return model_of(
+        nodes, {"wq": noise(8, 8), "wk": noise(8, 8, seed=1), "half": np.array(0.5, np.float32)}, ir_version
+    )
 
 
 def everywhere(model: onnx.ModelProto, *names: str, most: int = 50) -> tuple[onnx.ModelProto, NamesStory, Candidate]:
@@ -88,10 +92,20 @@ def test_what_was_not_rewritten_keeps_its_names() -> None:
     before = attention()
     after, _, _ = everywhere(before, "std.pow_half")
     onnx.checker.check_model(after, full_check=True)
-    assert [one.name for one in after.graph.node if not made_by(one)] == ["query", "relu_q", "key", "gate", "plus", "bend", ""]
+    assert [one.name for one in after.graph.node if not made_by(one)] == [
+        "query",
+        "relu_q",
+        "key",
+        "gate",
+        "plus",
+        "bend",
+        "",
+    ]
     made = by_name(after)["power/pow_half"]
     assert (made.op_type, made.input, made.output, made_by(made)) == ("Sqrt", ["sum"], ["root"], "std.pow_half")
-    assert {name for one in after.graph.node for name in one.output} == {name for one in before.graph.node for name in one.output}
+    assert {name for one in after.graph.node for name in one.output} == {
+        name for one in before.graph.node for name in one.output
+    }
 
 
 def test_notes_of_a_node_stay_with_it() -> None:
@@ -101,14 +115,18 @@ def test_notes_of_a_node_stay_with_it() -> None:
         one.doc_string = f"line of {one.name}"
         one.metadata_props.add(key="module", value=f"layer of {one.name}")
     after, _, _ = everywhere(before, "std.pow_half")
-    notes = {one.name: (one.doc_string, [(each.key, each.value) for each in one.metadata_props]) for one in after.graph.node}
+    notes = {
+        one.name: (one.doc_string, [(each.key, each.value) for each in one.metadata_props]) for one in after.graph.node
+    }
     assert notes["bend"] == ("line of bend", [("module", "layer of bend")])
     assert notes["power/pow_half"] == ("", [("dslc.rule", "std.pow_half")])
 
 
 def test_nodes_that_replace_several_are_named_after_the_first() -> None:
     after, story, found = everywhere(attention(), "std.merge_matmuls")
-    names = {one.name: (one.op_type, list(one.output)) for one in after.graph.node if made_by(one) == "std.merge_matmuls"}
+    names = {
+        one.name: (one.op_type, list(one.output)) for one in after.graph.node if made_by(one) == "std.merge_matmuls"
+    }
     assert names["query/merge_matmuls"] == ("Split", ["q", "k"])
     assert names["query/merge_matmuls/MatMul"][0] == "MatMul"
     held = {one.name for one in after.graph.initializer}
@@ -129,7 +147,10 @@ def test_rules_on_what_rules_made_are_placed_where_the_file_had_it() -> None:
     model = model_of(nodes, {"half": np.array(0.5, np.float32)})
     after, story, found = everywhere(model, "std.double_neg", "std.relu_of_relu", "std.pow_half")
     assert dict(story.of(found).places) == {"std.double_neg": "m", "std.relu_of_relu": "s", "std.pow_half": "p"}
-    assert [(one.op_type, one.input, one.output) for one in after.graph.node] == [("Relu", ["x"], ["c"]), ("Sqrt", ["c"], ["y"])]
+    assert [(one.op_type, one.input, one.output) for one in after.graph.node] == [
+        ("Relu", ["x"], ["c"]),
+        ("Sqrt", ["c"], ["y"]),
+    ]
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 11])
@@ -171,7 +192,9 @@ def test_a_name_of_the_file_stands_for_the_same_values_in_the_result(name: str, 
         del model.graph.output[:]
         model.graph.output.extend(helper.make_empty_tensor_value_info(one) for one in shown)
     for tensor, wanted, got in zip(shown, run(before, feeds, shown), run(after, feeds, shown), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(wanted).max())), err_msg=tensor)
+        np.testing.assert_allclose(
+            got, wanted, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(wanted).max())), err_msg=tensor
+        )
 
 
 def test_the_report_says_where_and_counts_by_type(tmp_path: Path) -> None:

@@ -87,7 +87,12 @@ def test_a_wrong_value_is_wrong_use_in_both(name: str, value: Any) -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    of_numpy = {"threads": np.int32(2), "alpha": np.float32(1.5), "timing": np.bool_(False), "bind": {"N": np.arange(1, 3)}}
+    of_numpy = {
+        "threads": np.int32(2),
+        "alpha": np.float32(1.5),
+        "timing": np.bool_(False),
+        "bind": {"N": np.arange(1, 3)},
+    }
     assert settings_of(of_numpy) == settings_of({"threads": 2, "alpha": 1.5, "timing": False, "bind": {"N": [1, 2]}})
 
 
@@ -144,7 +149,9 @@ def test_a_strategy_is_a_class_and_a_line_and_brings_its_own_options(monkeypatch
     @click.command()
     @options_of(Settings, strategy_options())
     def command(**given: Any) -> None:
-        seen.append(settings_of({name: value for name, value in given.items() if value is not None} | {"strategy": "greedy"}))
+        seen.append(
+            settings_of({name: value for name, value in given.items() if value is not None} | {"strategy": "greedy"})
+        )
 
     result = CliRunner().invoke(command, ["--depth", "7", "--seed", "2"])
     assert result.exit_code == 0, result.output
@@ -158,7 +165,9 @@ def test_a_strategy_is_a_class_and_a_line_and_brings_its_own_options(monkeypatch
 @pytest.mark.parametrize(
     ("given", "tidy"), [([], None), (["--tidy"], True), (["--no-tidy"], False), (["--no-tidy", "--tidy"], True)]
 )
-def test_what_a_strategy_does_beside_its_search_is_turned_off_and_may_be_said(given: list[str], tidy: bool | None) -> None:
+def test_what_a_strategy_does_beside_its_search_is_turned_off_and_may_be_said(
+    given: list[str], tidy: bool | None
+) -> None:
     seen: list[Any] = []
 
     @click.command()

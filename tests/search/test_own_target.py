@@ -138,10 +138,21 @@ def test_a_processor_that_is_not_at_hand_is_priced_the_same_every_time(tmp_path:
     reports = []
     for run in range(2):
         done = dslc.optimize(
-            onnx.parser.parse_model(TEXT), on="cpu_sheet", device="1e12:5e10", budget=20, steps=3, cache=tmp_path / str(run)
+            onnx.parser.parse_model(TEXT),
+            on="cpu_sheet",
+            device="1e12:5e10",
+            budget=20,
+            steps=3,
+            cache=tmp_path / str(run),
         )
         assert [node.op_type for node in done.model.graph.node] == ["MatMul", "Relu"]
-        reports.append((done.report.reason, done.report.predicted_ratio, [note for note in done.report.notes if "budget" not in note]))
+        reports.append(
+            (
+                done.report.reason,
+                done.report.predicted_ratio,
+                [note for note in done.report.notes if "budget" not in note],
+            )
+        )
     assert reports[0] == reports[1]
     reason, ratio, notes = reports[0]
     assert ratio > 1.5 and "on 1e12:5e10 (nothing was measured: times are those of 1e+12 operations" in reason

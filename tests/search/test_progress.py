@@ -23,7 +23,9 @@ class Terminal(io.StringIO):
         return self.tty
 
 
-def during(monkeypatch: pytest.MonkeyPatch, tty: bool, budget: float, quiet: bool = False, verbose: bool = False) -> str:
+def during(
+    monkeypatch: pytest.MonkeyPatch, tty: bool, budget: float, quiet: bool = False, verbose: bool = False
+) -> str:
     """What is written while a phase blocks for a second."""
     stderr = Terminal(tty)
     monkeypatch.setattr("sys.stderr", stderr)

@@ -134,7 +134,10 @@ def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, 
     if turn % 3:
         # everything that runs is in some region
         count = sum(
-            1 for place in found.places(turn) for node in working_nodes(place.region.graph.outputs) if isinstance(node, Call)
+            1
+            for place in found.places(turn)
+            for node in working_nodes(place.region.graph.outputs)
+            if isinstance(node, Call)
         )
         assert count == sum(operators(graph).values())
 

@@ -84,7 +84,13 @@ def model() -> onnx.ModelProto:
 
 def test_a_rule_that_builds_what_cannot_be_run_is_named_in_the_report(own: Path, tmp_path: Path) -> None:
     report = dslc.optimize(
-        model(), rules=[own, "einnet"], only="own.to_far", budget="60s", cache=tmp_path / "cache", threads=1, timing=False,
+        model(),
+        rules=[own, "einnet"],
+        only="own.to_far",
+        budget="60s",
+        cache=tmp_path / "cache",
+        threads=1,
+        timing=False,
         derive=False,
     ).report
     said = [note for note in report.notes if note.startswith("own.to_far was not used")]

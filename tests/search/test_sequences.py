@@ -23,7 +23,10 @@ def joined(type: int = TensorProto.FLOAT) -> onnx.ModelProto:
         helper.make_node("Neg", ["c"], ["t"]),
         helper.make_node("Neg", ["t"], ["Y"]),
     ]
-    ends = [helper.make_tensor_sequence_value_info("S", type, None)], [helper.make_tensor_value_info("Y", type, ["n", 3])]
+    ends = (
+        [helper.make_tensor_sequence_value_info("S", type, None)],
+        [helper.make_tensor_value_info("Y", type, ["n", 3])],
+    )
     seen = [helper.make_tensor_value_info(name, type, ["n", 3]) for name in "ct"]
     graph = helper.make_graph(nodes, "g", *ends, value_info=seen)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -54,7 +54,14 @@ class Machine:
         if self.heavy and self.rng.random() < 0.2:
             own += min(20.0, self.rng.paretovariate(1.1) - 1)
         periodic = log(2) if self.period and self.blocks % self.period == 0 else 0.0
-        return self.time + self.state + own + periodic + (log(4 / 3) if self.spell else 0.0) + (self.second if late else 0.0)
+        return (
+            self.time
+            + self.state
+            + own
+            + periodic
+            + (log(4 / 3) if self.spell else 0.0)
+            + (self.second if late else 0.0)
+        )
 
 
 MACHINES: dict[str, Callable[[random.Random], Machine]] = {
@@ -68,7 +75,9 @@ MACHINES: dict[str, Callable[[random.Random], Machine]] = {
 }
 
 
-def raced(machine: Machine, ratios: list[float], test: SequentialTest | None = None, drawn: bool = True) -> tuple[Rounds, int]:
+def raced(
+    machine: Machine, ratios: list[float], test: SequentialTest | None = None, drawn: bool = True
+) -> tuple[Rounds, int]:
     """A race by the rules of `Race` on a machine, in an order that is drawn or not: what was measured, and in how many rounds."""
     race = Race(ModelFile(b""), {}, 1, rounds=Rounds(test=test or SequentialTest()))
     models = [race.enter(ModelFile(bytes([k + 1]))) for k in range(len(ratios))]
@@ -172,7 +181,9 @@ def test_processes_that_run_prove_a_factor_of_two_and_not_a_tenth() -> None:
 
 
 def test_nothing_is_known_without_rounds() -> None:
-    assert SequentialTest().interval([]) == SequentialTest().interval([[]]) and SequentialTest().interval([]).high == inf
+    assert (
+        SequentialTest().interval([]) == SequentialTest().interval([[]]) and SequentialTest().interval([]).high == inf
+    )
     assert not SequentialTest().interval([[(log(9.0), True)]]).known
 
 

@@ -93,7 +93,9 @@ def asked(report: Any, name: str) -> Asked:
     return found
 
 
-def test_who_finds_nothing_takes_nothing_from_what_is_found_without_him(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_finds_nothing_takes_nothing_from_what_is_found_without_him(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for k, idle in enumerate(((), ("idle", 3.0, 1000))):
         hands = Hands()
         finds = Fake(hands, "finds", 2.0, 8, 0.5)

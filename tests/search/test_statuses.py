@@ -74,14 +74,21 @@ def forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rules = load_many(["std", path])
     mine = [one for one in (*rules.substitutions.values(), *rules.laws.values()) if one.module.library == "stranger"]
     assert len(mine) == 2
-    assert write_lock(folder / LOCK, {one.name: RuleVerdict(one.name, "proved", (), rule_digest(rules, one)) for one in mine}) == ""
+    assert (
+        write_lock(
+            folder / LOCK, {one.name: RuleVerdict(one.name, "proved", (), rule_digest(rules, one)) for one in mine}
+        )
+        == ""
+    )
     return path
 
 
 def test_a_lock_of_somebody_else_is_not_believed(forged: Path, tmp_path: Path) -> None:
     rules = load_many(["std", forged])
     (rule,) = (one for one in rules.substitutions.values() if one.module.library == "stranger")
-    assert not believed_lock(rules, rule).verdicts and believed_lock(rules, rules.substitutions["std.double_neg"]).verdicts
+    assert (
+        not believed_lock(rules, rule).verdicts and believed_lock(rules, rules.substitutions["std.double_neg"]).verdicts
+    )
     assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "tested"
     trust_locks(rules, True)
     assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "proved"
@@ -95,14 +102,33 @@ def test_commands_say_what_is_known_here(forged: Path, tmp_path: Path) -> None:
     """`why-not`, `explain` and `optimize` take a lock for what it is; `--trust-lock` believes it."""
     steps = (("x", "s", TensorProto.FLOAT), ("s", "y", TensorProto.FLOAT16))
     nodes = [helper.make_node("Cast", [source], [target], to=to) for source, target, to in steps]
-    x, y = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [4]), helper.make_tensor_value_info("y", TensorProto.FLOAT16, [4])
+    x, y = (
+        helper.make_tensor_value_info("x", TensorProto.DOUBLE, [4]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT16, [4]),
+    )
     model, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
-    save(helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    save(
+        helper.make_model(
+            helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        ),
+        model,
+    )
     runner = CliRunner()
     asked = ["why-not", "twice", str(model), "--rules", str(forged), "--steps", "0"]
     assert "its status is tested" in runner.invoke(cli, asked).output
     assert "its status" not in runner.invoke(cli, [*asked, "--trust-lock"]).output
-    asked = ["optimize", str(model), "-o", str(out), "--rules", str(forged), "--only", "stranger.twice", "--budget", "3s"]
+    asked = [
+        "optimize",
+        str(model),
+        "-o",
+        str(out),
+        "--rules",
+        str(forged),
+        "--only",
+        "stranger.twice",
+        "--budget",
+        "3s",
+    ]
     assert "stranger.twice was left out: it is tested" in runner.invoke(cli, asked).output
     assert "left out" not in runner.invoke(cli, [*asked, "--trust-lock"]).output
 

@@ -56,7 +56,9 @@ GRAPHS = {
     "products of one operand": (op("matmul", X, W), op("matmul", X, V)),
     "a number that a rule asks about": (op("pow", op("add", X, Y), fill(0.5, TensorType(DType.F32, ()))),),
     "a part of what matched": (op("neg", op("relu", op("relu", op("add", X, Y)))),),
-    "sums and transposes": (op("add", op("transpose", X, perm=(1, 0)), op("transpose", op("neg", op("neg", Y)), perm=(1, 0))),),
+    "sums and transposes": (
+        op("add", op("transpose", X, perm=(1, 0)), op("transpose", op("neg", op("neg", Y)), perm=(1, 0))),
+    ),
 }
 
 
@@ -72,7 +74,10 @@ def test_a_fact_of_a_rule_holds_whatever_its_holes_hold(name: str) -> None:
     for fact, values in found:
         assert all(value.node in nodes for value in (*values, *instantiated(fact.old, values))), fact.rule
         proved = validate(RULES, [fact])
-        assert proved.rewrites == 1 and not proved.failed and proved.how[fact.rule] in {"exact", "field"}, (fact.rule, proved)
+        assert proved.rewrites == 1 and not proved.failed and proved.how[fact.rule] in {"exact", "field"}, (
+            fact.rule,
+            proved,
+        )
 
 
 def test_a_fact_that_does_not_hold_is_refuted() -> None:
@@ -183,7 +188,9 @@ def test_what_a_generator_proposes_is_checked_and_proved(
     monkeypatch.setattr(scheduler, "GENERATORS", (Rules(), Powers(cost)))
     result = optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",)))
     assert result.report.kept_original != taken
-    assert [(step.rule, step.validated) for step in result.report.steps] == ([("own.generator", "exact")] if taken else [])
+    assert [(step.rule, step.validated) for step in result.report.steps] == (
+        [("own.generator", "exact")] if taken else []
+    )
     assert ("Sqrt" in {node.op_type for node in result.model.graph.node}) == taken
     # the report says who was asked, and what became of it
     (asked,) = [one for one in result.report.asked if one.name == "powers"]
@@ -200,7 +207,9 @@ class Negations(Powers):
             (root,) = base.graph.outputs
             made = op("neg", op("neg", root))
             fact, _ = fact_of("own.negations", (root,), (made,), tuple(root.node.args))
-            yield (Candidate(Graph(base.graph.inputs, (made,)), self.cost * base.cost, base, "own.negations", 1, (fact,)),)
+            yield (
+                Candidate(Graph(base.graph.inputs, (made,)), self.cost * base.cost, base, "own.negations", 1, (fact,)),
+            )
 
         return of
 

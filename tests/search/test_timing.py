@@ -209,7 +209,9 @@ def test_who_is_loaded_first_changes(monkeypatch: pytest.MonkeyPatch) -> None:
         # one generation, however little time there is
         held.run(0.0, [held.enter(products(3))])
     # in each two generations both
-    assert len(first) > 3 and all({*first[k : k + 2]} == {held.original, held.files[0]} for k in range(0, len(first) - 1, 2))
+    assert len(first) > 3 and all(
+        {*first[k : k + 2]} == {held.original, held.files[0]} for k in range(0, len(first) - 1, 2)
+    )
 
 
 def test_no_slower_beyond_noise_is_decided_without_a_claim_of_more() -> None:
@@ -234,7 +236,9 @@ def test_what_takes_longer_than_all_of_its_time_is_run_once() -> None:
 
 def test_nodes_are_timed_and_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert [(one.operator, one.milliseconds > 0) for one in profiled(products(3), FEEDS, 1, 20)] == [("MatMul", True)] * 3
+    assert [(one.operator, one.milliseconds > 0) for one in profiled(products(3), FEEDS, 1, 20)] == [
+        ("MatMul", True)
+    ] * 3
     # nor where the worker is ended while it loads the model
     assert profiled(products(3), FEEDS, 1, 1e-3) == ()
     assert list(tmp_path.iterdir()) == []

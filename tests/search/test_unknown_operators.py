@@ -26,7 +26,9 @@ def model(nodes: Sequence[NodeProto]) -> onnx.ModelProto:
 
 
 def branch(name: str, op: str, domain: str = "") -> onnx.GraphProto:
-    return helper.make_graph([node(op, ["b"], [name], domain=domain)], name, [], [helper.make_tensor_value_info(name, 1, [2, 3])])
+    return helper.make_graph(
+        [node(op, ["b"], [name], domain=domain)], name, [], [helper.make_tensor_value_info(name, 1, [2, 3])]
+    )
 
 
 PLUGINS = {
@@ -39,8 +41,13 @@ PLUGINS = {
         node("other", ["b"], ["d"], domain="my.own"),
         node("Add", ["c", "d"], ["e"]),
     ],
-    "in a branch": [node("If", ["flag"], ["e"], then_branch=branch("t", "plugin", "my.own"), else_branch=branch("o", "Abs"))],
-    "of a result of another shape": [node("plugin", ["b"], ["d"], domain="my.own"), node("GlobalAveragePool", ["d"], ["e"])],
+    "in a branch": [
+        node("If", ["flag"], ["e"], then_branch=branch("t", "plugin", "my.own"), else_branch=branch("o", "Abs"))
+    ],
+    "of a result of another shape": [
+        node("plugin", ["b"], ["d"], domain="my.own"),
+        node("GlobalAveragePool", ["d"], ["e"]),
+    ],
     "nodes of one name": [node("Abs", ["b"], ["d"], name="twice"), node("Ceil", ["d"], ["e"], name="twice")],
 }
 

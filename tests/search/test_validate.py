@@ -187,7 +187,9 @@ substitution wrong(A: T[*S], B: T[*S]) -> Y {
 """
     rules = own(tmp_path, text)
     a, b = tensor("a", 16, 16), tensor("b", 16, 16)
-    found = validate(rules, claims_of(applied(rules, graph_of([op("relu", op("sub", op("neg", a), b))], a, b), "own.wrong")))
+    found = validate(
+        rules, claims_of(applied(rules, graph_of([op("relu", op("sub", op("neg", a), b))], a, b), "own.wrong"))
+    )
     assert found.failed == "own.wrong" and "left" in found.problem and "right" in found.problem
 
 
@@ -221,7 +223,8 @@ substitution careless(A: T[*S]) -> Y {
     )
     proved = lambda name: RuleVerdict(name, "proved", (), "")  # noqa: E731
     monkeypatch.setattr(
-        "dslc.search.phases.reading.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
+        "dslc.search.phases.reading.statuses",
+        lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions},
     )
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
     found = dslc.optimize(powers(), **options, rules=[file], only=["own.careless"], tolerance=1e9)
@@ -254,7 +257,9 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
         )
         found = dslc.optimize(powers(), **options, only=["std.pow_half"])
         assert found.report.kept_original == (status == "bounded")
-        assert any("bounded, and a rewrite is not proved" in note for note in found.report.notes) == (status == "bounded")
+        assert any("bounded, and a rewrite is not proved" in note for note in found.report.notes) == (
+            status == "bounded"
+        )
         assert asked[-1] == (status == "bounded")
     (step,) = found.report.steps
     assert step.proof == "rule, field agrees"
@@ -284,8 +289,12 @@ substitution small(X: T[*S]) -> Y {
         lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
     )
     monkeypatch.setattr("dslc.search.runs.proving.validate", lambda *_, **__: Validated({}))
-    found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
-    assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
+    found = dslc.optimize(
+        model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False
+    )
+    assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), (
+        found.report.reason
+    )
 
 
 def test_rules_of_users_are_proved_once_and_used_by_status(tmp_path: Path) -> None:

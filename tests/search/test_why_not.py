@@ -206,7 +206,9 @@ def test_what_stands_in_the_way_of_a_rule_that_matches(
 
 @needs_compiler
 @pytest.mark.parametrize("rule", ["later", "own"])
-def test_an_operator_without_a_node_runs_as_a_kernel(rule: str, difference: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_without_a_node_runs_as_a_kernel(
+    rule: str, difference: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     text = said(f"mine.{rule}", difference, capsys)
     assert "Alone, with a generated kernel: " in text and "ONNX" not in text
 
@@ -249,8 +251,13 @@ def test_what_stands_in_the_way_of_a_partial_rule(
     rules.write_text(PARTIAL.replace("(conv)", "(conv, add)").replace("CORRECTION", correction))
     kernel = numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "k")
     shape = [2, 3, 6, width]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, size) for name, size in (("x", shape), ("y", [2, 4, 6, width]))]
-    graph = helper.make_graph([helper.make_node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1])], "g", ends[:1], ends[1:], [kernel])
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
+        for name, size in (("x", shape), ("y", [2, 4, 6, width]))
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "k"], ["y"], pads=[1, 1, 1, 1])], "g", ends[:1], ends[1:], [kernel]
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
     assert run(["why-not", "own.pair", str(file), "--rules", str(rules)]) == 0
     text = capsys.readouterr().out

@@ -14,7 +14,9 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 
 
-def model_of(nodes: list[onnx.NodeProto], x: list[int | str], y: list[int | str], opset: int, *weights: TensorProto) -> onnx.ModelProto:
+def model_of(
+    nodes: list[onnx.NodeProto], x: list[int | str], y: list[int | str], opset: int, *weights: TensorProto
+) -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in (("x", x), ("y", y))]
     graph = helper.make_graph(nodes, "m", ends[:1], ends[1:], list(weights))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -41,7 +43,10 @@ def test_a_reshape_to_sizes_of_the_model_is_a_reshape(std: Rules) -> None:
 def test_what_the_file_says_of_a_node_counts(std: Rules, tmp_path: Path) -> None:
     """A resize by scales of unknown sizes has no clause that writes it anew: the node of the file does. What is added has no node."""
     attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    nodes = [helper.make_node("Resize", ["x", "", "scales"], ["a"], **attributes), helper.make_node("Relu", ["a"], ["y"])]
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["a"], **attributes),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
     scales = numbers("scales", [1.0, 1.0, 2.0, 2.0], TensorProto.FLOAT)
     model = model_of(nodes, [1, 3, "h", 5], [1, 3, "2 * h", 10], 11, scales)
     own = tmp_path / "own.rules"

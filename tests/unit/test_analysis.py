@@ -56,7 +56,12 @@ CLASSES = [
     ("max_pool", {"X": (1, 2, 8, 8)}, {"kernel": (3, 3)}, []),
     ("gemm", {"A": (2, 3), "B": (3, 4), "C": (4,)}, {}, [{0, 2}, {1, 2}]),  # a composite
     ("gather", {"X": (3, 4), "I": (2,)}, {"axis": 0}, [{0}]),  # the index is data: not linear in it
-    ("batch_norm", {"X": (1, 3, 4), "scale": (3,), "shift": (3,), "mean": (3,), "variance": (3,)}, {}, [{1, 2}, {0, 2, 3}]),
+    (
+        "batch_norm",
+        {"X": (1, 3, 4), "scale": (3,), "shift": (3,), "mean": (3,), "variance": (3,)},
+        {},
+        [{1, 2}, {0, 2, 3}],
+    ),
 ]
 
 
@@ -167,7 +172,9 @@ def test_a_sum_divides_its_multiples_and_nothing_else() -> None:
 
     def drawn(terms: int) -> Scalar:
         parts = [rng.choice(names, int(rng.integers(1, 3))) for _ in range(terms)]
-        return apply("+", *(apply("*", num(int(rng.integers(1, 4))), *part) for part in parts), num(int(rng.integers(3))))
+        return apply(
+            "+", *(apply("*", num(int(rng.integers(1, 4))), *part) for part in parts), num(int(rng.integers(3)))
+        )
 
     exact = 0
     for _ in range(60):

@@ -47,7 +47,19 @@ def test_the_interface_is_what_dir_says_and_nothing_hides_behind_a_package() -> 
     assert dir(dslc) == sorted(dslc.__all__)
     # a package of the same name would take the place of a function as soon as something imports it
     assert not {one.name for one in pkgutil.iter_modules(dslc.__path__)} & set(dslc.__all__)
-    assert {"check", "test", "verify", "show", "why_not", "diff", "derive", "mutants", "build", "bench", "optimize"} <= set(FUNCTIONS)
+    assert {
+        "check",
+        "test",
+        "verify",
+        "show",
+        "why_not",
+        "diff",
+        "derive",
+        "mutants",
+        "build",
+        "bench",
+        "optimize",
+    } <= set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -60,7 +72,9 @@ def test_every_function_says_what_it_takes_and_returns(name: str) -> None:
     assert "Raises:" in said
     for parameter in signature.parameters.values():
         assert parameter.annotation not in (inspect.Parameter.empty, "Any"), parameter.name
-        assert parameter.kind is not inspect.Parameter.VAR_KEYWORD or str(parameter.annotation).startswith("Unpack["), name
+        assert parameter.kind is not inspect.Parameter.VAR_KEYWORD or str(parameter.annotation).startswith("Unpack["), (
+            name
+        )
 
 
 def test_the_types_of_options_have_all_options_and_no_other() -> None:
@@ -132,7 +146,11 @@ def test_check_and_test_tell_what_the_commands_tell(rules: Path) -> None:
     assert found.ok and [path.name for path in found.files] == ["mine.rules"]
     tested = dslc.test(rules)
     assert not tested.ok
-    assert [(one.name, one.passed) for one in tested.outcomes] == [("mine.twice", False), ("mine.good", True), ("mine.bad", False)]
+    assert [(one.name, one.passed) for one in tested.outcomes] == [
+        ("mine.twice", False),
+        ("mine.good", True),
+        ("mine.bad", False),
+    ]
     assert "E0503" in str(tested) and repr(tested).startswith("<Tested: 1 passed, 2 failed")
     assert dslc.test(rules, names="good").ok
     with pytest.raises(dslc.DslcError, match="E0909"):

@@ -32,7 +32,9 @@ def untyped(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """The imports of a module, wherever they stand, but for those of its types."""
     types = [node for node in parts(path) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     left_out = {id(part) for node in types for part in ast.walk(node)}
-    return tuple(node for node in parts(path) if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in left_out)
+    return tuple(
+        node for node in parts(path) if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in left_out
+    )
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -67,7 +69,9 @@ def imported(path: Path) -> Iterator[str]:
 def test_files_need_each_other_only_where_the_thing_itself_does() -> None:
     """Scalars are put in normal form as they are made; a call in an expression is an operator, which is made of expressions."""
     names = {".".join(("dslc", *path.relative_to(ROOT).with_suffix("").parts)): path for path in ROOT.rglob("*.py")}
-    knows = {name: {other for other in imported(path) if other in names and other != name} for name, path in names.items()}
+    knows = {
+        name: {other for other in imported(path) if other in names and other != name} for name, path in names.items()
+    }
     found = set()
     for name in names:
         reached, todo = set(), [name]
@@ -99,8 +103,12 @@ def test_rooms_of_the_optimizer_know_earlier_ones() -> None:
         for path in sorted((ROOT / "search" / room).glob("*.py")):
             wrong += [f"{room}/{path.name} imports {other}" for other in of_room(path) if other not in ROOMS[: at + 1]]
     assert not wrong, "\n".join(wrong)
-    assert {path.name for path in (ROOT / "search").iterdir() if path.is_dir() and path.name != "__pycache__"} == {*ROOMS}
-    rows = re.findall(r"^\| `(\w+)/` \|", (DOCS / "architecture.md").read_text("utf-8").partition("**`search/`.**")[2], re.M)
+    assert {path.name for path in (ROOT / "search").iterdir() if path.is_dir() and path.name != "__pycache__"} == {
+        *ROOMS
+    }
+    rows = re.findall(
+        r"^\| `(\w+)/` \|", (DOCS / "architecture.md").read_text("utf-8").partition("**`search/`.**")[2], re.M
+    )
     assert rows == ROOMS
 
 
@@ -167,7 +175,9 @@ def listed() -> Iterator[tuple[list[str], str]]:
     for line in page.splitlines():
         if line.startswith("**"):
             folders = [one for one in re.findall(r"`([a-z_/]+)/`", line.split("**")[1]) if (ROOT / one).is_dir()]
-            folders += [one for one in ("codegen", "codegen/host", "codegen/cuda") if f"`{one}/`" in line.split("**")[1]]
+            folders += [
+                one for one in ("codegen", "codegen/host", "codegen/cuda") if f"`{one}/`" in line.split("**")[1]
+            ]
         item = re.match(r"\s*- ((?:`[a-z_/]+`(?:, )?)+):", line)
         for name in re.findall(r"`([a-z_/]+)`", item[1]) if item else []:
             yield folders, name
@@ -191,4 +201,6 @@ def test_where_to_change_what_names_files_that_exist() -> None:
     assert len(rows) >= 12
     names = [name for name in re.findall(r"`([\w/.*]+)`", page) if "/" in name and "*" not in name]
     bases = (ROOT, ROOT / "search", DOCS.parent)
-    assert [name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)] == []
+    assert [
+        name for name in names if not any((base / name).exists() or (base / f"{name}.py").is_file() for base in bases)
+    ] == []

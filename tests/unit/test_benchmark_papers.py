@@ -29,7 +29,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_table_names_models_and_arms_that_there_are() -> None:
     for own in papers.TABLES.values():
         for table in own.values():
-            assert table.arms and all(knows(name, "seed") or name in ONE_OPERATOR for name in table.models if name != "resnet3d_18")
+            assert table.arms and all(
+                knows(name, "seed") or name in ONE_OPERATOR for name in table.models if name != "resnet3d_18"
+            )
     assert knows("infogan", "batch") and not knows("bert", "batch") and not knows("nothing", "batch")
 
 
@@ -49,10 +51,14 @@ def test_kinds_of_steps() -> None:
     assert kinds({"steps": [{"rule": "einnet.pair_batching as one kernel"}]}) == ["derivation"]
 
 
-def test_a_table_is_measured_once_and_what_fails_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_measured_once_and_what_fails_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked: list[tuple[str, tuple[str, ...]]] = []
 
-    def optimized(of: Subject, budget: float, isa: str, threads: int | None, options: Sequence[str] = ()) -> dict[str, Any]:
+    def optimized(
+        of: Subject, budget: float, isa: str, threads: int | None, options: Sequence[str] = ()
+    ) -> dict[str, Any]:
         asked.append((of.name, tuple(options)))
         if "--no-mutate" in options:
             raise RuntimeError("no time\nat all")

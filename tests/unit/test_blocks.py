@@ -38,7 +38,9 @@ def test_what_does_not_run_says_why() -> None:
             assert block.language in RUN or not (block.full or block.setup or block.skipped), block
             for begin, _ in block.full:
                 assert block.language in blocks.SHELL or not begin, f"{block}: a mark is for a Python block as a whole"
-                assert not begin or any(line.startswith(begin) for line in block.commands), f"{block}: no line begins with {begin}"
+                assert not begin or any(line.startswith(begin) for line in block.commands), (
+                    f"{block}: no line begins with {begin}"
+                )
 
 
 def test_marks_and_commands_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,9 @@ GUARDS = ("X > 0", "X <= X", "not X", "X and N > 1", "f32 > 3", "[X] < 2", "N in
 def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_path: Path, guard: str) -> None:
     text = f"dslc 1\nimport std (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
     errors = [finding for finding in check_text(tmp_path, text) if finding.severity == "error"]
-    assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [("E0326", "5")]
+    assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [
+        ("E0326", "5")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,9 @@ def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_p
         ("range(10 ^ 12) == [0]", "E0327 range(10 ^ 12)"),
     ],
 )
-def test_a_function_of_what_it_does_not_take_is_one_mistake_at_its_place(tmp_path: Path, guard: str, finding: str) -> None:
+def test_a_function_of_what_it_does_not_take_is_one_mistake_at_its_place(
+    tmp_path: Path, guard: str, finding: str
+) -> None:
     text = f"""dslc 1
 import std (relu)
 operator labelled(X: T[N]) -> Y: T[N] {{
@@ -190,7 +194,9 @@ def test_the_read_that_leaves_its_bounds_is_the_one_that_is_marked(tmp_path: Pat
 
 
 def test_a_tensor_that_the_left_side_does_not_mention_is_an_error_as_for_optimize(tmp_path: Path) -> None:
-    text = "dslc 1\nimport std (relu)\nsubstitution rule(X: T[N], Z: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = relu(Z)\n}\n"
+    text = (
+        "dslc 1\nimport std (relu)\nsubstitution rule(X: T[N], Z: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = relu(Z)\n}\n"
+    )
     found = check_text(tmp_path, text)
     assert [finding.code for finding in found if finding.severity == "error"] == ["E0323"]
     assert "W0005" not in {finding.code for finding in found}
@@ -206,7 +212,10 @@ def test_a_library_of_another_version_is_to_be_replaced_by_a_newer_or_an_older_o
 
 
 def test_an_error_as_text_has_its_hint() -> None:
-    assert str(DslcError([Diagnostic("E0203", "no file x", hint="a file ends in .rules")])) == "E0203 no file x (a file ends in .rules)"
+    assert (
+        str(DslcError([Diagnostic("E0203", "no file x", hint="a file ends in .rules")]))
+        == "E0203 no file x (a file ends in .rules)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,7 +234,9 @@ def test_an_error_as_text_has_its_hint() -> None:
         ("cancels, error = cancels", True),
     ],
 )
-def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(tmp_path: Path, numerics: str, wrong: bool) -> None:
+def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(
+    tmp_path: Path, numerics: str, wrong: bool
+) -> None:
     text = f"""dslc 1
 import std (relu, neg)
 substitution odd(X: T[*S]) -> Y {{
@@ -237,7 +248,9 @@ substitution odd(X: T[*S]) -> Y {{
 """
     findings = [finding for finding in check_text(tmp_path, text) if finding.code == "E0326"]
     assert bool(findings) == wrong
-    assert all("nonfinite" in finding.hint or "exact" in finding.message or "error" in finding.message for finding in findings)
+    assert all(
+        "nonfinite" in finding.hint or "exact" in finding.message or "error" in finding.message for finding in findings
+    )
 
 
 def test_a_tensor_of_rank_0_is_read_with_and_without_brackets(tmp_path: Path) -> None:

@@ -26,7 +26,17 @@ def test_version_is_fast_and_python_dash_m_is_the_same() -> None:
     assert done.stdout.startswith("dslc ")
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "dslc.cli.main" in imported
-    assert not imported & {"numpy", "onnx", "onnxruntime", "lark", "islpy", "sympy", "z3", "dslc.api", "dslc.search.runs.settings"}
+    assert not imported & {
+        "numpy",
+        "onnx",
+        "onnxruntime",
+        "lark",
+        "islpy",
+        "sympy",
+        "z3",
+        "dslc.api",
+        "dslc.search.runs.settings",
+    }
 
 
 def test_help_imports_no_command() -> None:

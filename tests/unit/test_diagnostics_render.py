@@ -29,7 +29,9 @@ MODEL = Diagnostic("E0801", "not an ONNX model: 50% is missing,\nat least", path
 
 
 def test_full_is_the_form_that_the_documentation_shows() -> None:
-    assert full([CHANGED]) == """\
+    assert (
+        full([CHANGED])
+        == """\
 error[E0312]: the replacement changes the shape of `Y`
  --> acme/conv.rules:5:7
   |
@@ -42,6 +44,7 @@ error[E0312]: the replacement changes the shape of `Y`
 
 1 error; `dslc explain E0312` says more
 """
+    )
 
 
 def test_full_counts_and_names_an_error_first() -> None:
@@ -73,7 +76,11 @@ def test_concise() -> None:
 
 def test_json() -> None:
     first, last = json.loads(as_json([CHANGED, MODEL]))
-    assert (first["code"], first["start"], first["end"]) == ("E0312", {"line": 5, "column": 7}, {"line": 5, "column": 17})
+    assert (first["code"], first["start"], first["end"]) == (
+        "E0312",
+        {"line": 5, "column": 7},
+        {"line": 5, "column": 17},
+    )
     assert first["secondary"][0]["line"] == 3
     assert (last["path"], "start" in last) == ("a:b.onnx", False)
     assert json.loads(as_json([])) == []

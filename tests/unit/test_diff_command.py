@@ -35,8 +35,14 @@ def test_the_numbers_for_programs_and_a_drawing(tmp_path: Path, capsys: pytest.C
     drawing = ElementTree.fromstring(file.read_text())
     assert len(drawing.findall("{*}rect")) > 4 and drawing.findtext("{*}text") == "Y[0, 0, :, :], 11x13"
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["format", "share", "boxes", "proved", "agree", "seconds"] and found["proved"] and found["agree"]
-    assert found["share"] == 132 / 429 and found["boxes"][0] == {"start": [0, 0, 0, 10], "stop": [1, 3, 8, 13], "step": [1, 1, 1, 2]}
+    assert (
+        list(found) == ["format", "share", "boxes", "proved", "agree", "seconds"] and found["proved"] and found["agree"]
+    )
+    assert found["share"] == 132 / 429 and found["boxes"][0] == {
+        "start": [0, 0, 0, 10],
+        "stop": [1, 3, 8, 13],
+        "step": [1, 1, 1, 2],
+    }
 
 
 def test_one_name_in_both_calls_is_one_tensor(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +63,9 @@ def test_operators_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """As `dslc derive` takes them: parameters of one name are one tensor."""
     file = tmp_path / "own.rules"
     ends = {"zeros": "X[i, j + 1, other=0]", "turned": "X[i, (j + 1) % M]"}
-    text = "".join(f"operator {name}(X: f32[N, M]) -> Y: f32[N, M] {{ Y[i, j] = X[i, j] + {end} }}\n" for name, end in ends.items())
+    text = "".join(
+        f"operator {name}(X: f32[N, M]) -> Y: f32[N, M] {{ Y[i, j] = X[i, j] + {end} }}\n" for name, end in ends.items()
+    )
     file.write_text("dslc 1\n" + text)
     assert diff(f"{file}::zeros", f"{file}::turned", "--bind", "N=4", "--bind", "M=6", "--output-format", "json") == 0
     found = json.loads(capsys.readouterr().out)

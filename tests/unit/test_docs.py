@@ -52,4 +52,6 @@ def test_every_sentence_about_security_has_its_test() -> None:
         assert (f"def {test}(" if test else "def test_") in (ROOT / "tests" / file).read_text("utf-8"), (file, test)
     promises = re.findall(r"^- .*?(?=^- |^\n|^#|\Z)", page.partition("## What must")[0], re.M | re.S)
     free = ("It may make dslc compute", "It is data")
-    assert [one for one in promises if "test_" not in one and not one.startswith(tuple(f"- {each}" for each in free))] == []
+    assert [
+        one for one in promises if "test_" not in one and not one.startswith(tuple(f"- {each}" for each in free))
+    ] == []

@@ -72,7 +72,9 @@ operator g( X:T[*S] )->Y:T[*S]{   # head
   # at the end
 }
 # last"""
-    assert fmt(text) == """# first
+    assert (
+        fmt(text)
+        == """# first
 dslc 1                                          # version
 
 # before
@@ -95,6 +97,7 @@ operator g(X: T[*S]) -> Y: T[*S] {              # head
 }
 # last
 """
+    )
 
 
 def test_parentheses_are_those_that_are_needed_or_help() -> None:

@@ -104,7 +104,16 @@ def test_a_fact_is_about_the_same_holes_and_types() -> None:
     assert leaves == (X, Y)
     assert fact.new.outputs == (op("lib.add", hole(1, T), hole(0, T)),)
     assert fact == Fact("lib.swap", fact.old, fact.new, proof=["any", "evidence"])
-    assert len({fact, Fact("lib.swap", fact.old, fact.new, proof=["any", "evidence"]), Fact("lib.other", fact.old, fact.new)}) == 2
+    assert (
+        len(
+            {
+                fact,
+                Fact("lib.swap", fact.old, fact.new, proof=["any", "evidence"]),
+                Fact("lib.other", fact.old, fact.new),
+            }
+        )
+        == 2
+    )
     two = program([hole(0, T), hole(1, T)], [hole(0, T)])
     with pytest.raises(ValueError, match="different holes"):
         Fact("lib.wrong", two, program([hole(0, T)], [hole(0, T)]))

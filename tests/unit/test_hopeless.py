@@ -15,7 +15,9 @@ from dslc.cost import worker
 def product(size: int) -> bytes:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, size]) for name in ("x0", "y")]
     graph = helper.make_graph([helper.make_node("MatMul", ["x0", "x0"], ["y"])], "g", ends[:1], ends[1:])
-    data: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    data: bytes = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
     return data
 
 

@@ -214,7 +214,9 @@ def test_functions_of_the_field_are_random_and_max_is_a_lattice() -> None:
     assert not same(raw_apply("exp", x), raw_apply("tanh", x))
     assert not same(raw_apply("max", x, y), x)
     # what rules name keeps its true order
-    clipped = raw_apply("min", raw_apply("max", raw_apply("min", raw_apply("max", x, num(0)), num(6)), num(1)), num(5.5))
+    clipped = raw_apply(
+        "min", raw_apply("max", raw_apply("min", raw_apply("max", x, num(0)), num(6)), num(1)), num(5.5)
+    )
     assert same(clipped, raw_apply("min", raw_apply("max", x, num(1)), num(5.5)))
 
 
@@ -226,14 +228,18 @@ def test_exact_numbers_may_be_symbols() -> None:
     y = scope((), reduce("sum", (R[0],), (num(2),), raw_apply("^", read(0, (R[0],)), num(2))), a)
     (got,) = run_scopes([y], {a: np.array([u, v], dtype=object)}, Exact())
     assert got[()] == u**2 + v**2
-    (root,) = run_scopes([scope((), raw_apply("sqrt", read(0, (num(0),))), a)], {a: np.array([u, v], dtype=object)}, Exact())
+    (root,) = run_scopes(
+        [scope((), raw_apply("sqrt", read(0, (num(0),))), a)], {a: np.array([u, v], dtype=object)}, Exact()
+    )
     assert root[()] == sympy.sqrt(u)
 
 
 def test_large_intermediates_are_computed_in_pieces() -> None:
     a = tensor("a", 3000, 3)
     x = RNG.standard_normal((3000, 3))
-    distance = raw_apply("^", raw_apply("+", read(0, (I[0], R[1])), raw_apply("*", num(-1), read(0, (R[0], R[1])))), num(2))
+    distance = raw_apply(
+        "^", raw_apply("+", read(0, (I[0], R[1])), raw_apply("*", num(-1), read(0, (R[0], R[1])))), num(2)
+    )
     nearest = reduce("max", (R[0],), (num(3000),), reduce("sum", (R[1],), (num(3),), distance))
     (got,) = run_scopes([scope((3000,), nearest, a)], {a: x}, Floats(rounded=False))
     want = [float(((x - row) ** 2).sum(axis=1).max()) for row in x[:20]]

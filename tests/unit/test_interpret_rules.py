@@ -26,11 +26,17 @@ from dslc.syntax import tree as t
 
 def test_every_substitution_of_the_standard_library_holds(capsys: pytest.CaptureFixture[str]) -> None:
     rules = standard()
-    outcomes = [check_substitution(rules, sub, seed=7, trials=1, operators=2, adverse=1) for sub in rules.substitutions.values()]
+    outcomes = [
+        check_substitution(rules, sub, seed=7, trials=1, operators=2, adverse=1) for sub in rules.substitutions.values()
+    ]
     count = {status: sum(o.status == status for o in outcomes) for status in ("field", "floats", "partial")}
     with capsys.disabled():
         print(f"\n{len(outcomes)} substitutions: " + ", ".join(f"{n} by {status}" for status, n in count.items()))
-    failed = [(o.name, o.status, [(d.message, d.counterexample, d.hint) for d in o.diagnostics]) for o in outcomes if not o.passed]
+    failed = [
+        (o.name, o.status, [(d.message, d.counterexample, d.hint) for d in o.diagnostics])
+        for o in outcomes
+        if not o.passed
+    ]
     assert not failed, "\n".join(map(str, failed))
     assert len(outcomes) >= 40
     # what only real functions satisfy is the exception

@@ -88,7 +88,13 @@ def test_of_bytes_only_trees_are_made(capsys: pytest.CaptureFixture[str]) -> Non
     source = SourceText("a.rules", TEXT)
     file = parse(source)
     assert packed.unpack(packed.pack(file), source) == file
-    for data in (pickle.dumps(Loud()), pickle.dumps(grammar), b"", packed.pack(file)[:-9], pickle.dumps(source.position)):
+    for data in (
+        pickle.dumps(Loud()),
+        pickle.dumps(grammar),
+        b"",
+        packed.pack(file)[:-9],
+        pickle.dumps(source.position),
+    ):
         assert packed.unpack(data, source) is None
     assert capsys.readouterr().out == ""
 

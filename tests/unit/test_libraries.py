@@ -78,7 +78,7 @@ def test_an_installed_library_is_read_and_never_run(tmp_path: Path) -> None:
     about = tmp_path / "site" / "acme_net-0.1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-net\nVersion: 0.1.0\n")
-    (about / "entry_points.txt").write_text('[dslc.libraries]\nacme.net = acme_net\n')
+    (about / "entry_points.txt").write_text("[dslc.libraries]\nacme.net = acme_net\n")
     run = subprocess.run(
         [sys.executable, "-m", "dslc", "check", "acme.net"], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},

@@ -96,7 +96,11 @@ def test_rules_are_chosen_by_operator_status_set_and_kind(std: Rules) -> None:
 
 def test_what_a_file_defines_is_listed_without_what_it_imports(own: Path) -> None:
     (operator,) = listed("operators", "--library", str(own))
-    assert (operator["name"], operator["doc"], operator["onnx"]) == ("acme.filters.twice", "Twice its input", ["com.acme.Twice"])
+    assert (operator["name"], operator["doc"], operator["onnx"]) == (
+        "acme.filters.twice",
+        "Twice its input",
+        ["com.acme.Twice"],
+    )
     assert operator["used_by"] == 2
     rules = {row["name"]: row for row in listed("rules", "--library", str(own))}
     assert set(rules) == {"acme.filters.once", "acme.filters.twice_adds"}
@@ -129,7 +133,11 @@ def test_libraries_are_those_that_can_be_named(own: Path, tmp_path: Path, monkey
     monkeypatch.setenv("DSLC_PATH", str(place))
     assert set(libraries()) >= {"acme.filters", "broken", "std"}
     found = {row["name"]: row for row in listed("libraries")}
-    assert (found["acme.filters"]["version"], found["acme.filters"]["operators"], found["acme.filters"]["rules"]) == ("0.3.0", 1, 2)
+    assert (found["acme.filters"]["version"], found["acme.filters"]["operators"], found["acme.filters"]["rules"]) == (
+        "0.3.0",
+        1,
+        2,
+    )
     assert "E01" in found["broken"]["problem"]
 
 
@@ -161,7 +169,13 @@ def test_an_operator_is_found_by_its_onnx_name(std: Rules) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("max", "`maximum`, which ONNX calls Max"), ("maxpool", "`max_pool`"), ("convolve", "`conv"), ("soft", "`soft"), ("qqq", "")],
+    [
+        ("max", "`maximum`, which ONNX calls Max"),
+        ("maxpool", "`max_pool`"),
+        ("convolve", "`conv"),
+        ("soft", "`soft"),
+        ("qqq", ""),
+    ],
 )
 def test_a_name_that_is_none_is_answered_by_the_likely_one(std: Rules, name: str, hint: str) -> None:
     with pytest.raises(DslcError) as caught:

@@ -34,7 +34,9 @@ def said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
         ("let s = sum[k] X[k]\n  Y[i] = X[i] + s", "E0327", "`let s[] = ...`"),
     ],
 )
-def test_forms_of_other_languages(line: str, code: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forms_of_other_languages(
+    line: str, code: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = said(OPERATOR.format(line), tmp_path, capsys)
     assert code in found and hint in found
 
@@ -44,8 +46,12 @@ def test_a_missing_operator_between_reads_is_no_reduction(tmp_path: Path, capsys
     assert "E0101" in found and "reduction" not in found
 
 
-@pytest.mark.parametrize(("written", "meant"), [("float32", "f32"), ("double", "f64"), ("long", "int64"), ("u8", "uint8")])
-def test_element_types_of_other_languages(written: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("written", "meant"), [("float32", "f32"), ("double", "f64"), ("long", "int64"), ("u8", "uint8")]
+)
+def test_element_types_of_other_languages(
+    written: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = said(f"dslc 1\noperator f(X: {written}[N]) -> Y: {written}[N] {{ Y[i] = X[i] }}\n", tmp_path, capsys)
     assert "E0305" in found and f"did you mean `{meant}`?" in found
 
@@ -84,7 +90,9 @@ def test_calls_of_a_partial_match_are_those_that_the_author_wrote(tmp_path: Path
         "substitution f(X: T[N]) -> Y {\n  let s = neg(exp(X))\n  Y = add(mul(s, s), mul(s, s))\n  =>\n  Y = mul(2, mul(s, s))\n}\n"
     )
     rules = load(tmp_path / "f.rules")
-    text = '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) { a = Exp(x) b = Neg(a) y = Mul(b, b) }'
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[4] x) => (float[4] y) { a = Exp(x) b = Neg(a) y = Mul(b, b) }'
+    )
     (rule,) = [one for one in compile_directions(rules, rules.substitutions["f.f"]) if not one.name.endswith("^-1")]
     found = why_not(rule, import_model(onnx.parser.parse_model(text), rules).graph)
     assert (found.applies, found.total) == (0, 5)

@@ -11,6 +11,8 @@ import dslc.codegen
 
 #: the package, and where its code generation lies in a repository
 ROOTS = {Path(dslc.__file__).parent: "", Path(dslc.codegen.__file__).parent: "codegen"}
+
+
 def is_number(node: ast.expr) -> bool:
     """A literal, or what is made of literals alone."""
     match node:
@@ -49,7 +51,9 @@ def undocumented(text: str) -> Iterator[str]:
 
 def modules() -> Iterator[tuple[Path, str]]:
     """Modules by their place in the package, with their text."""
-    found = {Path(inside, path.relative_to(root)): path for root, inside in ROOTS.items() for path in root.rglob("*.py")}
+    found = {
+        Path(inside, path.relative_to(root)): path for root, inside in ROOTS.items() for path in root.rglob("*.py")
+    }
     yield from ((place, found[place].read_text("utf-8")) for place in sorted(found))
 
 

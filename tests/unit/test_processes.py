@@ -43,7 +43,9 @@ for message in (asker := Asker()):
 
 
 #: a fork that has all that its parent has open, and lives longer
-FORKED = "import time\nif not os.fork():\n    [os.close(one) for one in range(3)]\n    time.sleep(40)\n    os._exit(0)\n"
+FORKED = (
+    "import time\nif not os.fork():\n    [os.close(one) for one in range(3)]\n    time.sleep(40)\n    os._exit(0)\n"
+)
 
 
 def python(text: str, *arguments: str) -> Command:
@@ -84,7 +86,9 @@ def test_who_has_news_is_found_without_waiting_for_the_others() -> None:
     (None, ProcessFailure.LATE, "in time"), (3, ProcessFailure.ENDED, "exit code 3"),
     (b"x" * (5 << 20), ProcessFailure.LATE, "in time"),
 ])  # fmt: skip
-def test_a_service_says_why_there_is_no_answer_and_starts_anew(message: object, failure: ProcessFailure, said: str) -> None:
+def test_a_service_says_why_there_is_no_answer_and_starts_anew(
+    message: object, failure: ProcessFailure, said: str
+) -> None:
     # one that does not even read what it is sent is late, too
     texts = ["import time; time.sleep(300)" if isinstance(message, bytes) else ECHO, ECHO]
     service = Service(lambda: Child(python(texts.pop(0))))
@@ -178,7 +182,9 @@ def test_a_process_ends_with_who_has_started_it(tmp_path: Path, state: str) -> N
         + {"halted": "child.halt()\n", "running": "", "forked": FORKED}[state]
         + "print(child.pid, below, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    ran = subprocess.run([sys.executable, "-c", text, str(tmp_path / "count")], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", text, str(tmp_path / "count")], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == -signal.SIGKILL
     assert all(soon(lambda pid=int(pid): gone(pid)) for pid in ran.stdout.split())
 
@@ -195,7 +201,9 @@ def test_signals_go_only_to_a_group_whose_leader_is_there(monkeypatch: pytest.Mo
         child.end()
         assert sent == []
         monkeypatch.undo()
-        monkeypatch.setattr(process.os, "killpg", lambda group, number: (sent.append((group, number)), real(group, number)))
+        monkeypatch.setattr(
+            process.os, "killpg", lambda group, number: (sent.append((group, number)), real(group, number))
+        )
         child.kill()
         assert child.wait(Deadline.after(30)) == -signal.SIGKILL
         # it has ended, and was not waited for

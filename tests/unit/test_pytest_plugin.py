@@ -96,7 +96,9 @@ def test_a_file_that_cannot_be_read_is_an_error_of_its_own(pytester: pytest.Pyte
     write(pytester, "import_test.rules", "dslc 1\nimport nowhere (add)\ntest t { expect add([1], [2]) == [3] }\n")
     found = run(pytester, "--continue-on-collection-errors")
     found.assert_outcomes(failed=1, errors=1)
-    found.stdout.fnmatch_lines(["error?E0103?: this `(` is never closed", "error?E0203?: no library `nowhere` is installed"])
+    found.stdout.fnmatch_lines(
+        ["error?E0103?: this `(` is never closed", "error?E0203?: no library `nowhere` is installed"]
+    )
 
 
 def test_a_library_with_a_mistake_fails_its_proofs(pytester: pytest.Pytester) -> None:

@@ -56,7 +56,11 @@ def test_a_row_that_is_known_is_not_made_again(tmp_path: Path, monkeypatch: pyte
 
 def test_a_runtime_that_cannot_run_a_model_is_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`onnx` stands for a package that is installed; ONNX Runtime itself for a runtime that runs everything."""
-    runners = {"onnx": ("Other", "dslc.cost.worker"), "numpy": ("None", "benchmarks.no_such_runner"), "no_such_package": ("Far", "x")}
+    runners = {
+        "onnx": ("Other", "dslc.cost.worker"),
+        "numpy": ("None", "benchmarks.no_such_runner"),
+        "no_such_package": ("Far", "x"),
+    }
     monkeypatch.setattr(peers, "PEERS", runners)
     racer = small("nasrnn_gates", tmp_path)
     feeds = {name: np.ones((1, 32), np.float32) for name in ("x", "state")}

@@ -100,7 +100,18 @@ def _written(model: Path, copy: Path, folder: Path) -> list[tuple[bytes, list[di
     folder.mkdir()
     for library, out in ((None, folder / "here.onnx"), (copy, folder / "there.onnx")):
         # nothing is known of the copy's rules, and proving them is not what this is about
-        options = ["--allow", "tested,trusted,undecided", "--steps", "60", "--no-timing", "-q", "--budget", "600s", "--on", "ort_cpu"]
+        options = [
+            "--allow",
+            "tested,trusted,undecided",
+            "--steps",
+            "60",
+            "--no-timing",
+            "-q",
+            "--budget",
+            "600s",
+            "--on",
+            "ort_cpu",
+        ]
         options += ["--cache", str(folder / "cache"), "--report", f"{out}.json"]
         dslc("optimize", str(model), "-o", str(out), *options, library=library)
         report = json.loads(Path(f"{out}.json").read_text())

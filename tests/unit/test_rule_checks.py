@@ -151,7 +151,9 @@ def test_overlaps_are_listed_when_asked_for(tmp_path: Path) -> None:
         + rule("g", "X: T[*S], Z: T[*S]", "relu(add(neg(X), Z))", "X")
         + rule("h", "X: T[*S]", "relu(mul(X, X))", "X")
         + rule("i", "X: T[N, C, H, W], K: T[F, C, R, S]", "relu(conv(X, K, stride=[1, 1]))", "conv(X, K)")
-        + rule("j", "X: T[N, C, H, W], K: T[F, C, R, S]", "relu(conv(X, K, stride=[2, 2]))", "conv(X, K, stride=[2, 2])")
+        + rule(
+            "j", "X: T[N, C, H, W], K: T[F, C, R, S]", "relu(conv(X, K, stride=[2, 2]))", "conv(X, K, stride=[2, 2])"
+        )
     )
     rules = rules_of(tmp_path, text)
     found = overlaps(rules, frozenset(module for module in rules.modules if module.library == "mine"))

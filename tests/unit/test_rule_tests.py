@@ -149,7 +149,10 @@ test twice { given X = [3, 0, 7]  fires { Y = pow(pow(X, -1), -1) } }
 operator after(X: T[N]) -> Y: T[N] { Y[i] = X[i] + 1  example after([1, 2]) == [2, 3] }
 """,
     )
-    assert [(o.name, o.passed) for o in found if o.status in {"test", "example"}] == [("mine.after", True), ("mine.twice", False)]
+    assert [(o.name, o.passed) for o in found if o.status in {"test", "example"}] == [
+        ("mine.after", True),
+        ("mine.twice", False),
+    ]
     (reason,) = next(o for o in found if o.status == "test").diagnostics
     assert "division by zero" in (reason.counterexample or reason.message)
 

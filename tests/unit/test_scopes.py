@@ -209,7 +209,9 @@ def test_what_is_said_twice_is_said_once() -> None:
 def test_a_normal_form_is_its_own() -> None:
     square = input_value("S", TensorType(DType.I64, (4, 4)))
     for seed in range(300):
-        value = normal(scope((2, 3), random_body(random.Random(seed), [I0, I1], 4), (square, input_value("T", square.type))))
+        value = normal(
+            scope((2, 3), random_body(random.Random(seed), [I0, I1], 4), (square, input_value("T", square.type)))
+        )
         assert normal(value) == value, seed
 
 

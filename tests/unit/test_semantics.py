@@ -196,5 +196,7 @@ def test_a_library_states_what_it_requires(tmp_path: Path) -> None:
     (tmp_path / "mine.rules").write_text("dslc 1\nlibrary mine 1.0.0\nrequires std >=99.0\n")
     with pytest.raises(DslcError, match="E0211"):
         load(tmp_path)
-    (tmp_path / "mine.rules").write_text("dslc 1\nlibrary mine 1.0.0\nrequires std >=0.1,<99.0\nimport std.linalg (matmul)\n")
+    (tmp_path / "mine.rules").write_text(
+        "dslc 1\nlibrary mine 1.0.0\nrequires std >=0.1,<99.0\nimport std.linalg (matmul)\n"
+    )
     assert "std.matmul" in load(tmp_path).operators

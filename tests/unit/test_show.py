@@ -12,7 +12,13 @@ from dslc.cli.show import command
 def test_a_convolution_at_a_given_shape() -> None:
     result = CliRunner().invoke(command, ["conv", "--shape", "X=1,64,56,56", "--shape", "K=64,64,3,3", "pads=1,1,1,1"])
     assert result.exit_code == 0, result.output
-    for text in ("Y: f32[1, 64, 56, 56]", "linear in  X; K", "231,211,008", "9 (cut i3 at 1, 55; i4 at 1, 55)", "Conv, opset 1"):
+    for text in (
+        "Y: f32[1, 64, 56, 56]",
+        "linear in  X; K",
+        "231,211,008",
+        "9 (cut i3 at 1, 55; i4 at 1, 55)",
+        "Conv, opset 1",
+    ):
         assert text in result.output
     assert "\x1b[" not in result.output  # plain where no terminal reads it
 

@@ -81,7 +81,9 @@ def test_every_equation_is_well_formed_mathematics(std: Rules) -> None:
             count += 1
             for node in tree.iter():
                 # MathML fixes how many parts these have
-                assert len(node) == {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "msqrt": 1}.get(node.tag, len(node)), text
+                assert len(node) == {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "msqrt": 1}.get(
+                    node.tag, len(node)
+                ), text
     assert count > 300
 
 
@@ -138,7 +140,9 @@ def test_references_are_whole(pages: dict[str, str]) -> None:
 def test_links_to_files_that_are_no_pages_lead_to_the_repository() -> None:
     text = "[a](src/x.py) [b](#b) [c](https://x.y) `[d](e)`\n```\n[f](g)\n```\n"
     assert relinked(text, lambda target: None).startswith("a [b](#b) [c](https://x.y)")
-    assert "[a](U/src/x.py)" in relinked(text, lambda target: f"U/{target}") and "[f](g)" in relinked(text, lambda target: None)
+    assert "[a](U/src/x.py)" in relinked(text, lambda target: f"U/{target}") and "[f](g)" in relinked(
+        text, lambda target: None
+    )
     assert "https://x.y/blob/main/LICENSE" not in build.pages(repository="", libraries=("pet",))["index.md"]
 
 

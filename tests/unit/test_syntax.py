@@ -42,7 +42,9 @@ def test_precedence() -> None:
     assert isinstance(chain, t.Compare) and chain.ops == ("<=", "<")
 
 
-@pytest.mark.parametrize("text", ["(a + b) * c", "f(x, k=1)[i, other=0]", "{[i: 2] x[i]}", "a if (b) else (c)", "(a) + (b)"])
+@pytest.mark.parametrize(
+    "text", ["(a + b) * c", "f(x, k=1)[i, other=0]", "{[i: 2] x[i]}", "a if (b) else (c)", "(a) + (b)"]
+)
 def test_spans_cover_what_was_written(text: str) -> None:
     assert body(text).span.text == text
 
@@ -88,7 +90,9 @@ def test_an_onnx_definition_holds_its_lets() -> None:
 
 
 def test_keywords_may_name_what_others_named() -> None:
-    text = "dslc 1\nimport .index (gather)\nonnx F(X) since 1 { index = 1, where = 2, set = x } = onnx.Where(X, limit=1)\n"
+    text = (
+        "dslc 1\nimport .index (gather)\nonnx F(X) since 1 { index = 1, where = 2, set = x } = onnx.Where(X, limit=1)\n"
+    )
     assert parse(SourceText("x", text)).header.imports[0].module == "index"
 
 

@@ -21,7 +21,21 @@ TEXTS = [
     for path in sorted((ROOT / "rules").rglob("*.rules"))
     for block in [path.read_text("utf-8").splitlines()[1:60]]
 ]
-PIECES = [*"{}[]()=,:*+-/.\"#'\n\0", '"""', "=>", "where", "operator f", "let", "dslc 1", "sum[", "é", "1.0", "_", "in", "}" * 3]
+PIECES = [
+    *"{}[]()=,:*+-/.\"#'\n\0",
+    '"""',
+    "=>",
+    "where",
+    "operator f",
+    "let",
+    "dslc 1",
+    "sum[",
+    "é",
+    "1.0",
+    "_",
+    "in",
+    "}" * 3,
+]
 
 
 @st.composite

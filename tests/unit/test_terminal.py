@@ -60,7 +60,11 @@ def test_commands_about_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_commands_about_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.rules"
-    for text in (f'dslc 1\n\noperator f(X: T[N]) -> Y {{ Y[i: N] = X[{WHOLE}] }}\n', f'dslc 1\n\nimport "{WHOLE}" as x\n', WHOLE):
+    for text in (
+        f"dslc 1\n\noperator f(X: T[N]) -> Y {{ Y[i: N] = X[{WHOLE}] }}\n",
+        f'dslc 1\n\nimport "{WHOLE}" as x\n',
+        WHOLE,
+    ):
         file.write_text(text, "utf-8")
         for form in ("full", "concise", "github"):
             quiet(capsys, "check", str(file), "--output-format", form)
@@ -88,7 +92,9 @@ def test_streams_tables_errors_and_warnings(name: str, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_diagnostics_in_every_form(form: str) -> None:
-    assert not ACTS.search(render([Diagnostic("E0801", WHOLE, label=WHOLE, hint=WHOLE, counterexample=WHOLE, path=WHOLE)], form))
+    assert not ACTS.search(
+        render([Diagnostic("E0801", WHOLE, label=WHOLE, hint=WHOLE, counterexample=WHOLE, path=WHOLE)], form)
+    )
 
 
 def test_json_keeps_what_a_name_is(capsys: pytest.CaptureFixture[str]) -> None:

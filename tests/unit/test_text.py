@@ -55,7 +55,11 @@ NOTHING = Rules()
 
 
 def one(
-    body: Scalar, types: Sequence[TensorType], extents: Sequence[Dim], dtype: DType = F32, groups: tuple[int, ...] | None = None
+    body: Scalar,
+    types: Sequence[TensorType],
+    extents: Sequence[Dim],
+    dtype: DType = F32,
+    groups: tuple[int, ...] | None = None,
 ) -> Graph:
     """A program of one scope."""
     holes = tuple(hole(k, type) for k, type in enumerate(types))
@@ -158,7 +162,9 @@ def test_a_scope_made_elsewhere_is_written_as_its_canonical_form() -> None:
 # ---- random expressions ----------------------------------------------------------------------------------------------
 
 
-def random_body(rng: random.Random, types: Sequence[TensorType], iters: Sequence[Iter], depth: int, below: int = 0) -> Scalar:
+def random_body(
+    rng: random.Random, types: Sequence[TensorType], iters: Sequence[Iter], depth: int, below: int = 0
+) -> Scalar:
     def again() -> Scalar:
         return random_body(rng, types, iters, depth - 1, below)
 
@@ -218,7 +224,11 @@ def test_every_operator_of_std_reads_back(std: Rules) -> None:
     for name, op in std.operators.items():
         called = sample(std, op)
         meant = expand(std, called)
-        for values in (called, meant, *((Value(n),) for n in topological(v.node for v in meant) if isinstance(n, ScopeNode))):
+        for values in (
+            called,
+            meant,
+            *((Value(n),) for n in topological(v.node for v in meant) if isinstance(n, ScopeNode)),
+        ):
             inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
             graph, _ = abstracted(values, inputs)
             if graph not in seen:
@@ -241,7 +251,9 @@ def test_a_program_of_calls_scopes_weights_and_numbers(std: Rules) -> None:
     assert "operator k0(h0: f32[N, 4], w1: f32[4, 4]" in same(nested, std)
 
 
-@pytest.mark.parametrize("items", [[1, 2], [[True], [False]], [1.0, 2.0], [0.1, -math.inf], [[math.nan, 1e-45], [3.5, 1e30]]])
+@pytest.mark.parametrize(
+    "items", [[1, 2], [[True], [False]], [1.0, 2.0], [0.1, -math.inf], [[math.nan, 1e-45], [3.5, 1e30]]]
+)
 def test_a_small_array_is_a_list(std: Rules, items: list[object]) -> None:
     import numpy as np
 
@@ -290,7 +302,24 @@ operator program(h0: f32[N, 4], h1: int64[4]) -> y0, y1 {
 """
     read_program(NOTHING, whole)
     parts = re.findall(r"\w+|\s+|[^\w\s]", whole)
-    words = ["0", "-1", "h0", "99999999999", "true", "f32", "inf", "nan", "s0", "k1", "program", "N", "i0", "[", "]", "convert"]
+    words = [
+        "0",
+        "-1",
+        "h0",
+        "99999999999",
+        "true",
+        "f32",
+        "inf",
+        "nan",
+        "s0",
+        "k1",
+        "program",
+        "N",
+        "i0",
+        "[",
+        "]",
+        "convert",
+    ]
     rng = random.Random(0)
     refused = 0
     for _ in range(120):

@@ -34,7 +34,9 @@ def sign(value: Any) -> float:
 
 @pytest.mark.parametrize(("one", "other"), APART)
 def test_what_is_not_the_same_is_told_apart(one: Any, other: Any) -> None:
-    assert num(one) is not num(other) and type(num(other).value) is type(other) and sign(num(other).value) == sign(other)
+    assert (
+        num(one) is not num(other) and type(num(other).value) is type(other) and sign(num(other).value) == sign(other)
+    )
     assert exactly((1, (one,))) != exactly((1, (other,)))
     i = iterator("i0")
     assert table((one, 2), (i,)) is not table((other, 2), (i,))
@@ -45,7 +47,13 @@ def test_what_is_not_the_same_is_told_apart(one: Any, other: Any) -> None:
 
 def test_what_is_the_same_is_one() -> None:
     i, x = iterator("i0"), hole(0, TYPE)
-    alike = ((math.nan, -math.nan), (math.nan, np.float64("nan")), (0.5, np.float64(0.5)), (3, np.int64(3)), (-0.0, -0.0))
+    alike = (
+        (math.nan, -math.nan),
+        (math.nan, np.float64("nan")),
+        (0.5, np.float64(0.5)),
+        (3, np.int64(3)),
+        (-0.0, -0.0),
+    )
     for one, other in alike:
         assert num(one) is num(other)
     assert table((math.nan, 1), (i,)) is table((float("nan"), 1), (i,))

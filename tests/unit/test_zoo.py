@@ -25,8 +25,21 @@ WHOLE = {
     # 1 + 16 * 2 + 4, and 32 branches in each of the 16 blocks
     "resnext50": {"Conv": 37 + 16 * 32, "Split": 16, "Concat": 16, "Add": 16},
     # 15 normal cells of 5 separable convolutions, 3 reduction cells of 5; two convolutions before each; one for the stem
-    "nasnet_a": {"Conv": 1 + 18 * (2 * 5 + 2), "AveragePool": 15 * 3 + 3 * 2, "MaxPool": 1 + 3 * 2, "Add": 18 * 5, "Concat": 18},
-    "nasrnn": {"MatMul": 5 * 16, "Add": 5 * (8 + 3), "Tanh": 5 * (2 + 6), "Sigmoid": 5 * 5, "Relu": 5 * 2, "Mul": 5 * 4},
+    "nasnet_a": {
+        "Conv": 1 + 18 * (2 * 5 + 2),
+        "AveragePool": 15 * 3 + 3 * 2,
+        "MaxPool": 1 + 3 * 2,
+        "Add": 18 * 5,
+        "Concat": 18,
+    },
+    "nasrnn": {
+        "MatMul": 5 * 16,
+        "Add": 5 * (8 + 3),
+        "Tanh": 5 * (2 + 6),
+        "Sigmoid": 5 * 5,
+        "Relu": 5 * 2,
+        "Mul": 5 * 4,
+    },
     "nasrnn_20": {"MatMul": 20 * 16, "Mul": 20 * 4},
     "bert": {"MatMul": 8 * 8, "Softmax": 8, "Gelu": 8, "LayerNormalization": 16},
     "nasnet_pools": {"AveragePool": 2, "Add": 1},
@@ -124,7 +137,9 @@ def test_weights_beside_a_model_are_those_inside(tmp_path: Path) -> None:
     """They are drawn one by one, and the model that is written names where each is."""
     inside = build("vit_base", small=True)
     written = write("vit_base", tmp_path / "vit.onnx", small=True, external=True)
-    assert all(one.data_location == onnx.TensorProto.EXTERNAL for one in written.graph.initializer if one.name.startswith("w"))
+    assert all(
+        one.data_location == onnx.TensorProto.EXTERNAL for one in written.graph.initializer if one.name.startswith("w")
+    )
     again = onnx.load(tmp_path / "vit.onnx")
     for one, other in zip(inside.graph.initializer, again.graph.initializer, strict=True):
         np.testing.assert_array_equal(onnx.numpy_helper.to_array(one), onnx.numpy_helper.to_array(other))
@@ -132,7 +147,10 @@ def test_weights_beside_a_model_are_those_inside(tmp_path: Path) -> None:
 
 def test_open_sizes_have_their_names() -> None:
     model = build("llama", small=True)
-    ends = [[d.dim_param or d.dim_value for d in one.type.tensor_type.shape.dim] for one in (*model.graph.input, *model.graph.output)]
+    ends = [
+        [d.dim_param or d.dim_value for d in one.type.tensor_type.shape.dim]
+        for one in (*model.graph.input, *model.graph.output)
+    ]
     assert ends == [["batch", "sequence", 32]] * 2
 
 
@@ -140,7 +158,9 @@ def test_later_words_change_nothing_before_them() -> None:
     """The mask of the block of Llama is causal."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(build("llama", small=True).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        build("llama", small=True).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     x = np.random.default_rng(1).standard_normal((1, 6, 32), np.float32)
     other = x.copy()
     other[:, 4:] += 1

@@ -12,7 +12,9 @@ from dslc.syntax import tree as t
 
 NOWHERE = Span(SourceText("generated", ""), 0, 0)
 NAMES = ["a", "b", "c1", "X", "Y", "K", "long_name", "_private", "axis", "sizes", "another_long_name"]
-TEXT = st.text(st.characters(blacklist_characters='"\n\r\0', blacklist_categories=("Cs", "Zl", "Zp", "Cc")), max_size=12)
+TEXT = st.text(
+    st.characters(blacklist_characters='"\n\r\0', blacklist_categories=("Cs", "Zl", "Zp", "Cc")), max_size=12
+)
 _Made = TypeVar("_Made")
 
 
@@ -204,7 +206,9 @@ class Maker:
         return t.Search(self.name(), self.expr(), span=NOWHERE)
 
     def onnx_parts(self, outputs: bool = True) -> tuple[Any, ...]:
-        inputs = self.some(lambda: self.pick(self.param(), t.ListExpr(self.some(lambda: self.expr(1), 1), span=NOWHERE)))
+        inputs = self.some(
+            lambda: self.pick(self.param(), t.ListExpr(self.some(lambda: self.expr(1), 1), span=NOWHERE))
+        )
         results = self.maybe(lambda: self.some(self.result, 1)) if outputs else None
         return self.dotted(), inputs, results, self.pick(1, 7, 13), self.pick(None, 21), self.some(self.entry)
 

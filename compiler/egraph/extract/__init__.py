@@ -16,10 +16,21 @@ from dslc.egraph.extract.table import Choice, ChoiceTable, EGraphTable, Extracti
 class Extractor(Protocol):
     """Finds a program of a problem until a moment; at least as good as `start` where it begins with one."""
 
-    def __call__(self, problem: ExtractionProblem, until: Deadline = ..., start: Extraction | None = ...) -> Extraction | None: ...
+    def __call__(
+        self, problem: ExtractionProblem, until: Deadline = ..., start: Extraction | None = ...
+    ) -> Extraction | None: ...
 
 
 #: from the quickest to the best
 EXTRACTORS: Mapping[str, Extractor] = {"greedy": greedy_of, "shared": shared_of, "joint": joint_of, "ilp": ilp_of}
 
-__all__ = ["EXTRACTORS", "Choice", "ChoiceTable", "EGraphTable", "Extraction", "ExtractionProblem", "Extractor", "Price"]
+__all__ = [
+    "EXTRACTORS",
+    "Choice",
+    "ChoiceTable",
+    "EGraphTable",
+    "Extraction",
+    "ExtractionProblem",
+    "Extractor",
+    "Price",
+]

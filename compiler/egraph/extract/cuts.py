@@ -270,7 +270,14 @@ class _Solving:
         none = np.array([], dtype=np.int32)
         count = len(uppers)
         self.solver.addCols(
-            count, np.zeros(count), np.zeros(count), np.array(uppers), 0, np.zeros(count, dtype=np.int32), none, np.array([])
+            count,
+            np.zeros(count),
+            np.zeros(count),
+            np.array(uppers),
+            0,
+            np.zeros(count, dtype=np.int32),
+            none,
+            np.array([]),
         )
         self._add(rows)
 
@@ -308,9 +315,13 @@ class _Solving:
                         row = reads.setdefault(number, {})
                         row[kid] = row.get(kid, 0.0) + value
         # how far a class is from being had by reading that one: a circle is broken where all of it is less than what one is needed
-        edges = {n: [(kid, max(0.0, values[columns + n] - much)) for kid, much in row.items()] for n, row in reads.items()}
+        edges = {
+            n: [(kid, max(0.0, values[columns + n] - much)) for kid, much in row.items()] for n, row in reads.items()
+        }
         for least in (0.5, 0.9, 0.1):
-            strong = {n: [kid for kid, far in row if far <= (1 - least) * values[columns + n]] for n, row in edges.items()}
+            strong = {
+                n: [kid for kid, far in row if far <= (1 - least) * values[columns + n]] for n, row in edges.items()
+            }
             for kids in list(strong.values()):
                 for kid in kids:
                     strong.setdefault(kid, [])
@@ -355,8 +366,8 @@ class _Solving:
         stands = {column: min(program.kids[column], key=lambda kid: had.get(kid, 0.0), default=-1) for column in some}
         wanted = sorted({program.owner[column] for column in some}, key=lambda n: -values[columns + n])
         wanted = [n for n in wanted if values[columns + n] > 0.05]
-        first = wanted[: TARGETS]
-        rest = wanted[TARGETS :]
+        first = wanted[:TARGETS]
+        rest = wanted[TARGETS:]
         self.turn += 1
         begin = self.turn * TARGETS % max(1, len(rest))
         for target in [*first, *rest[begin : begin + TARGETS]]:
@@ -387,10 +398,7 @@ class _Solving:
         costs = self.program.costs
         for share in (1.0, 0.9):
             found = self._cheapest(
-                [
-                    cost * max(0.0, 1.0 - share * value) + SOME
-                    for cost, value in zip(costs, values, strict=False)
-                ]
+                [cost * max(0.0, 1.0 - share * value) + SOME for cost, value in zip(costs, values, strict=False)]
             )
             if found is not None:
                 cost = sum(costs[column] for column in found)
@@ -475,7 +483,12 @@ def _circle(edges: dict[int, list[tuple[int, float]]], start: int, below: float)
 
 
 def _narrowest(
-    program: IntegerProgram, values: Sequence[float], some: Sequence[int], stand: dict[int, int], target: int, below: float
+    program: IntegerProgram,
+    values: Sequence[float],
+    some: Sequence[int],
+    stand: dict[int, int],
+    target: int,
+    below: float,
 ) -> set[int] | None:
     """The classes behind the narrowest place of all ways to one; None where as much as `below` comes through."""
     # backwards from the target: residual graph, edge kid -> owner

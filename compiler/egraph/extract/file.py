@@ -80,12 +80,14 @@ def read(path: Path) -> EGraphFile:
         raise _error("E1101", "an e-graph has `nodes` and `root_eclasses`", path)
     nodes: Mapping[str, Any] = data["nodes"]
     if len(nodes) > MOST_NODES:
-        raise _error(
-            "E1105", f"it has {len(nodes):,} nodes, and {MOST_NODES:,} are the most that are taken", path
-        )
+        raise _error("E1105", f"it has {len(nodes):,} nodes, and {MOST_NODES:,} are the most that are taken", path)
     numbers: dict[str, int] = {}
     for name, node in nodes.items():
-        if not isinstance(node, _Entry) or not isinstance(node.eclass, str | int) or not isinstance(node.children, list):
+        if (
+            not isinstance(node, _Entry)
+            or not isinstance(node.eclass, str | int)
+            or not isinstance(node.children, list)
+        ):
             raise _error("E1101", f"node `{name}` needs an `eclass`, and `children` that are a list", path)
         numbers.setdefault(str(node.eclass), len(numbers))
     rows: list[list[Choice]] = [[] for _ in numbers]
@@ -103,7 +105,9 @@ def read(path: Path) -> EGraphFile:
     for root in wanted:
         if not isinstance(root, str | int) or str(root) not in numbers:
             raise _error("E1102", f"`{root}` is to be a root, and no node is of that class", path)
-    return EGraphFile(list(numbers), [tuple(row) for row in rows], tuple(dict.fromkeys(numbers[str(root)] for root in wanted)))
+    return EGraphFile(
+        list(numbers), [tuple(row) for row in rows], tuple(dict.fromkeys(numbers[str(root)] for root in wanted))
+    )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
@@ -123,7 +127,9 @@ def _cost(name: str, cost: Any, path: Path) -> float:
         value = float("inf")
     if value < 0:
         text = f"node `{name}` has the cost {cost}, and costs are not negative"
-        raise _error("E1104", text, path, "extractors take what is needed alone: what costs less than nothing is worth adding")
+        raise _error(
+            "E1104", text, path, "extractors take what is needed alone: what costs less than nothing is worth adding"
+        )
     if not isfinite(value):
         raise _error("E1104", f"node `{name}` has the cost {cost}; costs are finite numbers", path)
     return value

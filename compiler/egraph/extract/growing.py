@@ -86,7 +86,9 @@ class GrowingExtraction:
         if last is not None:
             program = last
         elif over:
-            other = walk(lambda n: over.get(n) or shared.best(n), roots, table.find, program.cost if program else float("inf"))
+            other = walk(
+                lambda n: over.get(n) or shared.best(n), roots, table.find, program.cost if program else float("inf")
+            )
             program, over = (other, over) if other is not None else (program, {})
         if program is None:
             return self._anew(roots)
@@ -112,7 +114,10 @@ class GrowingExtraction:
                 continue
             at = table.find(number)
             kids = tuple([table.find(kid) for kid in choice.kids])
-            found = next((one for one in table.choices(at) if one == choice or (one.kids == kids and one.cost == choice.cost)), None)
+            found = next(
+                (one for one in table.choices(at) if one == choice or (one.kids == kids and one.cost == choice.cost)),
+                None,
+            )
             same = same and found == choice and at == number
             if found is not None:
                 out[at] = found

@@ -25,13 +25,13 @@ COARSE = 1e-5  #: share of what may be saved below which such a step says nothin
 TRIED = 2_000  #: choices that are tried one by one, where the solver may have been wrong by a little
 
 
-def ilp_of(
-    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
-) -> Extraction | None:
+def ilp_of(problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None) -> Extraction | None:
     """The cheapest program that is found in time, never dearer than `start`, or than the one by joint switches."""
     first = joint_of(problem, until) if start is None else start
     if first is None or problem.roots is None or first.cost <= 0 or until.over:
-        return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
+        return (
+            first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
+        )
     left = Reduced(problem, first, until)
     save = first.cost - left.base
     if save <= ROUNDED * first.cost:

@@ -67,7 +67,9 @@ class _Builder:
             stack.pop()
             made = self.nodes.get(node)
             if made is None:
-                made = self.nodes[node] = with_args(node, tuple([built[kid] for kid in entry.kids])) if node.args else node.values
+                made = self.nodes[node] = (
+                    with_args(node, tuple([built[kid] for kid in entry.kids])) if node.args else node.values
+                )
             for out, value in zip(entry.outs, made, strict=True):
                 if egraph.find(out) == number:
                     built[number] = value

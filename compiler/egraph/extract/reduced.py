@@ -38,9 +38,7 @@ class Column(NamedTuple):
 class Reduced:
     """Classes by number, and their columns; `base` is what any program pays for its necessary classes, and no column does."""
 
-    def __init__(
-        self, problem: ExtractionProblem, known: Extraction, until: Deadline = FOREVER
-    ) -> None:
+    def __init__(self, problem: ExtractionProblem, known: Extraction, until: Deadline = FOREVER) -> None:
         assert problem.roots is not None
         self.roots: tuple[int, ...] = tuple(dict.fromkeys(problem.roots))
         self.base = 0.0
@@ -51,7 +49,8 @@ class Reduced:
         self.inside: dict[int, Choice] = {}
         self._until = until
         self.rows: dict[int, list[Column]] = {
-            number: [Column(choice.cost, frozenset(choice.kids), choice) for choice in row] for number, row in enumerate(problem.rows)
+            number: [Column(choice.cost, frozenset(choice.kids), choice) for choice in row]
+            for number, row in enumerate(problem.rows)
         }
         if self._late():
             return
@@ -96,7 +95,9 @@ class Reduced:
         self._needs = None
         if len(self.rows) ** 2 > BITS:
             return
-        self._needs = needs = needed({n: [c.kids for c in row] for n, row in self.rows.items()}, self._place, self._late)
+        self._needs = needs = needed(
+            {n: [c.kids for c in row] for n, row in self.rows.items()}, self._place, self._late
+        )
         if needs is None:
             return
         for number, row in self.rows.items():
@@ -170,7 +171,9 @@ class Reduced:
 
     def _above(self) -> None:
         """Columns that read what every way from the roots to their class leads through, or their class, go."""
-        parent = dominators({n: {kid for column in row for kid in column.kids} for n, row in self.rows.items()}, self.roots, self._late)
+        parent = dominators(
+            {n: {kid for column in row for kid in column.kids} for n, row in self.rows.items()}, self.roots, self._late
+        )
         if parent is None:
             return
         enter, leave = _intervals(parent)
@@ -204,7 +207,9 @@ class Reduced:
             for column in row:
                 dear = column.cost + max((least_of[kid] for kid in column.kids), default=0.0)
                 if needs is not None and dear <= most and least:
-                    dear = max(dear, column.cost + sum(least.get(number_at[k], 0.0) for k in _ones(_all(needs, column.kids))))
+                    dear = max(
+                        dear, column.cost + sum(least.get(number_at[k], 0.0) for k in _ones(_all(needs, column.kids)))
+                    )
                 if dear <= most or self._keeps(number, column):
                     kept.append(column)
             if len(kept) < len(row):

@@ -83,9 +83,7 @@ class Shared:
             number = queue.popleft()
             waiting.discard(number)
             looked += 1
-            if (looked % ASK == 0 or bits > ASK_BITS) and (
-                looked > most or held > BYTES or until.over
-            ):
+            if (looked % ASK == 0 or bits > ASK_BITS) and (looked > most or held > BYTES or until.over):
                 return False
             if bits > ASK_BITS:
                 bits = 0

@@ -71,7 +71,10 @@ class Walked(NamedTuple):
 
 
 def walk(
-    chosen: Callable[[int], Choice | None], roots: Iterable[int], find: Callable[[int], int], below: float = float("inf")
+    chosen: Callable[[int], Choice | None],
+    roots: Iterable[int],
+    find: Callable[[int], int],
+    below: float = float("inf"),
 ) -> Walked | None:
     """The program of some choices and its true cost. None where it reads itself, lacks a choice, or costs `below` or more."""
     state: dict[int, bool] = {}

@@ -115,7 +115,9 @@ def _ended(fork: Fork) -> None:
     fork.end()
 
 
-def _serve(rules: Rules, settings: GenerationSettings, family: Family, done: memoryview, answer: Callable[[object], None]) -> None:
+def _serve(
+    rules: Rules, settings: GenerationSettings, family: Family, done: memoryview, answer: Callable[[object], None]
+) -> None:
     def told(level: int, terms: int) -> None:
         interrupts.look()
         done[0], done[1] = level, terms

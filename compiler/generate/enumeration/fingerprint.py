@@ -46,9 +46,7 @@ def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
             products = (part[:, low : low + step].astype(np.float64) @ pieces[low : low + step]).astype(np.int64) % P
             sums += products[:, 0:2] + (products[:, 2:4] << 8) + (products[:, 4:6] << 16) + (products[:, 6:8] << 24)
             sums %= P
-        out[start : start + ROWS] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(
-            np.uint64
-        )
+        out[start : start + ROWS] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(np.uint64)
     return (out + np.uint64(own)) & np.uint64((1 << 62) - 1)
 
 

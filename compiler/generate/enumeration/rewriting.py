@@ -73,7 +73,9 @@ class FoundApplications:
         bits = max(1, len(keys).bit_length())
         firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
         ordered = keys[order]
-        return FoundApplications(ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32))
+        return FoundApplications(
+            ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32)
+        )
 
     def find(self, keys: Array) -> Array:
         out = np.full(len(keys), -1, dtype=np.int64)
@@ -132,7 +134,12 @@ class Rewriting:
     """Rewrites the terms of a level."""
 
     def __init__(
-        self, table: TermTable, numbers: dict[Item, int], lower: FoundApplications, level: Applications, commutative: frozenset[int]
+        self,
+        table: TermTable,
+        numbers: dict[Item, int],
+        lower: FoundApplications,
+        level: Applications,
+        commutative: frozenset[int],
     ) -> None:
         """`numbers`: of the items and constants; `lower`: all terms of the levels below; `level`: all terms of this one."""
         self._table, self._numbers, self._lower, self._level, self._commutative = (
@@ -153,7 +160,7 @@ class Rewriting:
         become (-1 for none).
         """
         narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
-        for number, equation in enumerate(equations[: RULES]):
+        for number, equation in enumerate(equations[:RULES]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
                     continue

@@ -68,7 +68,9 @@ class TermTable:
         return len(self.item)
 
     def plus(self, other: TermTable) -> TermTable:
-        return TermTable(**{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()})
+        return TermTable(
+            **{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()}
+        )
 
     def arrays(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

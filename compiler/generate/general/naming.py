@@ -159,4 +159,4 @@ def _sentence(words: str) -> str:
 
 def _short(name: str) -> str:
     """At most 72 letters, cut at a word."""
-    return name if len(name) <= LONGEST else name[: LONGEST].rpartition("_")[0]
+    return name if len(name) <= LONGEST else name[:LONGEST].rpartition("_")[0]

@@ -122,9 +122,7 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
         if holds(rules, rule, STRICT_TRIALS):
             return _packed(
                 rules,
-                _with_holes(
-                    rules, _loosened(rules, candidate, rule, fixed, STRICT_TRIALS), STRICT_TRIALS
-                ),
+                _with_holes(rules, _loosened(rules, candidate, rule, fixed, STRICT_TRIALS), STRICT_TRIALS),
             )
     raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
 
@@ -391,10 +389,7 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
 
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
     """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
-    sizes = {
-        name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4
-        for k, name in enumerate(rule.typed.sizes)
-    }
+    sizes = {name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
     axis = axis_of(rules, rule.candidate)
     feeds: dict[Term, Value] = {}
     for term, dims in rule.typed.tensors.items():

@@ -277,7 +277,10 @@ class AxiomProver:
             if len(self._known) >= KEPT:
                 self._known.clear()
             operators = {**theory.rules.operators, **{op.name: op for op in terms}} if terms else theory.rules.operators
-            found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=KnownConditions(conditions)))
+            found = self._known[key] = (
+                theory,
+                replace(theory.rules, operators=operators, assuming=KnownConditions(conditions)),
+            )
         return found[1]
 
     def close(self) -> None:

@@ -119,7 +119,9 @@ class SolverSession:
         self._watch = z3.OnClause(solver, self._on_clause)
         solver.add(self._reflexive)
         solver.add(*(self._quantified[position] for position in query.axioms))
-        self._instances.update({(position, ()): None for position in query.axioms if not self._theory.axioms[position].variables})
+        self._instances.update(
+            {(position, ()): None for position in query.axioms if not self._theory.axioms[position].variables}
+        )
         term = self._terms.term
         solver.add(*(self._mark(term(seed)) for seed in query.seeds))
         if len(query.distinct) > 1:
@@ -165,7 +167,9 @@ class SolverSession:
         result = solver.check()
         if result != z3.unsat:
             spent = time.process_time() - began
-            return QueryResult("unknown", (), self._asked(), len(tracked), spent, "the proof does not follow from well-typed instances")
+            return QueryResult(
+                "unknown", (), self._asked(), len(tracked), spent, "the proof does not follow from well-typed instances"
+            )
         used = tuple(tracked[str(name)] for name in solver.unsat_core())
         spent = time.process_time() - began
         return QueryResult("proved" if self._query.goals else "contradiction", used, (), len(tracked), spent)

@@ -43,7 +43,17 @@ from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
 #: what makes a term no program: each is a reason to drop an instance, never an error
-NO_PROGRAM = (Mismatch, Unbound, DslcError, TypeError, ValueError, ArithmeticError, IndexError, KeyError, AssertionError)
+NO_PROGRAM = (
+    Mismatch,
+    Unbound,
+    DslcError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    IndexError,
+    KeyError,
+    AssertionError,
+)
 
 
 class KnownConditions:
@@ -102,7 +112,9 @@ class KnownConditions:
         for monomial, coefficient in goal.terms:
             total = apply("+", total, apply("*", num(coefficient), *monomial))
         syms = {node for root in (total, *self.conditions) for node in walk(root) if isinstance(node, Sym)}
-        least = tuple(polynomial(node) - node.least for node in sorted(syms, key=lambda s: s.name) if node.least is not None)
+        least = tuple(
+            polynomial(node) - node.least for node in sorted(syms, key=lambda s: s.name) if node.least is not None
+        )
         return all(nonnegative(total, (), case & Case(least)) for case in self._cases)
 
 
@@ -173,7 +185,9 @@ class PairOfPrograms:
         """One of more than two results: the first of what is left after cutting off those before it."""
         op = self.rules.operator(node.op)
         given = dict(node.attrs)
-        parts = next(a.name for a in op.attrs if isinstance(given[a.name], tuple) and len(given[a.name]) == len(node.types))  # type: ignore[arg-type]
+        parts = next(
+            a.name for a in op.attrs if isinstance(given[a.name], tuple) and len(given[a.name]) == len(node.types)
+        )  # type: ignore[arg-type]
         steps = applying.inverse_steps(self.rules, op, node.args, given, parts)
         total = args[0]
         for k in range(min(index + 1, len(steps))):

@@ -115,7 +115,9 @@ class _Programs:
 
     def _depends(self, body: Scalar, node: ScopeNode) -> bool:
         """Whether elements of tensors of the variable types go into an expression."""
-        return any(isinstance(part, Read) and self._known[node.args[part.operand].node] is not None for part in walk(body))
+        return any(
+            isinstance(part, Read) and self._known[node.args[part.operand].node] is not None for part in walk(body)
+        )
 
     def _scalar(self, body: Scalar, node: ScopeNode, memo: dict[Scalar, _Made]) -> _Made:
         found = memo.get(body)
@@ -208,5 +210,3 @@ def _numeric(body: Scalar) -> bool:
     if isinstance(body, Apply):
         return body.name not in _COMPARISONS and (body.name != "select" or _numeric(body.args[1]))
     return not (isinstance(body, Reduce) and body.kind in {"any", "all"})
-
-

@@ -189,7 +189,9 @@ class Draft(Names):
     def entries(self) -> frozenset[str]:
         """The unknowns that are entries of lists."""
         integers = (full for full, name in self.assumed.integers.items() if full != name)
-        return frozenset((*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name)))
+        return frozenset(
+            (*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name))
+        )
 
     def bind(self, name: str, value: Any) -> None:
         if isinstance(value, tuple):
@@ -326,7 +328,9 @@ class Draft(Names):
     def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: NamePlace) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
-        self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
+        self.listed = (
+            self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
+        )
         self.mixing = self.mixing or kind in {"permutation", "ints"}
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
         one = self.real if kind in {"float", "floats"} else partial(self.integer, hints=hints)

@@ -131,7 +131,11 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types
         found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
     if found is None and level == LEVELS[1]:
         found = cache.get((*own, LEVELS[0]))
-        same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
+        same = (
+            found is not None
+            and isinstance(found[1], Cover)
+            and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
+        )
         found = found if same else None
     if found is None:
         while len(cache) >= KEPT:
@@ -232,7 +236,9 @@ def _explore(
             return tuple(each.instance for each in probed if id(each.probe) in small), scope, natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
-        limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
+        limits = {
+            name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()
+        }
         if limits == choice.most_rank and found:
             bases = found
         else:
@@ -350,7 +356,11 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
             frozenset(choice.assumed), choice.turning,
         )  # fmt: skip
         known[choice.level, start] = done
-        alike = not (choice.steps or choice.reals) if choice.level == LEVELS[1] else not (choice.multiplied or choice.assumed)
+        alike = (
+            not (choice.steps or choice.reals)
+            if choice.level == LEVELS[1]
+            else not (choice.multiplied or choice.assumed)
+        )
         alike = alike and (found is not None or choice.level == LEVELS[1])
         if choice.level in LEVELS[:2] and alike:
             # what needs no number for any step is the same with all integers unknown
@@ -384,7 +394,9 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
     return found
 
 
-def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
+def _all_paths(
+    rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int
+) -> list[_Found]:
     calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
     while True:
         path = Path(min(most, MOST_CALLS // max(1, calls)))
@@ -475,7 +487,9 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     if assumed.conditions and assumed.never():
         raise Mismatch("sizes that never occur")
     check_numbers((*expanded_left, *expanded_right), assumed, choice)
-    shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
+    shown = ", ".join(
+        f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef)
+    )
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
     # what is shown for all numbers needs no guard that lets some in
@@ -536,7 +550,9 @@ def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
     return tuple(inputs[param.name] for param in syntax.params)
 
 
-def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[Value, ...]:
+def _side(
+    draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env
+) -> tuple[Value, ...]:
     """Evaluates a side's statements in order; gives the values of the rule's outputs."""
     bind_definitions(statements, env)
     for statement in statements:
@@ -556,7 +572,9 @@ def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStateme
     return out
 
 
-def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], assumed: AssumedCase) -> list[Scalar]:
+def _shapes(
+    sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], assumed: AssumedCase
+) -> list[Scalar]:
     """Equalities of sizes of both sides that are not proved."""
     from dslc.ir.scalar import apply, as_scalar, num
 

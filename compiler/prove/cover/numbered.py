@@ -27,7 +27,7 @@ MOST_FAR = 4  #: how many of these there are: each takes as long as the small on
 
 def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
     """What `count` sizes are in turn: small numbers, and those that tell a number that the rule names from others."""
-    far = far_sizes(replace(numbers_of(sub), reached=()), FAR)[: MOST_FAR]
+    far = far_sizes(replace(numbers_of(sub), reached=()), FAR)[:MOST_FAR]
     if count == 1:
         return tuple((number,) for number in (*NUMBERS, *far))
     return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))

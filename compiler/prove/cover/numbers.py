@@ -17,7 +17,10 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
     steps: set[str] = set()
     reals: set[str] = set()
     assumed = {
-        facts.reals[node] for condition in facts.conditions for node in walk(condition) if isinstance(node, Sym) and node in facts.reals
+        facts.reals[node]
+        for condition in facts.conditions
+        for node in walk(condition)
+        if isinstance(node, Sym) and node in facts.reals
     }
     nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
@@ -43,7 +46,9 @@ def check_numbers(outputs: tuple[Value, ...], facts: AssumedCase, choice: Choice
         raise Restart
 
 
-_DECIDING = frozenset({"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"})
+_DECIDING = frozenset(
+    {"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"}
+)
 
 
 def _check_part(part: Apply, facts: AssumedCase, steps: set[str], reals: set[str]) -> None:

@@ -181,7 +181,11 @@ class AssumedCase:
                 return k
         self.path.settle()
         # the same condition twice (a size that is 1, and one that is equal to 1) is one case
-        possible = [k for k, c in enumerate(conditions) if c not in conditions[:k] and not (isinstance(c, Num) and c.value is False)]
+        possible = [
+            k
+            for k, c in enumerate(conditions)
+            if c not in conditions[:k] and not (isinstance(c, Num) and c.value is False)
+        ]
         if not possible:
             raise Mismatch("sizes that never go together")
         if not self.left:
@@ -214,7 +218,11 @@ class AssumedCase:
     def dtype_of(self, number: Scalar) -> DType:
         names = [node for node in walk(number) if isinstance(node, Sym)]
         exact = is_index(number) and not any(name in self.reals for name in names)
-        return DType.I64 if exact and not any(node.name == "/" for node in walk(number) if isinstance(node, Apply)) else DType.F32
+        return (
+            DType.I64
+            if exact and not any(node.name == "/" for node in walk(number) if isinstance(node, Apply))
+            else DType.F32
+        )
 
     # ---- assuming ------------------------------------------------------------------------------------------
 
@@ -244,7 +252,12 @@ class AssumedCase:
         """`k >= 1` becomes the least value of the unknown k."""
         if name in {"<=", "<"}:
             name, left, right = {"<=": ">=", "<": ">"}[name], right, left
-        if not isinstance(left, Sym) or left in self.reals or not isinstance(right, Num) or not isinstance(right.value, int):
+        if (
+            not isinstance(left, Sym)
+            or left in self.reals
+            or not isinstance(right, Num)
+            or not isinstance(right.value, int)
+        ):
             return
         least = right.value + (name == ">")
         if left.least is None or left.least < least:
@@ -256,7 +269,11 @@ class AssumedCase:
     def _solve(self, left: Scalar, right: Scalar) -> None:
         """Replaces an unknown that the equation determines. Returns where it determines none."""
         for name, other in ((left, right), (right, left)):
-            if not isinstance(name, Sym) or name in set(walk(other)) or (isinstance(other, Sym) and _least(other) < _least(name)):
+            if (
+                not isinstance(name, Sym)
+                or name in set(walk(other))
+                or (isinstance(other, Sym) and _least(other) < _least(name))
+            ):
                 continue
             if name in self.reals or not self.has_real(other):
                 self.path.solve(name, other)
@@ -288,7 +305,7 @@ class AssumedCase:
 
     def _order(self, poly: Poly) -> list[Sym]:
         names = [a for a in poly.atoms if isinstance(a, Sym) and a not in self.reals]
-        return sorted(names, key=lambda name: name.name)[: SOLVABLE]
+        return sorted(names, key=lambda name: name.name)[:SOLVABLE]
 
     def has_real(self, scalar: Scalar) -> bool:
         return any(node in self.reals for node in walk(scalar))
@@ -312,7 +329,9 @@ class AssumedCase:
 
     def _of_integers(self) -> tuple[Scalar, ...]:
         """The facts that speak of integers alone: 20 p == 3 has a solution among the numbers."""
-        return tuple(each for each in self.conditions if not self.has_real(each)) if self.reals else tuple(self.conditions)
+        return (
+            tuple(each for each in self.conditions if not self.has_real(each)) if self.reals else tuple(self.conditions)
+        )
 
     def never(self) -> bool:
         """Whether no sizes satisfy the facts: the case does not occur."""
@@ -374,7 +393,8 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     else:
         return False
     return all(
-        all(shown(goal, case) for case in certain) or (known is not certain and all(shown(goal, case) for case in known))
+        all(shown(goal, case) for case in certain)
+        or (known is not certain and all(shown(goal, case) for case in known))
         for goal in goals
     )
 
@@ -396,8 +416,8 @@ def _never(facts: tuple[Scalar, ...]) -> bool:
 def _empty(facts: Case, case: Case) -> bool:
     """Whether facts contradict a case: one of its parts is shown to fail where all else holds."""
     every = facts & case
-    opposite = [-poly - 1 for poly in case.nonneg[: TRIED]]
-    opposite += [side - 1 for poly in case.zero[: TRIED] for side in (poly, -poly)]
+    opposite = [-poly - 1 for poly in case.nonneg[:TRIED]]
+    opposite += [side - 1 for poly in case.zero[:TRIED] for side in (poly, -poly)]
     return any(goal.constant >= 0 if goal.is_constant else nonnegative(_scalar(goal), (), every) for goal in opposite)
 
 

@@ -24,8 +24,6 @@ LONGEST = 6  #: rank at which a padded list is looked at first
 Run = Callable[[Choice], "tuple[Sequence[Probe], bool]"]
 
 
-
-
 def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Probe], Choice] | None:
     """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
     read = natural(sub)
@@ -64,7 +62,9 @@ def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[
     probes = [probe for probe in probes if all(probe.ranks[name] == 1 for name in first.packs)]
     own = frozenset(f"{pack}0" for pack in first.packs)
     derived = tuple(f"{pack}0_" for pack in first.packs)
-    cases = [_case(probe, first.packs, names, own | probe.entries, derived) for probe in probes for names in probe.names]
+    cases = [
+        _case(probe, first.packs, names, own | probe.entries, derived) for probe in probes for names in probe.names
+    ]
     if not probes or not whole or len(set(cases)) < len(cases) or not all(probe.same_shape for probe in probes):
         return None
     found = []

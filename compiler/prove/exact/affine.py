@@ -86,7 +86,9 @@ class Affine:
             by = node.args[1]
             if isinstance(by, Num) and isinstance(by.value, int) and by.value > 0:
                 top = self.function(node.args[0], variables)
-                return self._frame.quotient(top, by.value) if node.name == "//" else self._frame.remainder(top, by.value)
+                return (
+                    self._frame.quotient(top, by.value) if node.name == "//" else self._frame.remainder(top, by.value)
+                )
             if node.free:
                 raise NotAffine(f"{node} is not affine")
             return None

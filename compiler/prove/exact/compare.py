@@ -86,7 +86,12 @@ def _compared(
 
 
 def _equal_opaquely(
-    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort, seconds: float, reflexive: bool
+    left: Sequence[Value],
+    right: Sequence[Value],
+    conditions: Sequence[Scalar],
+    effort: Effort,
+    seconds: float,
+    reflexive: bool,
 ) -> bool:
     """Whether the programs are equal whatever is read at places that are quotients by sizes (see opaque)."""
     try:
@@ -100,7 +105,11 @@ def _equal_opaquely(
 
 
 def difference(
-    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
+    rules: Rules,
+    left: Sequence[Value],
+    right: Sequence[Value],
+    conditions: Sequence[Scalar] = (),
+    seconds: float = 10.0,
 ) -> DifferenceRegion:
     """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     effort = Effort(seconds)
@@ -157,7 +166,11 @@ class _Comparison:
     @property
     def _has_extremes(self) -> bool:
         """Whether something is the largest or the smallest of a range."""
-        return any(isinstance(node, Reduce) and node.kind in {"max", "min"} for root in self._problem.roots for node in walk(root))
+        return any(
+            isinstance(node, Reduce) and node.kind in {"max", "min"}
+            for root in self._problem.roots
+            for node in walk(root)
+        )
 
     @property
     def _has_functions(self) -> bool:

@@ -49,7 +49,9 @@ def _drawn(value: Value, drawn: np.random.Generator) -> np.ndarray:
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-9, atol=1e-9, equal_nan=True))
+    return a.shape == b.shape and bool(
+        np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-9, atol=1e-9, equal_nan=True)
+    )
 
 
 def _shape(value: Value) -> tuple[int, ...]:
@@ -65,8 +67,6 @@ def _work(values: Sequence[Value]) -> int:
             count *= size
         for each in walk(node.scope.body) if isinstance(node, ScopeNode) else ():
             for extent in each.extents if isinstance(each, Reduce) else ():
-                count *= (
-                    int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else WORK
-                )
+                count *= int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else WORK
         total += count
     return total

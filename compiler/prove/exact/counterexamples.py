@@ -21,7 +21,9 @@ ASSIGNMENTS = 2_000  #: assignments of sizes that are tried
 
 def counterexample(question: Question, number: int, term: Term) -> Differs | None:
     """Small sizes at which a term of output number `number` is there; None where none are found."""
-    products = [k for k, monomial in enumerate(question.monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)]
+    products = [
+        k for k, monomial in enumerate(question.monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)
+    ]
     for bound in SMALL:
         small = term.map.intersect_params(_small(question, bound))
         if small.is_empty():
@@ -60,7 +62,12 @@ def _candidates(question: Question, map: Any, bound: int) -> Iterator[Any]:
 
 
 def _checked(
-    question: Question, number: int, term: Term, parameters: Mapping[str, int], position: Sequence[int], reads: Sequence[int]
+    question: Question,
+    number: int,
+    term: Term,
+    parameters: Mapping[str, int],
+    position: Sequence[int],
+    reads: Sequence[int],
 ) -> Differs | None:
     """The counterexample at a point, if the conditions hold there and the coefficient does not vanish."""
     problem = question.problem
@@ -74,7 +81,9 @@ def _checked(
                 at[name] = int(value(meaning, at))
         if not all(value(condition, at) for condition in problem.given):
             return None
-        coefficient = Fraction(_poly_at(term.coefficient.top, at), 1) / Fraction(_poly_at(term.coefficient.bottom, at), 1)
+        coefficient = Fraction(_poly_at(term.coefficient.top, at), 1) / Fraction(
+            _poly_at(term.coefficient.bottom, at), 1
+        )
         if coefficient == 0:
             return None
         at.update(zip(question.variables(number), position, strict=True))

@@ -116,7 +116,9 @@ class DefinedElements:
             if _name_is_partial(node.name) and not _is_known(node):
                 yield from self._own(node, place)
 
-    def _where(self, condition: Scalar, holds: bool, node: Scalar, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _where(
+        self, condition: Scalar, holds: bool, node: Scalar, place: Place
+    ) -> Iterator[tuple[tuple[Atom, ...], Any]]:
         """What is needed where a condition holds, or does not: with the condition's value, if that depends on data."""
         if not _is_partial(node):
             return

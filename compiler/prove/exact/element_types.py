@@ -117,7 +117,11 @@ def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
     """
     head, _, rest = name.partition(":")
     dtype = DTYPES.get(rest)
-    if dtype is None or not dtype.is_integer or not all(number.denominator == 1 and _fits(number, dtype) for number in numbers):
+    if (
+        dtype is None
+        or not dtype.is_integer
+        or not all(number.denominator == 1 and _fits(number, dtype) for number in numbers)
+    ):
         return None
     known = [int(number) for number in numbers]
     if head == "zero":

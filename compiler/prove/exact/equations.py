@@ -36,7 +36,12 @@ def _with_quotient(condition: Scalar) -> Scalar:
         if not (isinstance(rest, Apply) and rest.name == "%" and isinstance(number, Num)):
             continue
         top, by = rest.args
-        if not (isinstance(by, Num) and isinstance(by.value, int) and isinstance(number.value, int) and 0 <= number.value < by.value):
+        if not (
+            isinstance(by, Num)
+            and isinstance(by.value, int)
+            and isinstance(number.value, int)
+            and 0 <= number.value < by.value
+        ):
             continue
         least = top.least if isinstance(top, Sym) else None
         quotient = Sym._make(None if least is None else -((number.value - least) // by.value), f"({top}) // {by}")

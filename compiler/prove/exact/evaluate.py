@@ -145,7 +145,9 @@ class Evaluator:
         if isinstance(node, Num) and isinstance(node.value, float) and abs(node.value) == float("inf"):
             sign = ONE if node.value > 0 else MINUS_ONE
             return (Term(sign, (INFINITY,), self._algebra.frame.relation(place.domain, ())),)
-        if isinstance(node, Apply) and (node.name in _BRANCHING or (node.name in {"max", "min"} and not is_index(node))):
+        if isinstance(node, Apply) and (
+            node.name in _BRANCHING or (node.name in {"max", "min"} and not is_index(node))
+        ):
             return self._apply(node, place)
         try:
             return self._algebra.number(from_sizes(node), place.domain)
@@ -289,7 +291,9 @@ class Evaluator:
             raise Unsolved("a sum of infinities")
         if name == "*" and any(infinite):
             rest = [self._algebra.normal(part) for part, found in zip(parts, infinite, strict=True) if not found]
-            if sum(infinite) > 1 or any(len(part) != 1 or part[0].atoms or not part[0].coefficient.number for part in rest):
+            if sum(infinite) > 1 or any(
+                len(part) != 1 or part[0].atoms or not part[0].coefficient.number for part in rest
+            ):
                 raise Unsolved("a product with infinity")
 
     def _multiplied(self, parts: Sequence[Sum]) -> Sum:
@@ -442,12 +446,16 @@ class Evaluator:
             return self._algebra.summed(self.value(body, inner), len(inner.variables), len(node.iters))
         return self._extreme(node.kind, [(body, inner, len(node.iters))], self.dtype(node), place)
 
-    def _extreme(self, kind: str, members: Sequence[tuple[Scalar, Place, int]], dtype: DType | None, place: Place) -> Sum:
+    def _extreme(
+        self, kind: str, members: Sequence[tuple[Scalar, Place, int]], dtype: DType | None, place: Place
+    ) -> Sum:
         values = [(self._typed(node, dtype, inner), inner.domain, bound) for node, inner, bound in members]
         if dtype is not None and dtype.is_integer:
             if not all(is_infinite(node) or self._in_range(node, dtype) for node, _, _ in members):
                 raise Unsolved("a number that is perhaps none of the type, among integers of it")
-            return self._functions.largest(values, place.domain, f"{'largest' if kind == 'max' else 'smallest'}:{dtype}")
+            return self._functions.largest(
+                values, place.domain, f"{'largest' if kind == 'max' else 'smallest'}:{dtype}"
+            )
         if kind == "max":
             return self._functions.largest(values, place.domain)
         opposite = [(negated(value), domain, bound) for value, domain, bound in values]
@@ -481,7 +489,8 @@ class Evaluator:
 def about_sizes(node: Scalar) -> bool:
     """Whether an expression is about sizes alone, and no sum over positions."""
     return not node.free and not any(
-        isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED)) for part in walk(node)
+        isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED))
+        for part in walk(node)
     )
 
 
@@ -500,4 +509,3 @@ def _power(node: Scalar) -> int | None:
         if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
             return int(value) if 0 < abs(value) <= POWERS else None
     return None
-

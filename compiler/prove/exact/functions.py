@@ -87,12 +87,20 @@ class Functions:
     def definition(self, atom: Atom) -> tuple[str, tuple[Label, ...], list[Any]] | None:
         """The function that an atom is, its arguments' terms, and where they are read; None for a tensor."""
         found = self._known.get(atom.name)
-        return None if found is None else (found.name, tuple(self._resolved(label) for label in found.labels), found.bodies)
+        return (
+            None
+            if found is None
+            else (found.name, tuple(self._resolved(label) for label in found.labels), found.bodies)
+        )
 
     # ---- functions of several arguments -------------------------------------------------------------------------------
 
     def applied(self, name: str, arguments: Sequence[Sum], domain: Any) -> Sum:
-        parts = [((k, t.atoms, t.coefficient), t.map) for k, argument in enumerate(arguments) for t in self.algebra.normal(argument)]
+        parts = [
+            ((k, t.atoms, t.coefficient), t.map)
+            for k, argument in enumerate(arguments)
+            for t in self.algebra.normal(argument)
+        ]
         out: list[Term] = []
         for region, here in self.regions(parts, domain):
             out.extend(self._uniform(name, len(arguments), region, here))
@@ -202,10 +210,13 @@ class Functions:
         if found is None or found.name not in {"exp", "inverse"}:
             return False
         # without terms it is the inverse of 0
-        return found.name == "exp" or (bool(found.labels) and all(
-            (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
-            for _, atoms, c in found.labels
-        ))
+        return found.name == "exp" or (
+            bool(found.labels)
+            and all(
+                (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
+                for _, atoms, c in found.labels
+            )
+        )
 
     def is_total(self, atom: Atom, is_partial: Callable[[str], bool]) -> bool:
         """Whether an atom is a tensor, or a function that has a value at every argument, or at the one it has."""
@@ -221,7 +232,9 @@ class Functions:
         if head not in {"sqrt", "log", "inverse"} or not all(map(self._never_negative, labels, bodies)):
             return False
         # without terms the argument is 0
-        return head == "sqrt" or (bool(labels) and all(self._positive(self.resolve(each)) for label in labels for each in label[1]))
+        return head == "sqrt" or (
+            bool(labels) and all(self._positive(self.resolve(each)) for label in labels for each in label[1])
+        )
 
     def _never_negative(self, label: Label, body: Any) -> bool:
         """Whether a term is a positive coefficient times squares, and what is never negative by itself."""
@@ -257,7 +270,13 @@ class Functions:
             if len(regions) > REGIONS:
                 raise Unsolved("the argument of a function is a different sum in too many regions")
         return [
-            (region, [(parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1]) for k in inside])
+            (
+                region,
+                [
+                    (parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1])
+                    for k in inside
+                ],
+            )
             for region, inside in regions
         ]
 
@@ -327,7 +346,12 @@ class Functions:
                 known.same = found
             found.bodies, found.domain = bodies, domain
         if found is None:
-            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0].partition("[")[0] in _TRUTHS)
+            atom = Atom(
+                f"~{len(self._known):03d}",
+                arity,
+                opaque=True,
+                truth=name.partition(":")[0].partition("[")[0] in _TRUTHS,
+            )
             found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
         return found.atom
 
@@ -364,7 +388,10 @@ class Functions:
 
     def _largest(self, region: Any, parts: list[tuple[Label, Any]], name: str) -> Sum:
         numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
-        if len(numbers) > 1 and (top := best(name, [value for value in numbers.values() if value is not None])) is not None:
+        if (
+            len(numbers) > 1
+            and (top := best(name, [value for value in numbers.values() if value is not None])) is not None
+        ):
             parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] == top]
         if len(parts) > 1 and numbers and ":" in name:  # the end of the type, which says nothing beside others
             end = neutral(name)
@@ -411,7 +438,9 @@ class Functions:
             found = self._known.get(atoms[0].name) if len(atoms) == 1 and taken_out else None
             if found is not None and found.name == name:
                 bodies = zip(found.labels, found.bodies, strict=True)
-                out.extend((_scaled(self._resolved(label), coefficient), map.apply_range(body)) for label, body in bodies)
+                out.extend(
+                    (_scaled(self._resolved(label), coefficient), map.apply_range(body)) for label, body in bodies
+                )
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]
@@ -424,7 +453,11 @@ class Functions:
         if at is None:
             return None
         (_, atoms, coefficient), map = parts[at]
-        found, frame, count = self._known[self.resolve(atoms[0]).name], self.algebra.frame, self.algebra.frame.dims(region)
+        found, frame, count = (
+            self._known[self.resolve(atoms[0]).name],
+            self.algebra.frame,
+            self.algebra.frame.dims(region),
+        )
         out: list[tuple[Label, Any]] = []
         for (_, inner, c), body in zip(found.labels, found.bodies, strict=True):
             read = map.apply_range(body).intersect_domain(region)
@@ -432,13 +465,17 @@ class Functions:
             here = frame.move(count, tuple(range(count))).intersect_domain(region).flat_range_product(read).range()
             back = frame.move(count + more, tuple(range(count))).intersect_domain(here)
             element = frame.move(count + more, tuple(range(count, count + more))).intersect_domain(here)
-            rest = tuple(Term(label[2], label[1], back.apply_range(where)) for k, (label, where) in enumerate(parts) if k != at)
+            rest = tuple(
+                Term(label[2], label[1], back.apply_range(where)) for k, (label, where) in enumerate(parts) if k != at
+            )
             sums = (*rest, Term(c * coefficient, inner, element))
             out.extend((label, frame.drop(where, count, more)) for label, where in self._elements(sums, here, name))
         return out
 
     def _is_largest(self, label: Label) -> bool:
-        found = self._known.get(self.resolve(label[1][0]).name) if len(label[1]) == 1 and is_positive(label[2]) else None
+        found = (
+            self._known.get(self.resolve(label[1][0]).name) if len(label[1]) == 1 and is_positive(label[2]) else None
+        )
         return found is not None and found.name == "largest"
 
 
@@ -491,7 +528,11 @@ def _folded(name: str, numbers: list[Fraction | None]) -> Ratio | Atom | None:
     if name in {"inverse", "positive", "zero"}:
         (number,) = known
         if name == "inverse":
-            return from_poly(as_poly(number.denominator)) * from_poly(as_poly(number.numerator)).inverse if number else None
+            return (
+                from_poly(as_poly(number.denominator)) * from_poly(as_poly(number.numerator)).inverse
+                if number
+                else None
+            )
         return ONE if (number > 0 if name == "positive" else number == 0) else ZERO
     result = apply(name, *(num(number) for number in known))
     if not isinstance(result, Num):

@@ -227,12 +227,18 @@ def _position(index: Scalar) -> Scalar:
     """An index of numbers alone, which are integers there."""
     if index.reads or index.integral:
         return index
-    return rebuild(index, lambda part: part.args[0] if isinstance(part, Apply) and part.name == "convert:int64" else None)
+    return rebuild(
+        index, lambda part: part.args[0] if isinstance(part, Apply) and part.name == "convert:int64" else None
+    )
 
 
 def _is_small(value: Any, dtype: DType) -> bool:
     """Whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
-    return isinstance(value, bool) if dtype is DType.BOOL else dtype is DType.I64 and isinstance(value, int) and abs(value) < _SMALL
+    return (
+        isinstance(value, bool)
+        if dtype is DType.BOOL
+        else dtype is DType.I64 and isinstance(value, int) and abs(value) < _SMALL
+    )
 
 
 def _nested(item: Any) -> Any:

@@ -141,7 +141,9 @@ class _Formula:
             self._among_integers(name, atom, index, value, arguments)
             return
         if name.startswith("less:"):
-            smaller, larger = (self._place([(label, map) for label, map in arguments if label[0] == side], name) for side in (0, 1))
+            smaller, larger = (
+                self._place([(label, map) for label, map in arguments if label[0] == side], name) for side in (0, 1)
+            )
             self._solver.add(z3.If(smaller < larger, value == 1, value == 0))
             return
         first = [(label, map) for label, map in arguments if label[0] == 0]
@@ -161,7 +163,9 @@ class _Formula:
             self._solver.add(value > 0)
         elif name == "tanh":
             twice = tuple(Term(c * _TWO, atoms, map) for (_, atoms, c), map in first)
-            power = self._sum([((0, t.atoms, t.coefficient), t.map) for t in self._functions.applied("exp", [twice], index.domain())])
+            power = self._sum(
+                [((0, t.atoms, t.coefficient), t.map) for t in self._functions.applied("exp", [twice], index.domain())]
+            )
             self._solver.add(power > 0, value * (power + 1) == power - 1)
 
     def _among_integers(self, name: str, atom: Atom, index: Any, value: Any, members: list[tuple[Label, Any]]) -> None:

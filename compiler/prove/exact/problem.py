@@ -26,7 +26,9 @@ class Quotient(Unsolved):
         self.extents = extents
 
 
-def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort) -> ComparisonProblem:
+def posed(
+    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], effort: Effort
+) -> ComparisonProblem:
     """The problem of two lists of outputs. Raises Unsolved, CannotInline and GivenUp where they are no such expressions."""
     try:
         return ComparisonProblem(left, right, conditions, effort)
@@ -97,7 +99,12 @@ class ComparisonProblem:
 
     def _shorter(self, outputs: Sequence[Value]) -> Callable[[Scalar, dict[Iter, Scalar]], Scalar]:
         """Indices simplified as soon as they are made, by what is known of the sizes of all tensors."""
-        sizes = [as_scalar(size) for node in topological(v.node for v in outputs) for v in node.values for size in v.type.shape]
+        sizes = [
+            as_scalar(size)
+            for node in topological(v.node for v in outputs)
+            for v in node.values
+            for size in v.type.shape
+        ]
         known = self._facts((rebuild(size, self.known.get) for size in sizes), ())
         found: list[Radix] = []
 
@@ -116,9 +123,7 @@ class ComparisonProblem:
             raise Unsolved(f"the types {a.type} and {b.type} differ")
         radix = Radix({}, self._facts([size for shape in shapes for size in shape], ()), self._check)
         for one, other in zip(*shapes, strict=True):
-            if one is not other and not (
-                radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))
-            ):
+            if one is not other and not (radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))):
                 raise Unsolved(f"the sizes {one} and {other} are not known to be equal")
 
     def _flattened(self, inliner: Inliner, roots: list[Scalar]) -> list[Scalar]:

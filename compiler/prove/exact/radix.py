@@ -108,7 +108,9 @@ class Radix:
             difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
         except NotIntegral:
             return node
-        for stride in sorted({m for monomial, _ in difference.terms if (m := _sizes_in(monomial))}, key=lambda m: (-len(m), str(m))):
+        for stride in sorted(
+            {m for monomial, _ in difference.terms if (m := _sizes_in(monomial))}, key=lambda m: (-len(m), str(m))
+        ):
             by = monomial_of(stride)
             quotient, rest = _parts(difference, by)
             for digit, low in ((quotient, rest), (quotient - 1, rest + by)):
@@ -155,7 +157,9 @@ class Radix:
         if isinstance(node, Iter) and self.extents.get(node) is size:
             return True
         if isinstance(node, Num):
-            return bool(node.value == 0) or (self.least(node) and self.least(apply("-", size, apply("+", node, num(1)))))
+            return bool(node.value == 0) or (
+                self.least(node) and self.least(apply("-", size, apply("+", node, num(1))))
+            )
         return self.least(apply("-", apply("-", size, node), num(1))) and self.least(node)
 
     def least(self, goal: Scalar) -> bool:
@@ -192,7 +196,13 @@ class Radix:
         if name == "<=":
             return True if self.least(difference) else False if self._negative(difference) else None
         if name == "<":
-            return True if self._negative(apply("-", left, right)) else False if self.least(apply("-", left, right)) else None
+            return (
+                True
+                if self._negative(apply("-", left, right))
+                else False
+                if self.least(apply("-", left, right))
+                else None
+            )
         if self._negative(difference) or self._negative(apply("-", left, right)):
             return name == "!="
         if self.least(difference) and self.least(apply("-", left, right)):
@@ -213,7 +223,9 @@ class Radix:
             if not new:
                 break
             values: dict[Scalar, Scalar] = {it: value for it, (value, _) in new.items()}
-            parts = {it: rebuild(value, values.get) for it, value in parts.items()} | {it: value for it, (value, _) in new.items()}
+            parts = {it: rebuild(value, values.get) for it, value in parts.items()} | {
+                it: value for it, (value, _) in new.items()
+            }
             for it, extent in list(self.extents.items()):
                 self.extents[it] = rebuild(extent, values.get)
             self._memo.clear()
@@ -291,7 +303,6 @@ class Radix:
             if not chain or multiple(chain[-1], by) is not None:
                 chain.append(by)
         return chain or None
-
 
     def _rebound(self, root: Scalar, new: dict[Iter, tuple[Scalar, tuple[Iter, ...]]]) -> Scalar:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""

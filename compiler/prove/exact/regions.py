@@ -62,7 +62,9 @@ class DifferenceRegion:
             part = self.frame.universe(len(variables))
             for (factors, least), start, stop, step in zip(axes, box.start, box.stop, box.step, strict=True):
                 above = self.frame.affine(len(variables), factors, {}, least - start)
-                below = self.frame.affine(len(variables), {k: -factor for k, factor in factors.items()}, {}, stop - 1 - least)
+                below = self.frame.affine(
+                    len(variables), {k: -factor for k, factor in factors.items()}, {}, stop - 1 - least
+                )
                 part = part.intersect(above.nonneg_set()).intersect(below.nonneg_set())
                 if step > 1:
                     part = part.intersect(self.frame.remainder(above, step).zero_set())

@@ -27,7 +27,8 @@ def without_common(algebra: Algebra, members: Members) -> tuple[Members, Sum]:
         return members, ()
     taken = {(term.atoms, term.coefficient) for term in common}
     kept = [
-        (tuple(term for term in terms if (term.atoms, term.coefficient) not in taken), where, bound) for terms, where, bound in present
+        (tuple(term for term in terms if (term.atoms, term.coefficient) not in taken), where, bound)
+        for terms, where, bound in present
     ]
     return kept, tuple(common)
 

@@ -49,7 +49,9 @@ class _Dense:
     values: dict[tuple[int, ...], Fraction]
 
 
-def without_tables(roots: Sequence[Scalar], extents: MutableMapping[Iter, Scalar], inputs: Sequence[Value]) -> list[Scalar]:
+def without_tables(
+    roots: Sequence[Scalar], extents: MutableMapping[Iter, Scalar], inputs: Sequence[Value]
+) -> list[Scalar]:
     """The same expressions over real numbers, without iterators of sums that occur in tables alone.
 
     Sums inside of products are taken out of them where that brings tables together. `extents` gets the ranges of new iterators.

@@ -95,7 +95,9 @@ Sum = tuple[Term, ...]
 class Algebra:
     """Sums over one frame of parameters. `resolve` gives the representative of an atom (opaque functions may turn out equal)."""
 
-    def __init__(self, frame: Frame, monomials: Sequence[Poly], effort: Effort, resolve: Callable[[Atom], Atom]) -> None:
+    def __init__(
+        self, frame: Frame, monomials: Sequence[Poly], effort: Effort, resolve: Callable[[Atom], Atom]
+    ) -> None:
         self.frame = frame
         self._monomials = monomials
         self.check = effort.check
@@ -137,9 +139,7 @@ class Algebra:
             return Term(term.coefficient, term.atoms, frame.drop(term.map, outer, bound))
         domain = term.map.domain()
         back = pairs.intersect_domain(domain).reverse()
-        free = [
-            k for k in range(outer, count) if not back.apply_range(frame.move(count, (k,))).is_single_valued()
-        ]
+        free = [k for k in range(outer, count) if not back.apply_range(frame.move(count, (k,))).is_single_valued()]
         count_of = self._boxes(domain, count, free)
         if count_of is None:  # the positions themselves are kept, as reads of a tensor of ones
             ones = Atom("one", len(free), opaque=True)
@@ -197,7 +197,9 @@ class Algebra:
             joined: dict[Ratio, Any] = {}
             for coefficient, map in disjoint:
                 joined[coefficient] = joined[coefficient].union(map) if coefficient in joined else map
-            out.extend(Term(coefficient, atoms, coalesced(joined[coefficient])) for coefficient in sorted(joined, key=str))
+            out.extend(
+                Term(coefficient, atoms, coalesced(joined[coefficient])) for coefficient in sorted(joined, key=str)
+            )
         self._normal[key] = (terms, tuple(out))
         return tuple(out)
 
@@ -240,11 +242,16 @@ class Algebra:
         frame, atoms = self.frame, term.atoms
         starts = [sum(atom.arity for atom in atoms[:k]) for k in range(len(atoms) + 1)]
         for k, below in enumerate(atoms):
-            pair = next((j for j, atom in enumerate(atoms) if f"1/{atom.name}" == below.name and atom.arity == below.arity), None)
+            pair = next(
+                (j for j, atom in enumerate(atoms) if f"1/{atom.name}" == below.name and atom.arity == below.arity),
+                None,
+            )
             if pair is None:
                 continue
             dims = [tuple(range(starts[at], starts[at + 1])) for at in (k, pair)]
-            same = frame.repeated(2 * below.arity, 0, below.arity).apply(frame.move(starts[-1], dims[0] + dims[1]).reverse())
+            same = frame.repeated(2 * below.arity, 0, below.arity).apply(
+                frame.move(starts[-1], dims[0] + dims[1]).reverse()
+            )
             equal, other = term.map.intersect_range(same), term.map.subtract_range(same)
             kept = tuple(dim for dim in range(starts[-1]) if dim not in dims[0] and dim not in dims[1])
             if equal.is_empty() or not self._determined(equal, kept):
@@ -271,7 +278,12 @@ class Algebra:
         high = term.map.intersect_range(descending)
         if high.is_empty():
             return None
-        order = (*range(start), *range(start + n, start + 2 * n), *range(start, start + n), *range(start + 2 * n, total))
+        order = (
+            *range(start),
+            *range(start + n, start + 2 * n),
+            *range(start, start + n),
+            *range(start + 2 * n, total),
+        )
         low = term.map.subtract_range(descending)
         swapped = Term(term.coefficient, term.atoms, high.apply_range(self.frame.move(total, order)))
         return [swapped] if low.is_empty() else [Term(term.coefficient, term.atoms, low), swapped]
@@ -326,4 +338,3 @@ def negated(terms: Iterable[Term]) -> Sum:
 
 def _names(atoms: tuple[Atom, ...]) -> list[tuple[str, int]]:
     return [(atom.name, atom.arity) for atom in atoms]
-

@@ -117,7 +117,8 @@ class Whole:
             # what widens among floats leaves no trace
             if (middle is source or source.is_float) and composes(first, middle, target):
                 inner = tuple(
-                    Term(c, atoms, index.apply_range(body)) for (_, atoms, c), body in zip(found[1], found[2], strict=True)
+                    Term(c, atoms, index.apply_range(body))
+                    for (_, atoms, c), body in zip(found[1], found[2], strict=True)
                 )
                 return self.converted(inner, first, target, index.domain())
         return (Term(ONE, (self._element(atom, source, target),), index),)
@@ -127,4 +128,8 @@ class Whole:
         name = self._functions.name(atom)
         typed = name.startswith(("$", "read ")) or ":" in name
         narrower = source.is_integer and target.is_integer and target.bytes <= source.bytes
-        return atom if atom.truth or (narrower and not typed) else self._functions.of_elements(f"convert:{source}>{target}", atom)
+        return (
+            atom
+            if atom.truth or (narrower and not typed)
+            else self._functions.of_elements(f"convert:{source}>{target}", atom)
+        )

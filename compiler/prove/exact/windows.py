@@ -91,18 +91,24 @@ def cases_of_sizes(
     roots: Sequence[Scalar], conditions: Sequence[Scalar], extents: Mapping[Iter, Scalar]
 ) -> list[tuple[list[Scalar], list[Scalar]]]:
     """The expressions in each case of what they ask of sizes alone and isl cannot tell, with that among the conditions."""
-    choices = (node.args[0] for root in roots for node in walk(root) if isinstance(node, Apply) and node.name == "select")
+    choices = (
+        node.args[0] for root in roots for node in walk(root) if isinstance(node, Apply) and node.name == "select"
+    )
     asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
     free = {it for root in roots for it in root.free}
     found = [(list(roots), list(conditions))]
     for condition in asked if len(asked) <= MOST_ASKED else ():
         # where a range is 1, its iterator is 0
-        alone: dict[Scalar, Scalar] = {it: num(0) for it in free if it in extents and apply("==", extents[it], num(1)) is condition}
+        alone: dict[Scalar, Scalar] = {
+            it: num(0) for it in free if it in extents and apply("==", extents[it], num(1)) is condition
+        }
         cases: list[tuple[dict[Scalar, Scalar], Scalar]] = [
             ({condition: num(True), **alone}, condition),
             ({condition: num(False)}, apply("not", condition)),
         ]
-        found = [([rebuild(root, put.get) for root in each], [*known, case]) for each, known in found for put, case in cases]
+        found = [
+            ([rebuild(root, put.get) for root in each], [*known, case]) for each, known in found for put, case in cases
+        ]
     return found
 
 
@@ -221,8 +227,10 @@ def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | 
 def _positive(step: Poly) -> bool:
     if step.is_constant:
         return step.constant > 0
-    return len(step.terms) == 1 and step.terms[0][1] > 0 and all(
-        isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in step.terms[0][0]
+    return (
+        len(step.terms) == 1
+        and step.terms[0][1] > 0
+        and all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in step.terms[0][0])
     )
 
 
@@ -314,8 +322,12 @@ class _Writer:
             if isinstance(quotient, Apply) and quotient.name == "//" and polynomial(quotient.args[1]) == window.slope:
                 found[polynomial(quotient.args[0]) - window.slope * atom(window.at)] = None
         for use in window.uses:
-            bound = sorted((it for it in use.poly.atoms if isinstance(it, Iter) and it is not window.at), key=lambda it: it.name)
-            if use.kind != "least" or any(it not in extents or extents[it].free or use.poly.degree_in(it) > 1 for it in bound):
+            bound = sorted(
+                (it for it in use.poly.atoms if isinstance(it, Iter) and it is not window.at), key=lambda it: it.name
+            )
+            if use.kind != "least" or any(
+                it not in extents or extents[it].free or use.poly.degree_in(it) > 1 for it in bound
+            ):
                 continue
             for last in (False, True) if bound else (False,):
                 corner = use.poly

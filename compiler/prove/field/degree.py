@@ -110,7 +110,9 @@ class _Terms:
         return found is not None and found.fixed
 
     def _reduce(self, node: Reduce) -> Degree | None:
-        if not all(self._fixed(part) for part in node.extents) or (node.where is not None and not self._fixed(node.where)):
+        if not all(self._fixed(part) for part in node.extents) or (
+            node.where is not None and not self._fixed(node.where)
+        ):
             return None
         body = self.go(node.body)
         if body is None or body.fixed:
@@ -153,7 +155,10 @@ class _Terms:
 
 
 def _power(base: Degree, exponent: Scalar) -> Degree | None:
-    if not (isinstance(exponent, Num) and isinstance(exponent.value, int | Fraction)) or Fraction(exponent.value).denominator != 1:
+    if (
+        not (isinstance(exponent, Num) and isinstance(exponent.value, int | Fraction))
+        or Fraction(exponent.value).denominator != 1
+    ):
         return None
     times = int(exponent.value)
     if times >= 0:

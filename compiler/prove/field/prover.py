@@ -110,7 +110,9 @@ def field_verdict(
     return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
 
 
-def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types) -> Counterexample | None:
+def _wrongly_corrected(
+    rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types
+) -> Counterexample | None:
     """Where a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
     if not own_corrections(sub):
         return None
@@ -119,7 +121,9 @@ def _wrongly_corrected(rules: Rules, sub: SubstitutionDef, seed: int, operators:
         # types were compared before
         wrong = instance is not None and wrong_correction(rules, instance, rng)
         if instance is not None and isinstance(wrong, WrongCorrection):
-            return Counterexample(dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction")
+            return Counterexample(
+                dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction"
+            )
     return None
 
 
@@ -148,7 +152,9 @@ def _drawn(
             yield instance, ""
 
 
-def compare_instance(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> ComparedInstance:
+def compare_instance(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator
+) -> ComparedInstance:
     """Both sides of one instance: their types, then every element, over the field and where that cannot tell over float64."""
     drawn = dict(shown(sub, instance))
     mistyped = types_differ(instance, drawn)
@@ -205,7 +211,9 @@ def compare_values(
             shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
             return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
-    return ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
+    return (
+        ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
+    )
 
 
 def _converts(scopes: Sequence[Value]) -> bool:

@@ -285,9 +285,13 @@ def _candidates(
         met = sum(all(usable[text][k] for text in conditions) for k in range(count))
         # of two that are met equally often, the one about attributes says more; what no sample meets by chance is special
         length = sum(map(len, conditions))
-        return -met, any(text[:1].isupper() or text.startswith("all(") for text in conditions), length if met else -length
+        return (
+            -met,
+            any(text[:1].isupper() or text.startswith("all(") for text in conditions),
+            length if met else -length,
+        )
 
-    return sorted(good, key=weight)[: MOST_TRIED]
+    return sorted(good, key=weight)[:MOST_TRIED]
 
 
 def _lists(drawn: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -318,7 +322,9 @@ _CACHE: dict[str, t.Expr] = {}
 def _parsed(text: str) -> t.Expr:
     """A condition as syntax."""
     if text not in _CACHE:
-        source = SourceText("guard", f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n")
+        source = SourceText(
+            "guard", f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n"
+        )
         (item,) = (item for item in parse(source).items if isinstance(item, t.Substitution))
         _CACHE[text] = next(c for s in item.left if isinstance(s, t.Where) for c in s.conditions)
     return _CACHE[text]

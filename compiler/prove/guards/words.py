@@ -44,7 +44,9 @@ class _Names:
 def vocabulary(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The conditions that are tried for a rule, as text for its `where`, without duplicates."""
     names = _names(sub, samples)
-    return tuple(dict.fromkeys(itertools.chain(_alone(names), _of_numbers(names), _of_lists(names), _of_kernels(names))))
+    return tuple(
+        dict.fromkeys(itertools.chain(_alone(names), _of_numbers(names), _of_lists(names), _of_kernels(names)))
+    )
 
 
 def _alone(names: _Names) -> Iterator[str]:
@@ -61,7 +63,9 @@ def _alone(names: _Names) -> Iterator[str]:
 
 def _of_numbers(names: _Names) -> Iterator[str]:
     ints = (*names.sizes, *names.integers)
-    yield from (f"{name} == rank({pack}){after}" for name in names.integers for pack in names.packs for after in ("", " - 1"))
+    yield from (
+        f"{name} == rank({pack}){after}" for name in names.integers for pack in names.packs for after in ("", " - 1")
+    )
     yield from (f"{a} == {b}" for a, b in itertools.combinations(ints, 2))
     yield from (f"{a} % {b} == 0" for a, b in itertools.permutations(ints, 2) if "." not in a)
     yield from (f"{a} <= {b}" for group in (names.integers, names.numbers) for a, b in itertools.permutations(group, 2))

@@ -37,7 +37,9 @@ def used_by(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[Op
     return tuple(one for one in found if isinstance(one, OperatorDef | FunctionDef))
 
 
-def meanings(rules: Rules, root: Any, words: Callable[[Any], Sequence[str]], others: Iterable[Any] = ()) -> dict[Any, str]:
+def meanings(
+    rules: Rules, root: Any, words: Callable[[Any], Sequence[str]], others: Iterable[Any] = ()
+) -> dict[Any, str]:
     """A definition and all that it uses, transitively, each with its name, its traits, and which of these its words mean.
 
     A text does not say that: imports may be exchanged, names be shadowed, and two files of a library may have a function of one name.
@@ -87,7 +89,9 @@ def bare(syntax: Any) -> Any:
         kept = tuple(s for s in syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags))
         return replace(syntax, doc=None, statements=kept)
     if isinstance(syntax, t.Substitution):
-        left, right = (tuple(s for s in side if not isinstance(s, t.Tags | t.Verify)) for side in (syntax.left, syntax.right))
+        left, right = (
+            tuple(s for s in side if not isinstance(s, t.Tags | t.Verify)) for side in (syntax.left, syntax.right)
+        )
         return replace(syntax, doc=None, left=left, right=right)
     return replace(syntax, doc=None) if hasattr(syntax, "doc") else syntax
 

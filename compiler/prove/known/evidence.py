@@ -49,7 +49,12 @@ def shipped(path: Path) -> bool:
 
 def installed(path: Path) -> bool:
     """Whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
-    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages()]
+    folders = [
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    ]
     found = path.resolve()
     return any(found.is_relative_to(Path(folder).resolve()) for folder in folders if folder) or bool(
         {"site-packages", "dist-packages"} & set(found.parts)

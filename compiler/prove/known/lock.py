@@ -96,7 +96,9 @@ def read_lock(path: Path) -> Lock:
 
 def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
     """Writes a lock that is complete or as it was; gives a note where that is not possible, or where a useless one was set aside."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(to_dict(verdicts[name]), sort_keys=True)}" for name in sorted(verdicts)]
+    lines = [
+        f"  {json.dumps(name)}: {json.dumps(to_dict(verdicts[name]), sort_keys=True)}" for name in sorted(verdicts)
+    ]
     head = f'{{"format": {_FORMAT}, "prover": {PROVER_VERSION}, "rules": {{\n'
     text = head + ",\n".join(lines) + ("\n" if lines else "") + "}}\n"
     note = ""
@@ -137,7 +139,9 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
         if one.rests:
             entry["rests"], entry["weakest"] = list(one.rests), one.weakest
         if one.counterexample is not None:
-            entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
+            entry["counterexample"] = {
+                k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}
+            }
         out["verdicts"].append(entry)
     return out
 

@@ -102,6 +102,7 @@ def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[R
 
 def _proved(rules: Rules, law: PropertyDef) -> RuleVerdict:
     """The verdict of the provers that need no other law."""
+
     def ask(prover: ProverName, without: Collection[Types]) -> Verdict:
         return prover_verdict(rules, law, prover, seconds=SECONDS, without=without)
 
@@ -136,7 +137,12 @@ def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
 def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:
     """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
     for law in rules.laws.values():
-        if law.trait is not None and operator in ("", law.trait[0]) and not until.over and _known_basis(rules, law, True) is None:
+        if (
+            law.trait is not None
+            and operator in ("", law.trait[0])
+            and not until.over
+            and _known_basis(rules, law, True) is None
+        ):
             basis(rules, law, locks=True)
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
@@ -161,7 +167,10 @@ def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
     known = [
         law.trait[1]
         for law in rules.laws.values()
-        if law.trait is not None and law.trait[0] == operator and (one := _known_basis(rules, law, True)) is not None and one.carries
+        if law.trait is not None
+        and law.trait[0] == operator
+        and (one := _known_basis(rules, law, True)) is not None
+        and one.carries
     ]
     holds = known.__contains__
     identity = stated.identity if stated.identity is not None and holds("identity") else None

@@ -189,7 +189,9 @@ class _Outside:
         return equal_on_a_basis(one, other, boxes, self._seconds / 2)
 
 
-def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> DifferenceRegion | None:
+def parametric(
+    rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0
+) -> DifferenceRegion | None:
     """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
     try:

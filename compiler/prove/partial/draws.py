@@ -237,7 +237,9 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
     for attempt in range(REDRAWS):
         field = domain(int(rng.integers(1 << 20)))
         feeds: Mapping[Value, Any] = {
-            value: draw(value.type, field, rng, attempt) if value.type.dtype.is_float else _integers(value, field, rng, attempt)
+            value: draw(value.type, field, rng, attempt)
+            if value.type.dtype.is_float
+            else _integers(value, field, rng, attempt)
             for value in inputs
         }
         try:

@@ -124,7 +124,9 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
     count = 0
 
     def verdict(answer: Any, reason: str = "", counterexample: Counterexample | None = None) -> Verdict:
-        return Verdict("field", answer, round((time.perf_counter() - began) * 1e3, 3), reason, counterexample=counterexample)
+        return Verdict(
+            "field", answer, round((time.perf_counter() - began) * 1e3, 3), reason, counterexample=counterexample
+        )
 
     for instance, reason in drawn:
         if instance is None:
@@ -156,7 +158,9 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
 
 def shares(names: Sequence[str], found: Sequence[Difference]) -> str:
     """`30.8 % differs, the rest is proved`."""
-    said = [percent(each.share) + (f" of {name}" if len(names) > 1 else "") for name, each in zip(names, found, strict=True)]
+    said = [
+        percent(each.share) + (f" of {name}" if len(names) > 1 else "") for name, each in zip(names, found, strict=True)
+    ]
     rest = "the rest is proved" if all(each.proved for each in found) else "the rest is not proved"
     return f"{' and '.join(said)} differs, {rest}"
 
@@ -201,4 +205,8 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
         if seen[0] == 0
         else ("W0013", "nowhere", "a correction would compute all of the output again")
     )
-    return [Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint)]
+    return [
+        Diagnostic(
+            code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint
+        )
+    ]

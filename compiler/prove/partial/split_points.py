@@ -115,7 +115,9 @@ class _Scope:
         self._shapes = [arg.type.sizes for arg in node.args]
         self._shape = Value(node).type.sizes
         # a dimension for each axis, and for each iterator of reductions that stand in each other
-        self._rank = len(self._shape) + sum(len(part.iters) for part in walk(node.scope.body) if isinstance(part, Reduce))
+        self._rank = len(self._shape) + sum(
+            len(part.iters) for part in walk(node.scope.body) if isinstance(part, Reduce)
+        )
         self._points: list[set[int]] = [set() for _ in self._shape]
         self._moves: dict[Value, list[Array]] = {}
 
@@ -125,7 +127,10 @@ class _Scope:
         self._visit(self._node.scope.body, self._positions())
         for axis in range(len(self._shape)):
             self._settle(axis)
-        return _Cut(tuple(tuple(sorted(each)) for each in self._points), {leaf: tuple(each) for leaf, each in self._moves.items()})
+        return _Cut(
+            tuple(tuple(sorted(each)) for each in self._points),
+            {leaf: tuple(each) for leaf, each in self._moves.items()},
+        )
 
     def _positions(self) -> dict[Scalar, Any]:
         """The iterators at every position of the output; those of a merged dimension are digits of it."""
@@ -230,7 +235,9 @@ class _Scope:
             for axis in range(len(self._shape) if 0 not in shape else 0):
                 self._moved(leaf, axis, places, moves, shape)
 
-    def _moved(self, leaf: Value, axis: int, places: list[Array], moves: tuple[Array, ...], shape: Sequence[int]) -> None:
+    def _moved(
+        self, leaf: Value, axis: int, places: list[Array], moves: tuple[Array, ...], shape: Sequence[int]
+    ) -> None:
         """By which vector a leaf's position moves from each position of an axis to the next: the same for all summands, else a cut."""
         size = self._shape[axis]
         rank = len(leaf.type.shape)

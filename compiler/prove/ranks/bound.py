@@ -118,7 +118,9 @@ def padded(sub: SubstitutionDef) -> frozenset[str]:
     """Packs of tensors that are only ever broadcast: a shape with leading axes of size 1 means the same as one without them."""
     found = set()
     uses = (sub.syntax.left, sub.syntax.right)
-    terms = {s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1}
+    terms = {
+        s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1
+    }
     asked = [node for node in walk_expr(uses) if isinstance(node, t.Call) and node.function in {"broadcast", "rank"}]
     for name in packs_of(sub):
         own = {param.name for param in sub.syntax.params if name in _names(param.type)}
@@ -170,7 +172,11 @@ def broadcasts(op: OperatorDef, position: int) -> bool:
         return False
     pack = element.value.id
     others = tuple(p for p in op.syntax.params if p is not param)
-    meaning = (others, op.syntax.outputs, tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef)))
+    meaning = (
+        others,
+        op.syntax.outputs,
+        tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef)),
+    )
     calls = [node for node in walk_expr(meaning) if isinstance(node, t.Call) and node.function in {"fit", "broadcast"}]
     reads = [
         node for node in walk_expr(meaning)
@@ -185,7 +191,12 @@ def _fitted(read: t.Subscript, pack: str) -> bool:
     if len(read.subs) != 1 or not isinstance(read.subs[0], t.Pack):
         return False
     value = read.subs[0].value
-    return isinstance(value, t.Call) and value.function == "fit" and isinstance(value.args[1], t.Name) and value.args[1].id == pack
+    return (
+        isinstance(value, t.Call)
+        and value.function == "fit"
+        and isinstance(value.args[1], t.Name)
+        and value.args[1].id == pack
+    )
 
 
 # ---- batches ------------------------------------------------------------------------------------------------------
@@ -265,7 +276,9 @@ def sides_without(probe: Probe, gone: Collection[str], ones: bool = False) -> _S
         shape = value.type.shape
         cut[value] = frozenset(axis for axis, size in enumerate(shape) if axis in batch or (ones and size == 1))
         kept = tuple(size for axis, size in enumerate(shape) if axis not in cut[value])
-        known[value] = retyped(value.node, TensorType(value.type.dtype, kept)) if isinstance(value.node, Input) else value
+        known[value] = (
+            retyped(value.node, TensorType(value.type.dtype, kept)) if isinstance(value.node, Input) else value
+        )
 
     def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         if not isinstance(node, ScopeNode):
@@ -315,7 +328,11 @@ def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> t
 
 def _without(probe: Probe, gone: set[str]) -> list[tuple[Dim, ...]]:
     return [
-        tuple(size for axis, size in enumerate(value.type.shape) if not {_pack(name) for name in labels.get(axis, ())} & gone)
+        tuple(
+            size
+            for axis, size in enumerate(value.type.shape)
+            if not {_pack(name) for name in labels.get(axis, ())} & gone
+        )
         for value, labels in probe.axes.items()
     ]
 
@@ -384,7 +401,9 @@ def _step(node: ScopeNode, trace: _Trace) -> None:
     sizes = {arg.type.shape[axis]: label for k, arg in enumerate(node.args) for axis, label in labelled[k].items()}
     _sizes_elsewhere(scope, by_iterator, sizes, trace)
     positions = positions_alone(scope)
-    trace.at[Value(node)] = {positions[iterator]: label for iterator, label in by_iterator.items() if iterator in positions}
+    trace.at[Value(node)] = {
+        positions[iterator]: label for iterator, label in by_iterator.items() if iterator in positions
+    }
 
 
 def _one_iterator_each(by_iterator: Mapping[Iter, frozenset[str]], trace: _Trace) -> None:
@@ -440,7 +459,9 @@ def _sizes_elsewhere(
     scope: Scope, by_iterator: Mapping[Iter, frozenset[str]], sizes: Mapping[Dim, frozenset[str]], trace: _Trace
 ) -> None:
     """The size of a batch is nothing but the extent of its iterator."""
-    others = [extent for iterator, extent in zip(scope.iters, scope.extents, strict=True) if iterator not in by_iterator]
+    others = [
+        extent for iterator, extent in zip(scope.iters, scope.extents, strict=True) if iterator not in by_iterator
+    ]
     for root in (scope.body, *others):
         if isinstance(root, Scalar):
             for part in walk(root):

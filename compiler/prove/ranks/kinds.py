@@ -308,4 +308,3 @@ def _mentions(segment: Segment, segments: Segments) -> bool:
     elif isinstance(segment, Reversed | Part):
         inner = [segment.of]
     return any(each == segments or any(_mentions(part, segments) for part in each) for each in inner)
-

@@ -150,7 +150,9 @@ class Lists:
             # shorter lists are aligned on the right
             if value.segments and self.spaces.unify(longest.segments[-len(value.segments) :], value.segments) == LOOSE:
                 segments = LOOSE
-        return Entries(self.spaces.normal(segments), all(value.sizes for value in lists), all(value.flat for value in lists))
+        return Entries(
+            self.spaces.normal(segments), all(value.sizes for value in lists), all(value.flat for value in lists)
+        )
 
     def flat(self, value: Entries) -> bool:
         """Whether the entries for axes are ones."""

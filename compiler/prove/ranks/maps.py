@@ -238,7 +238,9 @@ class _Scope:
     def named(self, kind: str, node: Scalar, dtype: DType, size: Dim | None = None) -> tuple[Scalar, Value]:
         """A function of the positions in an expression, the same for the same expression."""
         free = [each for each in walk(node) if isinstance(each, Iter)]
-        if any(each not in self.extents for each in free) or any(isinstance(each, Read | Reduce) for each in walk(node)):
+        if any(each not in self.extents for each in free) or any(
+            isinstance(each, Read | Reduce) for each in walk(node)
+        ):
             raise NoMap
         places: dict[Scalar, Scalar] = {each: iterator(f"x{k}") for k, each in enumerate(dict.fromkeys(free))}
         shape = tuple(self.extents[each] for each in dict.fromkeys(free))

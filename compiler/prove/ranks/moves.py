@@ -63,7 +63,11 @@ def _plain_key(probe: Probe) -> tuple[_Key, _Key | None, frozenset[Scalar]]:
 
 
 def _moves(
-    readings: Readings, probe: Probe, names: Mapping[str, Any], rank: int, smaller: set[tuple[_Key, _Key | None, frozenset[Scalar]]]
+    readings: Readings,
+    probe: Probe,
+    names: Mapping[str, Any],
+    rank: int,
+    smaller: set[tuple[_Key, _Key | None, frozenset[Scalar]]],
 ) -> bool:
     """Whether an instance without one of its axes is one of some smaller ones, which assumes nothing more."""
     values = _flat(names)
@@ -90,11 +94,15 @@ def _moves(
         if sizes == {1}:
             moved = _resized(probe, names_after)
             found.append((sides_without(moved, frozenset(), ones=True), True, moved.conditions))
-        elif len(sizes) == len(unknown) == 1 and any(_alike(probe, packs, at, axis, other) for other in range(rank) if other != axis):
+        elif len(sizes) == len(unknown) == 1 and any(
+            _alike(probe, packs, at, axis, other) for other in range(rank) if other != axis
+        ):
             moved = _resized(probe, {**names_after, **dict.fromkeys(unknown, num(1))})
             found.append((sides_without(moved, frozenset(), ones=True), True, moved.conditions))
         for sides, ones, conditions in found:
-            if sides is not None and any(sides == (less[1] if ones else less[0]) and less[2] <= conditions for less in smaller):
+            if sides is not None and any(
+                sides == (less[1] if ones else less[0]) and less[2] <= conditions for less in smaller
+            ):
                 return True
     return False
 
@@ -141,6 +149,7 @@ def _scalars(probe: Probe) -> Iterator[Scalar]:
 
 def _resized(probe: Probe, sizes: Mapping[Scalar, Scalar]) -> Probe:
     """Both sides with other sizes in the place of some, and without the iterators of reductions that have one position."""
+
     def put(size: Scalar) -> Scalar:
         return rebuild(size, sizes.get)
 
@@ -217,7 +226,9 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
     for a, b in found.pairs:
         if a[0] is not b[0] or (a[0] is None and not (a[1] in alone and b[1] in alone)):
             return False
-    extents: list[tuple[Reduce | None, Iter, Any]] = [(None, *each) for each in zip(scope.iters, scope.extents, strict=True)]
+    extents: list[tuple[Reduce | None, Iter, Any]] = [
+        (None, *each) for each in zip(scope.iters, scope.extents, strict=True)
+    ]
     extents += [
         (node, each, extent)
         for node in walk(scope.body) if isinstance(node, Reduce)
@@ -232,7 +243,9 @@ def _paired(scope: Scope, axes: Sequence[tuple[list[int], list[int]]], sizes: tu
     return found.fits and not (firsts | seconds) & found.elsewhere
 
 
-def _visit(node: Scalar, binders: Mapping[Iter, Reduce | None], axes: Sequence[tuple[list[int], list[int]]], found: _Pairs) -> None:
+def _visit(
+    node: Scalar, binders: Mapping[Iter, Reduce | None], axes: Sequence[tuple[list[int], list[int]]], found: _Pairs
+) -> None:
     if isinstance(node, Iter):
         # an iterator of an inner extent that is not bound here counts as one of the result
         found.elsewhere.add((binders.get(node), node))

@@ -73,7 +73,9 @@ class Operators(Values):
                 raise Unnatural("an operator with attributes in an equation")
             if expr.function in FUNCTIONS_1 | {"min", "max"} or any(isinstance(value, Entries) for value in values):
                 return self.together(values)
-        operands = [value if isinstance(value, Tensor) else Tensor(()) if self.number(value) else None for value in values]
+        operands = [
+            value if isinstance(value, Tensor) else Tensor(()) if self.number(value) else None for value in values
+        ]
         attrs = self.attributes(op, expr, operands, env)
         found = self.applied(op, [each for each in operands if each is not None], attrs)
         if env.inside:
@@ -182,7 +184,9 @@ class Operators(Values):
             for other in operands[1:]:
                 total = self.applied(op, [total, other], attrs)
             return total
-        parts = next((name for name, value in attrs.items() if isinstance(value, Entries) and len(value.segments) > 2), None)
+        parts = next(
+            (name for name, value in attrs.items() if isinstance(value, Entries) and len(value.segments) > 2), None
+        )
         if parts is not None and len(op.syntax.outputs) == 2:
             # an inverse takes what is left apart again
             count = len(attrs[parts].segments)
@@ -213,7 +217,9 @@ class Operators(Values):
         self.bind_equal(conditions, env)
         for statement in op.syntax.statements:
             if isinstance(statement, t.Let | t.Equation):
-                declared = next((output.type for output in op.syntax.outputs if output.name == statement.target.name), None)
+                declared = next(
+                    (output.type for output in op.syntax.outputs if output.name == statement.target.name), None
+                )
                 env.values[statement.target.name] = self.target(statement, declared, env)
             elif isinstance(statement, t.LetMany | t.EquationMany):
                 env.values.update(zip(statement.names, self.results(statement, env), strict=True))
@@ -239,7 +245,9 @@ class Operators(Values):
     def counted_list(self, attr: t.Attr, value: Any, env: AxisEnv) -> Entries:
         """A list attribute with as many entries as its type says; a number stands for every one of them."""
         (count,) = attr.type.dims or ()
-        twice = isinstance(count, t.Binary) and count.op == "*" and isinstance(count.left, t.Int) and count.left.value == 2
+        twice = (
+            isinstance(count, t.Binary) and count.op == "*" and isinstance(count.left, t.Int) and count.left.value == 2
+        )
         if isinstance(count, t.Int):
             segments = ONE * count.value
         else:
@@ -301,7 +309,9 @@ class Operators(Values):
         segments = self.segments(operand)
         packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
         for dim in dims:
-            for name in (node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)):
+            for name in (
+                node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)
+            ):
                 self.number(env.values.setdefault(name, NUMBER))
         if len(packs) == 2 and len(dims) == 3 and packs == [0, 2] and self.cut(dims, segments, conditions, env):
             return
@@ -319,7 +329,11 @@ class Operators(Values):
         """`[*L, A, *R]` where `rank(L) == axis`: whether a guard says so."""
         first = dims[0].value if isinstance(dims[0], t.Pack) else None
         for condition in conditions:
-            if isinstance(condition, t.Compare) and condition.ops == ("==",) and isinstance(condition.operands[1], t.Name):
+            if (
+                isinstance(condition, t.Compare)
+                and condition.ops == ("==",)
+                and isinstance(condition.operands[1], t.Name)
+            ):
                 count, axis = condition.operands[0], env.values.get(condition.operands[1].id)
                 if not (isinstance(count, t.Call) and count.function == "rank" and count.args == (first,)):
                     continue

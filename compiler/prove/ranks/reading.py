@@ -139,7 +139,12 @@ class _Rule(Operators):
             env.values.setdefault(param.type.name, NUMBER)
             if not self.longest.keys() & {node.id for node in walk_expr(param.type.dims) if isinstance(node, t.Name)}:
                 env.values[param.name] = Tensor(self.declared(param.type.dims, env))
-        guards = [condition for statement in syntax.left if isinstance(statement, t.Where) for condition in statement.conditions]
+        guards = [
+            condition
+            for statement in syntax.left
+            if isinstance(statement, t.Where)
+            for condition in statement.conditions
+        ]
         self.broadcasting(env)
         for statement in syntax.left:
             self.statement(statement, env)
@@ -182,7 +187,9 @@ class _Rule(Operators):
                 found = Entries(self.spaces.loosen())
             own = env.values[pack] = Entries(self.segments(found), True, self.flat(found))
             for param in self.sub.syntax.params:
-                if param.type is not None and any(isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)):
+                if param.type is not None and any(
+                    isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)
+                ):
                     env.values[param.name] = Tensor(own.segments, own.flat)
 
     def counts(self) -> None:
@@ -261,7 +268,11 @@ class _Rule(Operators):
                 if equal and counted and others:
                     raise Unnatural("a number that takes a rank or a position with it")
                 return
-            if equal and any(isinstance(value, Every) for value in values) and all(isinstance(v, Every | Places) for v in values):
+            if (
+                equal
+                and any(isinstance(value, Every) for value in values)
+                and all(isinstance(v, Every | Places) for v in values)
+            ):
                 self.shown = True
                 return
             if equal and all(isinstance(value, Entries | Number) for value in values):
@@ -337,7 +348,9 @@ class _Rule(Operators):
             name, folded = product.left.id, self.value(product.right, env)
             guards = [c for s in self.sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
             types = [param.type for param in self.sub.syntax.params]
-            uses = sum(isinstance(node, t.Name) and node.id == name for node in walk_expr((tuple(guards), tuple(types))))
+            uses = sum(
+                isinstance(node, t.Name) and node.id == name for node in walk_expr((tuple(guards), tuple(types)))
+            )
             free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
             if free and isinstance(folded, Number) and folded.folded:
                 return True
@@ -352,7 +365,12 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
         for condition in statement.conditions if isinstance(statement, t.Where) else ():
             if isinstance(condition, t.Compare) and condition.ops == ("==",):
                 call, target = condition.operands
-                if isinstance(call, t.Call) and call.function == "broadcast" and target in call.args and len(call.args) == 2:
+                if (
+                    isinstance(call, t.Call)
+                    and call.function == "broadcast"
+                    and target in call.args
+                    and len(call.args) == 2
+                ):
                     names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
                     found.update((name, target) for name in names)
     return found
@@ -360,7 +378,11 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
 
 def _of_types(condition: t.Expr) -> bool:
     """`T in [f32, f64]`, `T != bool`: what is asked of an element type is asked at every rank."""
-    if not isinstance(condition, t.Compare) or len(condition.operands) != 2 or not isinstance(condition.operands[0], t.Name):
+    if (
+        not isinstance(condition, t.Compare)
+        or len(condition.operands) != 2
+        or not isinstance(condition.operands[0], t.Name)
+    ):
         return False
     other = condition.operands[1]
     named = other.elements if isinstance(other, t.ListExpr) else (other,)

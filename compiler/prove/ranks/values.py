@@ -201,14 +201,18 @@ class Values(Lists, ABC):
         if values and all(isinstance(value, Place | Places) for value in values):
             return self.listed(values)
         if any(isinstance(value, Place | Places | Every | Count | Linear) for value in values):
-            if not all(isinstance(value, Place | Places | Every | Count | Linear) or value is NUMBER for value in values):
+            if not all(
+                isinstance(value, Place | Places | Every | Count | Linear) or value is NUMBER for value in values
+            ):
                 raise Unnatural("a list of positions and others")
             self.shown = True
             return Places(self.spaces.loosen(), LOOSE)
         out: list[Any] = []
         sizes = flat = True
         for value, element in zip(values, expr.elements, strict=True):
-            one = value if isinstance(value, Entries) else Entries(ONE, isinstance(element, t.Int) and element.value == 1)
+            one = (
+                value if isinstance(value, Entries) else Entries(ONE, isinstance(element, t.Int) and element.value == 1)
+            )
             if not isinstance(value, Entries | Number):
                 raise Unnatural("a list of what is no number")
             if isinstance(value, Number) and value.folded:
@@ -315,7 +319,9 @@ class Values(Lists, ABC):
             if expr.kwargs or expr.rest or len(expr.args) != len(found.syntax.params):
                 raise Unnatural("a function with attributes")
             args = [self.value(arg, env) for arg in expr.args]
-            return self.value(found.syntax.body, AxisEnv(found.module, dict(zip(found.syntax.params, args, strict=True)), env.inside))
+            return self.value(
+                found.syntax.body, AxisEnv(found.module, dict(zip(found.syntax.params, args, strict=True)), env.inside)
+            )
         if isinstance(found, UnknownFunction):
             return self.together([self.number(self.value(arg, env)) for arg in expr.args])
         if isinstance(found, OperatorDef):

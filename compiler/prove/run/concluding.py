@@ -36,7 +36,9 @@ def conclude(
         statuses[types] = TypeStatus(*_status(definition, by, refuting))
     by_type = statuses
     if not statuses:
-        statuses = {Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))}
+        statuses = {
+            Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))
+        }
     status = max((one.status for one in statuses.values()), key=STATUSES.index)
     reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
     reason = "; ".join(dict.fromkeys(reasons.values()))

@@ -83,7 +83,10 @@ def prover_verdict(
 
 
 def in_turn(
-    provers: Sequence[ProverName], ask: Callable[[ProverName, Collection[Types]], Verdict], second: bool = False, thorough: bool = False
+    provers: Sequence[ProverName],
+    ask: Callable[[ProverName, Collection[Types]], Verdict],
+    second: bool = False,
+    thorough: bool = False,
 ) -> Iterator[Verdict]:
     """The verdicts of some provers, each as soon as it is known. One that fails has not decided, and says why.
 
@@ -140,7 +143,9 @@ def _by_type(
             # the first class has the most time: where others need more they are not decided
             limit = min(seconds, share * FURTHER) if out else seconds
             with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
-                found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
+                found = (
+                    Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
+                )
             if scope and found.answer == "equal":
                 found = replace(found, scope="; ".join(filter(None, (found.scope, scope))))
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
@@ -212,7 +217,9 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     worst = min(parts, key=lambda part: order.index(part.answer))
     if worst.answer != "equal":
         return Verdict(prover, worst.answer, milliseconds, worst.reason, worst.scope, worst.counterexample)
-    reasons, scopes = (dict.fromkeys(getattr(p, name) for p in parts if getattr(p, name)) for name in ("reason", "scope"))
+    reasons, scopes = (
+        dict.fromkeys(getattr(p, name) for p in parts if getattr(p, name)) for name in ("reason", "scope")
+    )
     bounds = [part.error_bound for part in parts]
     bound = None if None in bounds else max(b for b in bounds if b is not None)
     needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
@@ -266,7 +273,9 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 within = Effort(TOGETHER * brief)
                 found = on_cover(covered, brief, within, most_open=1)
                 if found.places:
-                    found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
+                    found = (
+                        with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
+                    )
             if not covered.unknown_steps or found.answer == "unknown":
                 covered = cover(rules, sub, types=types)
                 found = on_cover(covered, seconds, together)
@@ -290,7 +299,10 @@ def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types)
     both_ways = sub.syntax.arrow == "<=>"
     if all(leaves_bounds(each.left, each.right, both_ways) is None for each in maps.instances):
         return True
-    return all(leaves_bounds(each.left, each.right, both_ways) is None for each in cover(rules, sub, "symbolic", types).instances)
+    return all(
+        leaves_bounds(each.left, each.right, both_ways) is None
+        for each in cover(rules, sub, "symbolic", types).instances
+    )
 
 
 def _on_cover(
@@ -310,7 +322,9 @@ def _on_cover(
     presumes: dict[str, None] = {}
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
-    largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
+    largest = max(
+        covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right)))
+    )
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
         if together.is_over:
@@ -322,11 +336,15 @@ def _on_cover(
         if not pairs:
             continue
         sides = [p[0] for p in pairs], [p[1] for p in pairs]
-        result = compare(rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit)
+        result = compare(
+            rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit
+        )
         if isinstance(result, Differs) and covered.assumed:
             result = Undecided("the sides differ at numbers of which a guard speaks")
         if isinstance(result, Differs):
-            found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
+            found = replay(
+                rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial
+            )
             if found is None:
                 sizes = ", ".join(f"{name} = {size}" for name, size in sorted(result.sizes.items()))
                 return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
@@ -334,7 +352,11 @@ def _on_cover(
         if isinstance(result, Equal):
             presumes.update((each.value, None) for each in result.presumed)
         if isinstance(result, Undecided):
-            undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places, drawn=instance.drawn))
+            undecided.append(
+                replace(
+                    verdict("unknown", _at(result.reason, instance.text)), places=result.places, drawn=instance.drawn
+                )
+            )
         if len(undecided) >= most_open:
             break
     if undecided:

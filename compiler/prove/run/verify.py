@@ -96,7 +96,9 @@ def verify(
         definitions = [one for one in definitions if one.name in wanted]
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
-    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust)
+    locks = _Locks(
+        rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust
+    )
     found: dict[str, RuleVerdict] = {} if into is None else into
     for one in definitions:
         old = locks.of(one, digests[one.name])
@@ -105,7 +107,12 @@ def verify(
     every = tuple(provers) != PROVERS
     tasks = [
         Task(
-            one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough=thorough, second=every or has_laws(rules, one)
+            one.name,
+            tuple(provers),
+            seed,
+            int(limit * 1e3) // 10,
+            thorough=thorough,
+            second=every or has_laws(rules, one),
         )
         for one in definitions
         if one.name not in found
@@ -138,7 +145,9 @@ def has_laws(rules: Rules, definition: Definition) -> bool:
     """Whether laws of the rules speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
     if not isinstance(definition, SubstitutionDef):
         return False
-    spoken = rules_cache(rules, "spoken").setdefault("laws", frozenset().union(*(_operators(law) for law in rules.laws.values())))
+    spoken = rules_cache(rules, "spoken").setdefault(
+        "laws", frozenset().union(*(_operators(law) for law in rules.laws.values()))
+    )
     used = _operators(definition)
     return bool(used) and used <= spoken
 

@@ -78,7 +78,14 @@ def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Ty
 
         axioms = kept_prover(milliseconds=task.milliseconds)
     return prover_verdict(
-        rules, definition, prover, seed=task.seed, axioms=axioms, seconds=task.seconds, without=without, small=task.small
+        rules,
+        definition,
+        prover,
+        seed=task.seed,
+        axioms=axioms,
+        seconds=task.seconds,
+        without=without,
+        small=task.small,
     )
 
 
@@ -87,7 +94,9 @@ def main() -> None:
     asker = Asker()
     messages = iter(asker)
     places = next(messages, ())
-    rules = load_many([place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()])
+    rules = load_many(
+        [place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()]
+    )
     asker.answer(modules_digest(rules.modules))
     with rare_collections():
         for task in messages:

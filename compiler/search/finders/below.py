@@ -44,4 +44,7 @@ def selecting(rules: Rules, node: Call, below: tuple[Call, ...]) -> tuple[Call, 
 def _is_permuted(node: Call) -> bool:
     """Whether a node that moves elements has as many as it is given, or nobody knows."""
     values = (*node.values, *(arg for arg in node.args if not arg.node.constant))
-    return not is_static(node) or len({prod(size for size in one.type.shape if isinstance(size, int)) for one in values}) == 1
+    return (
+        not is_static(node)
+        or len({prod(size for size in one.type.shape if isinstance(size, int)) for one in values}) == 1
+    )

@@ -110,7 +110,9 @@ class Beside:
             except ProcessFailed:
                 self.close()
                 return
-            programs = [PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)]
+            programs = [
+                PricedProgram(value, *told) for value, told in zip(unpacked(message.values), message.told, strict=True)
+            ]
             self._found[message.place] = DerivedOperator(tuple(programs), message.left_out) if message.done else None
             until = OVER
 

@@ -38,7 +38,9 @@ class Branches(Together):
             pass
         return found / base.cost
 
-    def _several(self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]) -> Several | None:
+    def _several(
+        self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]
+    ) -> Several | None:
         old = tuple(value for call in calls for value in call.values)
         region, leaves = abstracted(old, leaves_of(calls))
         price = sum(self.costs.cost(call) for call in calls)
@@ -55,7 +57,13 @@ class Branches(Together):
         """Calls of one operator with equal attributes that read a common value, and none of which is below another."""
         users: dict[tuple[Value, str, object], list[Call]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and not node.constant and len(node.types) == 1 and is_static(node) and _is_float(node):
+            if (
+                isinstance(node, Call)
+                and not node.constant
+                and len(node.types) == 1
+                and is_static(node)
+                and _is_float(node)
+            ):
                 for arg in dict.fromkeys(arg for arg in node.args if not arg.constant):
                     users.setdefault((arg, node.op, node.tag), []).append(node)
         own: set[Call] = set()

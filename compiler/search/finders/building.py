@@ -57,7 +57,9 @@ class Builder:
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.rules, self.sizes)
         sizes, costs, footprint = self.profiles.sizes, self.costs, self.costs.timer.footprint
-        self.trials = Trials(self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint)
+        self.trials = Trials(
+            self.rules, costs.measurer, sizes, self.opset, until=self.until, strict=self.strict, footprint=footprint
+        )
 
     def begin(self) -> None:
         """Measures the machine. Raises TimeUp."""
@@ -108,7 +110,9 @@ class Builder:
     def generated(self, results: Sequence[Value]) -> float:
         """Estimated seconds of a program's scopes as kernels; what another scope only looks up is part of that."""
         nodes = [node for node in topological(value.node for value in results) if not node.constant]
-        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {value.node for value in results}
+        stored = {arg.node for node in nodes if isinstance(node, Call) for arg in node.args} | {
+            value.node for value in results
+        }
         scopes = [node for node in nodes if isinstance(node, ScopeNode)]
         return sum(self._scope(node) for node in scopes if node in stored or not isinstance(node.scope.body, Read))
 
@@ -174,7 +178,9 @@ class Builder:
             # what weights give at unknown sizes nobody can write
             return None
         if not self.costs.target.measured:
-            if not all(readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)):
+            if not all(
+                readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)
+            ):
                 # who plans the file would not know what it computes
                 return None
             before, after = self.computed(fact.old), self.computed(with_kernels)
@@ -231,7 +237,11 @@ class Builder:
         around = Neighbours(program)
         inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self.is_pointwise(node)]
         parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
-        parts += [[node] for node in around.nodes if isinstance(node, Call) and not node.constant and isfinite(self.form(node))]
+        parts += [
+            [node]
+            for node in around.nodes
+            if isinstance(node, Call) and not node.constant and isfinite(self.form(node))
+        ]
         try:
             return folded(program, [around.group(part) for part in parts])
         except Cyclic:

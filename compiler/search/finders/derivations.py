@@ -235,7 +235,10 @@ class Derivations:
                     given = dict(zip(kernels.inputs, leaves, strict=True))
                     for one in kernels.nodes():
                         if isinstance(one, Kernel):
-                            yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
+                            yield (
+                                fact_of_kernel(one.group),
+                                replace(unfold(Graph(kernels.inputs, one.args)).outputs, given),
+                            )
 
     def to_gain(self, base: Candidate) -> float:
         """The share of a candidate's time that hot sums of products take beyond what their operations must take."""
@@ -284,7 +287,12 @@ class Derivations:
         """Hot sums with what is computed element by element before them and for them alone: one expression (EinNet, Algorithm 1)."""
         found: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for node in around.nodes:
-            if isinstance(node, Call) and len(node.types) == 1 and self._is_looked_at(node) and reductions(self.rules, node) == 1:
+            if (
+                isinstance(node, Call)
+                and len(node.types) == 1
+                and self._is_looked_at(node)
+                and reductions(self.rules, node) == 1
+            ):
                 below = pointwise_below(self.rules, node, around)
                 for inner in dict.fromkeys((selecting(self.rules, node, below), below)):
                     program, _ = abstracted(node.values, leaves_of((node, *inner)))
@@ -330,7 +338,12 @@ class Derivations:
         end, behind = node.values[0], list[Node]()
         while len(behind) < BEHIND and end not in around.final:
             users = around.used.get(end, [])
-            if len(users) != 1 or users[0] in owned or not self.builder.is_pointwise(users[0]) or users[0].types[0] != end.type:
+            if (
+                len(users) != 1
+                or users[0] in owned
+                or not self.builder.is_pointwise(users[0])
+                or users[0].types[0] != end.type
+            ):
                 break
             behind.append(users[0])
             owned.add(users[0])
@@ -378,7 +391,9 @@ class Derivations:
         if value is None or generic is None:
             return DerivedOperator((), None)
         at = generic.at(Graph(program.inputs, (as_one(value), *program.outputs)))
-        search = DerivationSearch(self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes)))
+        search = DerivationSearch(
+            self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes))
+        )
         with rare_collections():
             every = search.run(at.outputs[0]).programs
         given = at.outputs[1]
@@ -396,11 +411,13 @@ class Derivations:
         """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
         TimeUp."""
         worth: dict[PricedProgram, float] = {}
-        for each in (*programs[: PRICED], *self._with_forms(programs[PRICED :], price)):
+        for each in (*programs[:PRICED], *self._with_forms(programs[PRICED:], price)):
             calls = self.builder.calls(each.calls, price)
             if calls * self.margin < price:
                 worth[each] = calls + self.builder.generated([each.value])
-        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: self.built]
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][
+            : self.built
+        ]
 
     def _with_forms(self, programs: Sequence[PricedProgram], price: float) -> list[PricedProgram]:
         """Of programs that a search holds to be dear the cheapest ones whose operators have other forms, of which it knows nothing."""
@@ -409,17 +426,21 @@ class Derivations:
             forms = self.builder.in_other_forms(each.calls)
             if forms * self.margin < price:
                 worth[each] = forms + self.builder.generated([each.value])
-        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][: FORMED]
+        return [each for each in sorted(worth, key=lambda each: worth[each]) if worth[each] * self.margin < price][
+            :FORMED
+        ]
 
     def _cheapest(self, programs: Sequence[PricedProgram], price: float, formed: bool = False) -> list[Dearer]:
         """The program of the least price by estimate, for a report. Raises TimeUp."""
-        own = programs[: PRICED]
+        own = programs[:PRICED]
         worth = [self.builder.calls(each.calls, price) + self.builder.generated([each.value]) for each in own]
         if not worth:
             return []
         k = min(range(len(worth)), key=worth.__getitem__)
         names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
-        kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
+        kernels = [
+            "kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)
+        ]
         return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price, formed)]
 
     # ---- trials ------------------------------------------------------------------------------------------------
@@ -436,7 +457,9 @@ class Derivations:
         one = None if fact is None else self._proved(fact)
         if fact is not None and one is None and (names := unknown_sizes(program)) and not self._is_proved(fact):
             self._left_out[program] = LeftOut(fact.rule, WhyOpen.UNPROVED, names)
-        hopeful = fact is not None and one is not None and (one.ratio >= WHOLE or has_form(self.rules, fact.new, self.strict))
+        hopeful = (
+            fact is not None and one is not None and (one.ratio >= WHOLE or has_form(self.rules, fact.new, self.strict))
+        )
         if fact is not None and hopeful and not tried:
             # what was measured is not lost where there is no time for this
             with suppress(TimeUp):
@@ -494,7 +517,9 @@ class Derivations:
 
     # ---- candidates --------------------------------------------------------------------------------------------
 
-    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]) -> list[Candidate]:
+    def _candidates(
+        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]
+    ) -> list[Candidate]:
         """Everything that is faster, one step for each of the rules."""
         at = base
         made: list[Candidate] = []

@@ -27,7 +27,9 @@ def expanded(rules: Rules, program: Graph) -> Value | None:
 def as_one(value: Value) -> Value:
     """A scope with all that it reads of scopes without reductions in it, as far as that is one expression."""
     while isinstance(value.node, ScopeNode):
-        below = (k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node))
+        below = (
+            k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode) and not _reduces(arg.node)
+        )
         k = next(below, None)
         if k is None:
             break

@@ -88,7 +88,9 @@ class FindingStore:
         """Keeps one more, unless its program is known."""
         own = self.by_program.setdefault((one.fact.old, one.weights), [])
         if one.saving > 0 and not any(each.program == one.program and each.after <= one.after for each in own):
-            own[:] = sorted([*(each for each in own if each.program != one.program), one], key=lambda each: each.after)[: self.most]
+            own[:] = sorted([*(each for each in own if each.program != one.program), one], key=lambda each: each.after)[
+                : self.most
+            ]
             self.count += one in own
 
     def all(self) -> list[Finding]:
@@ -157,7 +159,10 @@ class Findings:
     def said(self, step: Candidate) -> list[str]:
         """What a report says of the findings that a step rests on."""
         own = [one for one in self.found if one.fact in step.facts]
-        return [said(one.rival) if one.rival is not None else kernel_said(self.costs.rules, one.kernels[0], step.count) for one in own]
+        return [
+            said(one.rival) if one.rival is not None else kernel_said(self.costs.rules, one.kernels[0], step.count)
+            for one in own
+        ]
 
     def _told(self, one: Finding, holes: Sequence[Value]) -> None:
         """Has the costs know what its kernels take where it is placed."""
@@ -212,4 +217,6 @@ def taken(base: Candidate, one: Finding, places: Sequence[Mapping[Value, Value]]
     """A candidate with a finding at some places, as one step."""
     graph = rewritten(base.graph, disjoint(places))
     texts = {each.name: each.text for each in one.kernels}
-    return Candidate(graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts})
+    return Candidate(
+        graph, costs.graph_cost(graph), base, one.fact.rule, len(places), one.rests, {**base.kernels, **texts}
+    )

@@ -100,11 +100,15 @@ class Tale:
         lines = []
         for one in list(best.values())[:TOLD]:
             was, now = one.before * 1e3, one.after * 1e3
-            lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
+            lines.append(
+                f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself"
+            )
         for each in self.dearer[: TOLD - len(lines)]:
             was, now = each.price * 1e3, each.seconds * 1e3
             before = "as a kernel of another form" if each.formed else "before"
-            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, {before} {was:.4g} ms")
+            lines.append(
+                f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, {before} {was:.4g} ms"
+            )
         for why in dict.fromkeys(self.left_out[: TOLD - len(lines)]):
             lines.append(f"{how}{why.rule}, and left out: {why.why.value} ({', '.join(why.names)})")
         return lines

@@ -92,14 +92,20 @@ class Mutants(Derivations):
         """Hot operators; each once in all rounds."""
         seen, asked = self._seen_before(base), {one.program for one in self._asked(base, around)}
         for site in Derivations._sites(self, base, around, share):
-            if site.program not in seen and (site.program in asked or not self._plain_products(site.program, site.price)):
+            if site.program not in seen and (
+                site.program in asked or not self._plain_products(site.program, site.price)
+            ):
                 self._seen.setdefault(base, set()).add(site.program)
                 yield site
 
     def hot(self, base: Candidate, around: Neighbours) -> Iterator[HotSite]:
         """Hot operators, whether they were looked at or not."""
         self.builder.begin()
-        yield from (site for site in Derivations._sites(self, base, around) if not self._plain_products(site.program, site.price))
+        yield from (
+            site
+            for site in Derivations._sites(self, base, around)
+            if not self._plain_products(site.program, site.price)
+        )
 
     def _is_looked_at(self, node: Node) -> bool:
         """Whether all sizes are known: mutants are compared where they are."""
@@ -176,11 +182,15 @@ class Mutants(Derivations):
         if root.constant or not all(value.known and value.type.is_static for value in values):
             return False
         inside = [value for node in inner for value in node.values]
-        return not any(value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside)
+        return not any(
+            value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside
+        )
 
     def _is_linear(self, node: Call) -> bool:
         values = (*node.args, *node.values)
-        if node.constant or not all(value.known and value.type.is_static and value.type.dtype.is_float for value in values):
+        if node.constant or not all(
+            value.known and value.type.is_static and value.type.dtype.is_float for value in values
+        ):
             return False
         # equal operators are asked once
         program, _ = abstracted(node.values, leaves_of((node,)))
@@ -192,12 +202,19 @@ class Mutants(Derivations):
         """Whether an operator is linear and takes more than moving its operands."""
         (value,) = program.outputs
         dtypes = {each.type.dtype for each in (*program.inputs, value)}
-        return len(dtypes) == 1 and value.type.dtype.is_float and is_linear_region(self.rules, program) and self._reduces(program)
+        return (
+            len(dtypes) == 1
+            and value.type.dtype.is_float
+            and is_linear_region(self.rules, program)
+            and self._reduces(program)
+        )
 
     def _reduces(self, program: Graph) -> bool:
         value = expanded(self.rules, program)
         below = [] if value is None else topological([value.node])
-        return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+        return any(
+            isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
+        )
 
     def programs(self, site: HotSite) -> tuple[PricedProgram, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
@@ -228,7 +245,11 @@ class Mutants(Derivations):
         """Searches for hot operators of a candidate; see `Derivations`. Raises TimeUp."""
         options = changed(self.options, processor=True)
         for site in self.hot(base, Neighbours(base.graph)):
-            yield BEHIND * self._turn(site), ("mutants", site.program), partial(self._searched_for, site.program, options)
+            yield (
+                BEHIND * self._turn(site),
+                ("mutants", site.program),
+                partial(self._searched_for, site.program, options),
+            )
 
     def _searched_for(self, program: Graph, options: MutantOptions) -> DerivedOperator:
         """Mutants of a linear operator or region at its own sizes, and its results in tiles and on sheets: the cheapest of each."""
@@ -311,16 +332,25 @@ class Mutants(Derivations):
         return self._calls(instead) + slower * one.share * self.builder.generated([instead])
 
     def _tell(
-        self, region: Value, count: int, cheap: Sequence[tuple[float, PricedProgram]], built: Sequence[PricedProgram], price: float
+        self,
+        region: Value,
+        count: int,
+        cheap: Sequence[tuple[float, PricedProgram]],
+        built: Sequence[PricedProgram],
+        price: float,
     ) -> None:
         """Keeps how many mutants of a region were looked at, and how far they came."""
-        names = " + ".join(dict.fromkeys(node.op.rpartition(".")[2] for node in topological([region.node]) if isinstance(node, Call)))
+        names = " + ".join(
+            dict.fromkeys(node.op.rpartition(".")[2] for node in topological([region.node]) if isinstance(node, Call))
+        )
         words = f"{count} priced, {len(cheap)} cheaper if nothing had to be corrected, {len(built)} built"
         if built:
             words += f", the cheapest {1e3 * built[0].seconds:.3g} ms predicted instead of {1e3 * price:.3g} ms"
         self.notes[f"mutants of {names} of {list(shape_of(region))}: {words}"] = None
 
-    def _note(self, program: PricedProgram, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
+    def _note(
+        self, program: PricedProgram, old: Value, limit: float, own: Value | None, prices: tuple[float, float]
+    ) -> None:
         """Keeps why a program that would pay without its correction is none."""
         found = differing(self.rules, old, program.value)
         (target,) = program.targets
@@ -337,7 +367,11 @@ class Mutants(Derivations):
                 self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
         elif own is not None:
             at = wrong_at(self.rules, old, own, found.boxes)
-            said = f"is wrong at {list(at)}: left out" if at is not None else "is not proved: corrected as `correct auto` instead"
+            said = (
+                f"is wrong at {list(at)}: left out"
+                if at is not None
+                else "is not proved: corrected as `correct auto` instead"
+            )
             self.notes[f"the correction of {target}'s own {said}"] = None
 
     def _cheapest(self, programs: Sequence[PricedProgram], price: float, formed: bool = False) -> list[Dearer]:
@@ -382,11 +416,21 @@ class Mutants(Derivations):
         (end,) = replace((place.end,), {node.values[0]: value})
         leaves = leaves_of((node, *place.behind))
         try:
-            return fact_of(_named(derived, one), place.end, one, node.values[0], end, leaves, lambda each: replace((each,), over)[0])
+            return fact_of(
+                _named(derived, one),
+                place.end,
+                one,
+                node.values[0],
+                end,
+                leaves,
+                lambda each: replace((each,), over)[0],
+            )
         except ValueError:
             return None
 
-    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]) -> list[Candidate]:
+    def _candidates(
+        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[NodePlace]]
+    ) -> list[Candidate]:
         """Of regions with common operators those that gain most."""
         own: set[Node] = set()
         kept: list[Rival] = []

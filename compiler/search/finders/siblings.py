@@ -67,7 +67,9 @@ class Siblings(Together):
             facts.append(Fact(rule, region, program(region.inputs, new)))
         return Several(old, leaves, nodes, tuple(facts))
 
-    def _worth_building(self, sums: tuple[Value, ...], pair: tuple[Call, Call], price: float) -> list[tuple[tuple[Value, ...], str]]:
+    def _worth_building(
+        self, sums: tuple[Value, ...], pair: tuple[Call, Call], price: float
+    ) -> list[tuple[tuple[Value, ...], str]]:
         """Programs of both by one call, the cheapest by estimate first, with the derivations that led there. Raises TimeUp."""
         own = [self._over(one, node) for one, node in zip(sums, pair, strict=True)]
         worth: dict[tuple[Value, ...], tuple[float, str]] = {}

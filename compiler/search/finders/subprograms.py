@@ -80,17 +80,26 @@ class Subprograms(Together):
             nodes = [node for place in places for node in (place.node, *place.behind)]
             rows.setdefault(abstracted((places[-1].end,), leaves_of(nodes))[0], calls)
         worth = {region: sum(self._sites_of[call].price for call in calls) for region, calls in rows.items()}
-        for region in sorted(worth, key=lambda region: -worth[region])[: ROWS]:
+        for region in sorted(worth, key=lambda region: -worth[region])[:ROWS]:
             if region not in self._done:
                 yield rows[region]
 
     def _rows(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Call, ...]]:
         self._sites_of = {node: site for site in self.mutants.hot(base, around) for node in site.nodes}
-        places = [self._place(node, around, set()) for node in around.nodes if isinstance(node, Call) and node in self._sites_of]
+        places = [
+            self._place(node, around, set())
+            for node in around.nodes
+            if isinstance(node, Call) and node in self._sites_of
+        ]
         behind: dict[Call, NodePlace] = {}
         for place in places:
             users = around.used.get(place.end, [])
-            if len(users) == 1 and place.end not in around.final and isinstance(users[0], Call) and users[0] in self._sites_of:
+            if (
+                len(users) == 1
+                and place.end not in around.final
+                and isinstance(users[0], Call)
+                and users[0] in self._sites_of
+            ):
                 behind[users[0]] = place
         row: list[Call] = []
         for place in places:
@@ -103,7 +112,9 @@ class Subprograms(Together):
         if len(row) > 1:
             yield tuple(row)
 
-    def _several(self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]) -> Several | None:
+    def _several(
+        self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]
+    ) -> Several | None:
         inside = {*owned}
         places = [self._place(node, around, inside) for node in calls]
         nodes = tuple(node for place in places for node in (place.node, *place.behind))
@@ -126,7 +137,7 @@ class Subprograms(Together):
         found = self.mutants.corrected(self.mutants.programs(site), site.price * DEARER)
         facts = (self.mutants.fact(each, site.program, place) for each in found)
         price = min(site.price, self.mutants.seconds_of(place.node))
-        return _Subprogram(price, place, leaves, tuple(fact for fact in facts if fact is not None)[: EACH])
+        return _Subprogram(price, place, leaves, tuple(fact for fact in facts if fact is not None)[:EACH])
 
     # ---- the heap ----------------------------------------------------------------------------------------------
 
@@ -142,10 +153,12 @@ class Subprograms(Together):
                 for fact in (None, *one.facts):
                     next_one = self._after(partial, one, fact, row, left)
                     made.setdefault(next_one.now[one.place.end], next_one)
-            heap = sorted(made.values(), key=lambda each: each.seconds)[: HEAP]
+            heap = sorted(made.values(), key=lambda each: each.seconds)[:HEAP]
         return heap
 
-    def _after(self, partial: _Partial, one: _Subprogram, fact: Fact | None, row: Sequence[_Subprogram], left: float) -> _Partial:
+    def _after(
+        self, partial: _Partial, one: _Subprogram, fact: Fact | None, row: Sequence[_Subprogram], left: float
+    ) -> _Partial:
         """A program with one more operator as it is, or as a mutant, and what its layouts and those before it cancel."""
         if fact is None:
             (end,) = replace((one.place.end,), partial.now)
@@ -226,7 +239,9 @@ class Subprograms(Together):
                     return node.values[0], made, fact
         return None
 
-    def _over(self, value: Value, between: Sequence[tuple[Call, int]], layout: ScopeNode | None, laid: Value) -> Value | None:
+    def _over(
+        self, value: Value, between: Sequence[tuple[Call, int]], layout: ScopeNode | None, laid: Value
+    ) -> Value | None:
         """What is computed element by element, of something else; weights are laid out as well where there is a `layout` of `laid`."""
         try:
             for call, at in reversed(between):

@@ -71,7 +71,9 @@ class Together(Derivations):
         """Operators that are looked at together, the dearest first. Raises TimeUp."""
         raise NotImplementedError
 
-    def _several(self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]) -> Several | None:
+    def _several(
+        self, base: Candidate, calls: tuple[Call, ...], around: Neighbours, owned: set[Node]
+    ) -> Several | None:
         """What may stand for some operators; None where they are not worth it. Raises TimeUp."""
         raise NotImplementedError
 

@@ -172,7 +172,12 @@ def _known(context: SearchContext) -> dict[str, Any]:
 def _begin_beside(context: SearchContext, base: Candidate) -> None:
     """Hot operators of the original are searched beside others' turns, where there is another processor."""
     settings = context.task.settings
-    if context.beside is not None or base is not context.start or len(allowed_cpus()) < 2 or context.run.journal.repeats:
+    if (
+        context.beside is not None
+        or base is not context.start
+        or len(allowed_cpus()) < 2
+        or context.run.journal.repeats
+    ):
         return
     tasks: list[tuple[float, Task, Callable[[], DerivedOperator]]] = []
     with suppress(TimeUp):

@@ -93,4 +93,6 @@ def has_kernels(candidate: Candidate) -> bool:
 
 def may_be_kernels(context: SearchContext, settings: Settings) -> bool:
     """Whether what ONNX has no node for can be a kernel: one that is built here, or a function that a target plans."""
-    return with_kernels(settings) or (context.task.target.kernels is OwnKernels.PLANNED and settings.portable == "functions")
+    return with_kernels(settings) or (
+        context.task.target.kernels is OwnKernels.PLANNED and settings.portable == "functions"
+    )

@@ -23,7 +23,7 @@ def tell_left_open(context: SearchContext) -> None:
     share, names = _open_share(task.rules, context.start, context.costs)
     if share < DERIVATIONS_SHARE or not names:
         return
-    said = ", ".join(names[: LOOKING_TOLD]) + (" and others" if len(names) > LOOKING_TOLD else "")
+    said = ", ".join(names[:LOOKING_TOLD]) + (" and others" if len(names) > LOOKING_TOLD else "")
     binds = " ".join(f"--bind {name}={context.costs.samples.size(name)}" for name in names)
     context.run.note(
         f"mutants and partial rules were not tried of operators that take {share:.0%} of the time: their sizes ({said}) are open; "
@@ -62,4 +62,6 @@ def _reduces(rules: Rules, program: Graph) -> bool:
         below = Graph(program.inputs, expand(rules, program.outputs)).nodes()
     except (Mismatch, EvalError):
         return False
-    return any(isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+    return any(
+        isinstance(part, Reduce) for node in below if isinstance(node, ScopeNode) for part in walk(node.scope.body)
+    )

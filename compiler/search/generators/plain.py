@@ -60,7 +60,11 @@ def _said(context: SearchContext, base: Candidate, left: frozenset[str], limits:
                 found = everywhere(state, rule, context.costs, limits, -inf, inf)
             except TimeUp:
                 break
-            if found is not None and len(_unsaid(context, found)) < len(left) and (best is None or found.cost < best.cost):
+            if (
+                found is not None
+                and len(_unsaid(context, found)) < len(left)
+                and (best is None or found.cost < best.cost)
+            ):
                 best = found
     return best
 

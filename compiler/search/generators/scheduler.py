@@ -149,7 +149,9 @@ class Scheduler:
     def _best_cost(self) -> float:
         """Seconds of the best that was checked, and stands without its library as far as is known."""
         run = self.context.run
-        return min((expected(run, one) for one in run.checked if one not in run.leaning), default=self.context.start.cost)
+        return min(
+            (expected(run, one) for one in run.checked if one not in run.leaning), default=self.context.start.cost
+        )
 
     # ---- whose turn it is ---------------------------------------------------------------------------------------
 
@@ -181,7 +183,9 @@ class Scheduler:
     def _next(self) -> Arm | None:
         """The arm that promises most for a second; nobody is looked at before all that he might promise is most."""
         while True:
-            arm = max((one for one in self.arms if not one.done and one.idle < self.tuning.often), key=self.rate, default=None)
+            arm = max(
+                (one for one in self.arms if not one.done and one.idle < self.tuning.often), key=self.rate, default=None
+            )
             if arm is None or arm.promise is not None:
                 return arm
             self._look(arm)
@@ -211,7 +215,11 @@ class Scheduler:
         """The share of two candidates' working operators that they have in common, whatever these stand upon."""
         if (a, b) not in self._shares:
             own, other = (
-                Counter((node.op, node.attrs, node.types) for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
+                Counter(
+                    (node.op, node.attrs, node.types)
+                    for node in one.graph.nodes()
+                    if isinstance(node, Call) and not node.constant
+                )
                 for one in (a, b)
             )
             self._shares[a, b] = (own & other).total() / max(own.total(), other.total(), 1)

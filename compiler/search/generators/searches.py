@@ -21,7 +21,9 @@ PATIENCE = 0.25  #: share of the budget without a gain after which a search give
 CLEAR = 0.02  #: part of what a model takes that is a clear gain
 
 
-def limits_of(context: SearchContext, who: str, most: int | None, front: Front | None = None, brief: float = inf) -> Limits:
+def limits_of(
+    context: SearchContext, who: str, most: int | None, front: Front | None = None, brief: float = inf
+) -> Limits:
     """Limits of one more search of a run: so many steps at most, until the turn is over, or nothing was gained for long: where `brief`
     is finite that is a share of the budget after which it may give way."""
     settings, run = context.task.settings, context.run
@@ -56,7 +58,12 @@ def _moves(context: SearchContext) -> tuple[tuple[Source, ...], Callable[[Node],
 
 
 def searched(
-    context: SearchContext, who: str, start: Candidate, most: int | None, brief: float = inf, findings: Findings | None = None
+    context: SearchContext,
+    who: str,
+    start: Candidate,
+    most: int | None,
+    brief: float = inf,
+    findings: Findings | None = None,
 ) -> Candidate:
     """The best that the strategy yields (see `limits_of`), by rules and by what was found beside them; where it was interrupted,
     `run.best` is what it had."""

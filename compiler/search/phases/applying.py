@@ -61,13 +61,17 @@ def _applied(referenced: Referenced, run: Run) -> tuple[Contender | None, bool]:
             break
         found = passed(referenced, run, start, fixed.candidate)
         if not isinstance(found, list):
-            run.notes += [f"{name} matches at {fixed.larger[name]} more places: {LARGER}" for name in not_standard(fixed.larger)]
+            run.notes += [
+                f"{name} matches at {fixed.larger[name]} more places: {LARGER}" for name in not_standard(fixed.larger)
+            ]
             return found, turn > 0
         run.notes.extend(f"{one.rule} was left out: {one.problem}" for one in found)
         names = {one.rule for one in found}
         chosen = tuple([one for one in chosen if one.rule.name not in names])
     run.phase("comparing outputs")
-    run.notes += [f"{name} matches at {count} places: {LARGER}" for name, count in fixed.larger.items() if not_standard([name])]
+    run.notes += [
+        f"{name} matches at {count} places: {LARGER}" for name, count in fixed.larger.items() if not_standard([name])
+    ]
     if referenced.checker.operators(start) >= task.size.operators:
         return None, turn > 0
     alone = referenced.checker.check(start)

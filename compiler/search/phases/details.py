@@ -37,7 +37,12 @@ class Profiling:
 
 
 def detailed(
-    task: Task, run: Run, report: Report, model: ModelProto, contender: Contender | None = None, limits: Profiling = Profiling()
+    task: Task,
+    run: Run,
+    report: Report,
+    model: ModelProto,
+    contender: Contender | None = None,
+    limits: Profiling = Profiling(),
 ) -> Details | None:
     """What a page shows; None where nobody asked for one. `contender` is what was written as `model`, None for the original."""
     if not task.settings.detailed:
@@ -77,14 +82,18 @@ def _with_times(picture: Picture, model: ModelProto, file: ModelFile, run: Run, 
     feeds = run.referenced.inputs[0].feeds[0]
     times = profiled(file, feeds, run.referenced.task.machine.threads, seconds)
     # the runtime names nodes that have no name by their place
-    placed = {f"{node.op_type}_{k}": next(iter(node.output), "") for k, node in enumerate(model.graph.node) if not node.name}
+    placed = {
+        f"{node.op_type}_{k}": next(iter(node.output), "") for k, node in enumerate(model.graph.node) if not node.name
+    }
     times = tuple(replace(one, name=placed.get(one.name, one.name)) for one in times)
     known: dict[str, float] = {}
     for one in times:
         # what the runtime made of a node has a name of its node's, or of what that gives
         name = one.name.removeprefix("fused ").removesuffix("_nchwc")
         known[name] = known.get(name, 0.0) + one.milliseconds
-    timed = (next((known[name] for name in (node.name, *node.outputs) if name in known), None) for node in picture.nodes)
+    timed = (
+        next((known[name] for name in (node.name, *node.outputs) if name in known), None) for node in picture.nodes
+    )
     nodes = tuple(replace(node, milliseconds=ms) for node, ms in zip(picture.nodes, timed, strict=True))
     return replace(picture, times=times, nodes=nodes)
 
@@ -99,6 +108,7 @@ def _kernels(task: Task, contender: Contender, model: ModelProto) -> tuple[Kerne
         if node.op_type in texts:
             known.setdefault(node.op_type, None)
     users: Mapping[str, tuple[str, ...]] = {
-        name: tuple(node.name or next(iter(node.output), "") for node in model.graph.node if node.op_type == name) for name in known
+        name: tuple(node.name or next(iter(node.output), "") for node in model.graph.node if node.op_type == name)
+        for name in known
     }
     return tuple(KernelCode(name, users[name], texts[name].text) for name in known)

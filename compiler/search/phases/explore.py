@@ -43,7 +43,9 @@ class Exploration:
         #: when measuring ends; None where nothing new is measured
         self._until: Deadline | None = run.clock.until()
         self._scheduler: Scheduler | None = None
-        self._measurer = task.target.measurer(cache, Deadline(now=run.clock.now, outer=self._measuring), self._undisturbed)
+        self._measurer = task.target.measurer(
+            cache, Deadline(now=run.clock.now, outer=self._measuring), self._undisturbed
+        )
 
     def __enter__(self) -> Exploration:
         return self
@@ -89,7 +91,12 @@ class Exploration:
             run.cut("searching")
         # a search that time cut short before it found anything is no example
         found, culprits = bool(run.checked), len(context.rules) < len(referenced.proven.rules)
-        if settings.steps is None and not journal.repeats and (found or not journal.late) and journal.first >= journal.reached:
+        if (
+            settings.steps is None
+            and not journal.repeats
+            and (found or not journal.late)
+            and journal.first >= journal.reached
+        ):
             self.cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
         reason = "no rewritten model gives the same outputs" if culprits else "no rule predicts a gain"
         if journal.late and not culprits:

@@ -78,7 +78,9 @@ def _decided(explored: Explored, contenders: Sequence[Contender], found: Decisio
     task, verdicts = explored.referenced.task, found.verdicts
     if found.winner is not None:
         own = tuple(at[found.winner] for at in verdicts)
-        return Finished(task, contenders[found.winner], "", own, explored.predicted.ratio(contenders[found.winner].candidate))
+        return Finished(
+            task, contenders[found.winner], "", own, explored.predicted.ratio(contenders[found.winner].candidate)
+        )
     best = max(range(len(contenders)), key=lambda k: verdicts[0][k].ratio.ratio)
     somewhere = next((v for at in verdicts for v in at if v.faster), None)
     reason = f"no rewritten model was measured to be faster (best: {verdicts[0][best]})"
@@ -108,7 +110,9 @@ def affordable(explored: Explored, contenders: Sequence[Contender], run: Run) ->
         # not where that is expected to gain next to nothing beside another one
         taken = ordered[:1] if _faster(simple, run) < faster**HOPE else simple
     else:
-        wanted = list(dict.fromkeys([ordered[0], *simple, *[one for one in ordered if not one.model.functions][:1]]))[:most]
+        wanted = list(dict.fromkeys([ordered[0], *simple, *[one for one in ordered if not one.model.functions][:1]]))[
+            :most
+        ]
         taken = [*wanted, *(one for one in ordered if one not in wanted)][:most]
     # what was decided before takes no time
     judge = run.judges.get(False)
@@ -119,7 +123,12 @@ def sharpened(finished: Finished, explored: Explored, run: Run) -> Finished:
     """What was decided, with intervals that some of the time that is left makes narrower."""
     judge = run.judges.get(False)
     seconds = min(SHARPENING * finished.task.settings.budget, run.clock.left() - finished.task.writing)
-    if judge is None or finished.contender is None or not finished.verdicts or seconds < STARTS * explored.referenced.load:
+    if (
+        judge is None
+        or finished.contender is None
+        or not finished.verdicts
+        or seconds < STARTS * explored.referenced.load
+    ):
         return finished
     run.phase("timing")
     try:
@@ -176,7 +185,9 @@ def _half_timed(task: Task, run: Run) -> Finished:
     known = {} if judge is None else {one: found for one in run.timed if (found := judge.so_far(one)) is not None}
     best = max(known, key=lambda one: known[one].ratio.ratio, default=run.timed[0])
     if known and known[best].ratio.ratio <= 1:
-        return Finished(task, None, f"interrupted: what was timed so far is no faster ({known[best]})", interrupted=True)
+        return Finished(
+            task, None, f"interrupted: what was timed so far is no faster ({known[best]})", interrupted=True
+        )
     said = f"{known[best]} so far" if known else "not timed"
     return _chosen(task, best, _predicted(run), f"interrupted while it was timed: {said}", True)
 

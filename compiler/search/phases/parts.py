@@ -32,9 +32,14 @@ def parts(task: Task) -> Iterator[tuple[Cut, str]]:
     known = known_operators()
     for guess in (likely, types) if len(likely) > len(types) else (types,):
         _, unknown = apart(task.model, known, guess)
-        less = " and what is computed from results of unknown types" if guess is types and len(likely) > len(types) else ""
+        less = (
+            " and what is computed from results of unknown types" if guess is types and len(likely) > len(types) else ""
+        )
         what = f"{', '.join(unknown)}{less}" if unknown else "nothing but names of nodes"
-        yield partial(_cut, known=known, types=guess), f"compared part by part: without {what}, which ONNX Runtime cannot run"
+        yield (
+            partial(_cut, known=known, types=guess),
+            f"compared part by part: without {what}, which ONNX Runtime cannot run",
+        )
 
 
 def _cut(model: ModelProto, known: frozenset[tuple[str, str]], types: dict[str, ValueInfoProto]) -> ModelProto:

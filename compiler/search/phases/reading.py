@@ -51,7 +51,9 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     settle_traits(rules, until=_proving(run, settings))
     searched = settings.apply is None or settings.budget > 0
     chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats) if searched else []
-    applied = () if settings.apply is None else applied_rules(rules, settings.apply, settings.disable, settings.strict_floats)
+    applied = (
+        () if settings.apply is None else applied_rules(rules, settings.apply, settings.disable, settings.strict_floats)
+    )
     for name in settings.trust:
         if not any(belongs(module, name) for module in rules.modules):
             known = ", ".join(dict.fromkeys(module.library for module in rules.modules))
@@ -63,7 +65,9 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     run.phase("reading", "reading the model")
     target = settings.target()
     if target.measured and settings.device is not None:
-        run.notes.append(f"device {settings.device} is a data sheet: on {target.name} times are measured, and it changes nothing")
+        run.notes.append(
+            f"device {settings.device} is a data sheet: on {target.name} times are measured, and it changes nothing"
+        )
     began = run.clock.seconds
     values = set(wanted_inputs(model))
     first = settings.bind[0] if settings.bind else {}
@@ -72,7 +76,9 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if not settings.specialize:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (taken + run.clock.seconds - began)
-    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied)
+    return Task(
+        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing, applied
+    )
 
 
 def _proving(run: Run, settings: Settings) -> Deadline:

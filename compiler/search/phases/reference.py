@@ -75,7 +75,9 @@ def reference(proven: Proven, cache: CostCache, run: Run, once: bool = False) ->
         raise TimeUp
     # another version of dslc, or of its templates, may make other models and kernels
     identity = "" if once else f"{__version__} {generator()} {digest(task.model, task.folder)}"
-    key = "" if once else _key(proven, identity, identity_of([feeds for one in originals for feeds in one.inputs.feeds]))
+    key = (
+        "" if once else _key(proven, identity, identity_of([feeds for one in originals for feeds in one.inputs.feeds]))
+    )
     run.journal = Journal() if once else _journal(settings, key, cache, run)
     seconds = 0.0 if once else _whole(task, identity, originals[0], cache)
     references = [one.reference for one in originals]
@@ -101,7 +103,9 @@ def _in_parts(
 ) -> tuple[Cut, str, ModelFile, tuple[Original, ...]]:
     """Run those parts of the original that the runtime takes, where rules are to be applied. Raises Unloadable where it takes none."""
     if task.settings.apply is None:
-        raise Unloadable(f"{reason}; nothing can be timed, and --apply applies rules around what it does not know") from None
+        raise Unloadable(
+            f"{reason}; nothing can be timed, and --apply applies rules around what it does not know"
+        ) from None
     for cut, said in parts(task):
         model = cut(task.model)
         inputs = task.settings.inputs if len(model.graph.input) == len(task.model.graph.input) else None

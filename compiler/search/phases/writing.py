@@ -88,7 +88,12 @@ def _measured(finished: Finished, run: Run) -> Report:
     binds = finished.task.settings.bind or ({},)
     sizes = tuple(
         Sizes(
-            dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high,
+            dict(bind),
+            v.before * 1e3,
+            v.after * 1e3,
+            v.ratio.ratio,
+            v.ratio.low,
+            v.ratio.high,
             tuple(PairMs(one.before * 1e3, one.after * 1e3, one.generation, one.base_first) for one in v.rounds),
         )
         for bind, v in zip(binds, verdicts, strict=True)
@@ -133,7 +138,9 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
         run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
     note(model, values)
     model = _with_plan(model, task, run)
-    report = replace(report, details=detailed(task, run, report, model, contender), generators=_generators(run, contender))
+    report = replace(
+        report, details=detailed(task, run, report, model, contender), generators=_generators(run, contender)
+    )
     return Optimized(model, _complete(task, report, run))
 
 

@@ -41,7 +41,9 @@ class FixedPoint:
     larger: Mapping[str, int]
 
 
-def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, context: Context, bounds: Bounds = Bounds()) -> FixedPoint:
+def applied(
+    start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, context: Context, bounds: Bounds = Bounds()
+) -> FixedPoint:
     """Applies rules until none applies any more; each step is one rule at all places that share no node.
 
     A rule that is not `always` applied is applied where it leaves fewer nodes (those that are written for sizes count), or as many and
@@ -75,7 +77,9 @@ def applied(start: Candidate, chosen: Sequence[AppliedRule], rules: Rules, conte
 def _endless(history: Sequence[str], what: str) -> Exception:
     names = [name for name, after in zip(history, [*history[1:], ""], strict=True) if name != after]
     path = " -> ".join(dict.fromkeys(names))
-    hint = "leave one out (--disable), or `include` it in a rule set: it is then applied only where the graph gets smaller"
+    hint = (
+        "leave one out (--disable), or `include` it in a rule set: it is then applied only where the graph gets smaller"
+    )
     return error("E0915", f"the rules of --apply {what}: {path}", hint=hint)
 
 

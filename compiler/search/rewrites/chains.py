@@ -43,7 +43,7 @@ def chained(
             if found:
                 ways.append((min(one.cost for one in found), number, found))
         before = best
-        for _, number, found in sorted(ways, key=lambda way: way[:2])[: FOLLOWED]:
+        for _, number, found in sorted(ways, key=lambda way: way[:2])[:FOLLOWED]:
             for end in _ends(before, growing[number], found, rules, costs, limits):
                 if end.cost < best.cost - least_gain(best.cost):
                     best = end

@@ -127,7 +127,14 @@ def divided(
 
 class _Divided:
     def __init__(
-        self, start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float, small: bool
+        self,
+        start: Candidate,
+        costs: CostModel,
+        limits: Limits,
+        make: Make,
+        on_best: Progress,
+        alpha: float,
+        small: bool,
     ) -> None:
         self._small_regions = small
         self._best, self._costs, self._limits, self._make = start, costs, limits, make
@@ -248,7 +255,9 @@ class _Divided:
             made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - SECONDS:
                 self._best = made
-                self._map = None if evaluation is None else RegionMap(made.end, self._costs, evaluation, self._small_regions)
+                self._map = (
+                    None if evaluation is None else RegionMap(made.end, self._costs, evaluation, self._small_regions)
+                )
                 self._on_built(made)
                 self._on_best(made)
                 # the others stand where they stood in another graph: they come again

@@ -87,7 +87,7 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
             whole.setdefault(rule.name, []).append(new)
     chosen: Iterable[tuple[tuple[str, dict[Value, Value]], ...]]
     if near is not None:
-        few = places[: PLACES]
+        few = places[:PLACES]
         chosen = chain.from_iterable(combinations(few, count) for count in range(len(few), 0, -1))
     else:
         together = [tuple((name, new) for new in every) for name, every in whole.items() if len(every) > 1]

@@ -81,7 +81,9 @@ class _Weight:
 class RegionMap:
     """A graph as groups of nodes that run as one, in an order in which arguments come first, with its regions of several kinds."""
 
-    def __init__(self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None, small: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None, small: bool = False
+    ) -> None:
         """`evaluation`: of the graph, where there is one already. `small`: of equal places to cut it at the nearest, since small
         regions are repeated more often."""
         self.graph = graph
@@ -150,7 +152,9 @@ class RegionMap:
         """Where the graph is cut: at the narrowest place that is neither too near nor too far, of equals by what stands there."""
         count = len(self.groups)
         widths = self._widths()
-        self._rank = [(widths[k - 1], hash(tuple(self._keys[max(0, k - 2) : k + 2]))) if k else (0, 0) for k in range(count)]
+        self._rank = [
+            (widths[k - 1], hash(tuple(self._keys[max(0, k - 2) : k + 2]))) if k else (0, 0) for k in range(count)
+        ]
         cuts = [0]
         while cuts[-1] < count:
             cuts.append(self._next(cuts[-1]))
@@ -168,7 +172,11 @@ class RegionMap:
                     return count if best is None or not self._small else best
                 if nodes < FEWEST or (self._small and rest - nodes < FEWEST):
                     continue
-                if best is None or self._rank[k] < self._rank[best] or (self._rank[k] == self._rank[best] and not self._small):
+                if (
+                    best is None
+                    or self._rank[k] < self._rank[best]
+                    or (self._rank[k] == self._rank[best] and not self._small)
+                ):
                     best = k
             elif best is None:
                 return k

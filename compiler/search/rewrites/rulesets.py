@@ -116,7 +116,9 @@ def _listed(rules: Rules, ruleset: RulesetDef) -> dict[str, bool]:
     return out
 
 
-def _chosen(rules: Rules, only: Sequence[str], disable: Sequence[str], strict_floats: bool) -> tuple[list[str], set[str]]:
+def _chosen(
+    rules: Rules, only: Sequence[str], disable: Sequence[str], strict_floats: bool
+) -> tuple[list[str], set[str]]:
     """The names of substitutions, and of those whose reverse alone is left out."""
     findings: list[Diagnostic] = []
     names = list(rules.substitutions)
@@ -157,7 +159,9 @@ def _directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule
 def _defaults(rules: Rules) -> set[str]:
     """What is searched with where nobody says anything."""
     kept: set[str] = set()
-    chosen = {name.rpartition(".")[0]: one for name, one in rules.rulesets.items() if name.rpartition(".")[2] == DEFAULT}
+    chosen = {
+        name.rpartition(".")[0]: one for name, one in rules.rulesets.items() if name.rpartition(".")[2] == DEFAULT
+    }
     for name in rules.substitutions:
         if name.rpartition(".")[0] not in chosen:
             kept.add(name)
@@ -180,7 +184,10 @@ def left_out(rules: Rules, libraries: Sequence[str], derived: bool = False) -> l
 
         counts = [
             (0 if derived else own(rules.derivations), "derivation"),
-            (own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None), "lowering"),
+            (
+                own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None),
+                "lowering",
+            ),
         ]
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         if parts:
@@ -211,7 +218,9 @@ def _matching(names: Sequence[str], pattern: str) -> dict[str, None]:
     """The names that a pattern means, in their order."""
     short = "." not in pattern
     return {
-        name: None for name in names if fnmatchcase(name, pattern) or (short and fnmatchcase(name.rpartition(".")[2], pattern))
+        name: None
+        for name in names
+        if fnmatchcase(name, pattern) or (short and fnmatchcase(name.rpartition(".")[2], pattern))
     }
 
 

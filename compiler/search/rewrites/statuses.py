@@ -53,7 +53,9 @@ def statuses(
     unknown: list[str] = []
     for one in dict.fromkeys(rules.substitutions.get(each.name, each) for each in definitions):
         digest = rule_digest(rules, one)
-        verdict = believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
+        verdict = (
+            believed_lock(rules, one).of(one.name, digest) or own.get(one.name, digest) or kept.get(one.name, digest)
+        )
         if verdict is None or not current(rules, verdict, loaded=False):
             unknown.append(one.name)
         else:

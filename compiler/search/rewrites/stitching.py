@@ -93,7 +93,10 @@ class _Chain:
             rule = max(votes, key=votes.__getitem__)
             parts = tuple(k for k in waiting if paths[k][at[k]].rule == rule)
             steps = [(paths[k][at[k]], len(found[k].places)) for k in parts]
-            count, gain = sum(step.count * often for step, often in steps), sum(step.gain * often for step, often in steps)
+            count, gain = (
+                sum(step.count * often for step, often in steps),
+                sum(step.gain * often for step, often in steps),
+            )
             facts = tuple(dict.fromkeys([fact for step, _ in steps for fact in step.facts]))
             self.turns.append(_Turn(rule, count, gain, parts, facts))
             for k in parts:

@@ -61,9 +61,7 @@ def sweep(
 class Swept:
     """A sweep of one graph, as an explorer of regions."""
 
-    def __init__(
-        self, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits
-    ) -> None:
+    def __init__(self, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits) -> None:
         self.best = start
         self._rules, self._costs, self._limits = rules, costs, limits
 
@@ -107,7 +105,9 @@ def _promising(state: SweepState, rules: Sequence[CompiledRule], limits: Limits)
     return [rules[number] for hope, number in sorted(hopes) if -hope > MATTERS * state.candidate.cost]
 
 
-def _largest(state: SweepState, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> SweepState:
+def _largest(
+    state: SweepState, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress
+) -> SweepState:
     """Takes the rule that gains most, again and again, while it gains a large share of the whole at one place.
 
     In a small graph a rule with a lesser gain could take the place of the one that matters.
@@ -118,14 +118,9 @@ def _largest(state: SweepState, rules: Sequence[CompiledRule], costs: CostModel,
         for rule in rules:
             if limits.over:
                 break
-            if (
-                most_saved(state, rule) <= LARGE * whole
-                or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole
-            ):
+            if most_saved(state, rule) <= LARGE * whole or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole:
                 continue
-            found = everywhere(
-                state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole
-            )
+            found = everywhere(state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
         if best is None:
@@ -148,7 +143,13 @@ def most_saved(state: SweepState, rule: CompiledRule) -> float:
 
 
 def everywhere(
-    start: SweepState, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float, seconds: float = 0.0
+    start: SweepState,
+    rule: CompiledRule,
+    costs: CostModel,
+    limits: Limits,
+    least: float,
+    below: float,
+    seconds: float = 0.0,
 ) -> Candidate | None:
     """One rule at all places where it gains, none of which share a node, as long as the result costs less than `below`.
 

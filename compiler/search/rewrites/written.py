@@ -26,7 +26,9 @@ from dslc.semantics.library import Rules, rules_cache
 def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:
     """Calls that ONNX has no nodes for become kernels of their own: `distances(A, B)` → `kernel{h0, h1 -> distances(h0, h1)}(A, B)`."""
     outputs = tuple(outputs)
-    return _with_kernels(outputs, {node for node in topological(value.node for value in outputs) if _unsaid(rules, node, opset)})
+    return _with_kernels(
+        outputs, {node for node in topological(value.node for value in outputs) if _unsaid(rules, node, opset)}
+    )
 
 
 def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
@@ -37,7 +39,11 @@ def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
 
 def unsaid_in(rules: Rules, graph: Graph, context: Context) -> frozenset[Node]:
     """The calls of a graph that no ONNX nodes express as they stand in it."""
-    return unsaid(context, graph, rules) if any(_unsaid(rules, node, context.opset) for node in graph.nodes()) else frozenset()
+    return (
+        unsaid(context, graph, rules)
+        if any(_unsaid(rules, node, context.opset) for node in graph.nodes())
+        else frozenset()
+    )
 
 
 def readable(rules: Rules, group: Graph, opset: int) -> bool:
@@ -46,7 +52,10 @@ def readable(rules: Rules, group: Graph, opset: int) -> bool:
         function = function_of(rules, group, opset)
     except DslcError:
         return False
-    return group_of(rules, function.proto, [value.type for value in function.group.inputs], function.definition) is not None
+    return (
+        group_of(rules, function.proto, [value.type for value in function.group.inputs], function.definition)
+        is not None
+    )
 
 
 def derived(rules: Rules, graph: Graph, context: Context) -> bool:
@@ -83,7 +92,10 @@ def _said(rules: Rules, node: Call, opset: int) -> bool:
 
 
 def texts_of(
-    rules: Rules, outputs: Iterable[Value], opset: int, known: Mapping[str, KernelText] = MappingProxyType({}),
+    rules: Rules,
+    outputs: Iterable[Value],
+    opset: int,
+    known: Mapping[str, KernelText] = MappingProxyType({}),
     processor: Processor | None = None,
 ) -> dict[str, KernelText]:
     """The C++ of the kernels of a graph by the names of their operators, as far as it can be generated: `known`, and
@@ -94,9 +106,7 @@ def texts_of(
             try:
                 function = function_of(rules, node.group, opset)
                 if function.name not in found:
-                    found[function.name] = within(
-                        LIMITED_SECONDS, partial(_first, rules, function.group, processor)
-                    )
+                    found[function.name] = within(LIMITED_SECONDS, partial(_first, rules, function.group, processor))
             except (DslcError, NotGenerated, TooLong):
                 continue
     return found

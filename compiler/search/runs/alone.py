@@ -54,7 +54,9 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, ot
     for other, verdicts in _others(explored, contender, run, others):
         better = _both(explored, other, verdicts, cache, run)
         if better is not None:
-            run.note(f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}")
+            run.note(
+                f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}"
+            )
             return better
     text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
     return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
@@ -95,7 +97,11 @@ def leans(referenced: Referenced, contender: Contender, seconds: float, cache: C
 
 def tell_leaning(finished: Finished, run: Run) -> None:
     """Notes what would have been faster than the result, and is slower than the original where nobody has its library."""
-    known = {one: own for one in run.leaning if (own := run.judges[False].so_far(one)) is not None and one is not finished.contender}
+    known = {
+        one: own
+        for one in run.leaning
+        if (own := run.judges[False].so_far(one)) is not None and one is not finished.contender
+    }
     best = max(known, key=lambda one: known[one].ratio.ratio, default=None)
     result = 1.0 if finished.contender is None else _least(finished.verdicts)
     if best is not None and known[best].ratio.ratio > result:
@@ -165,7 +171,9 @@ def _both(
     return Finished(task, other, "", with_library, ratio, alone=bare)
 
 
-def _bare(explored: Explored, contender: Contender, part: float, cache: CostCache, run: Run) -> tuple[tuple[Verdict, ...], str]:
+def _bare(
+    explored: Explored, contender: Contender, part: float, cache: CostCache, run: Run
+) -> tuple[tuple[Verdict, ...], str]:
     """Verdicts of a contender without its library; none, and why, where it could not be timed."""
     try:
         return _timed(explored, contender, part, cache, run, kernels=False), ""

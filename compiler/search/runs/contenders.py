@@ -117,7 +117,9 @@ class Checker:
             graph, form = candidate.graph, self.form
             if form.functions is not AllowedFunctions.NONE:
                 graph = graph_as_kernels(self.rules, graph, self.context)
-            model = export(self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest)
+            model = export(
+                self.context, graph, self.rules, self.story.of(candidate).naming, growth=form.growth, fewest=form.fewest
+            )
             if form.functions is AllowedFunctions.INLINE:
                 model = inlined(model)
             elif form.functions is not AllowedFunctions.PLAIN and model.functions:
@@ -169,7 +171,9 @@ class Checker:
                 elif not self._is_disputed(at, k):
                     return found
             if not agreed:
-                raise Unusable("its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared")
+                raise Unusable(
+                    "its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared"
+                )
         return Contender(candidate, model, file, worst)
 
     def _tolerance(self, at: int, k: int) -> float | None:

@@ -96,7 +96,9 @@ class Judge:
         for one in self.feeds:
             self._values.append(identity_of([one]))
             rounds = Rounds(families=len(self.feeds))
-            self._races.append(Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares))
+            self._races.append(
+                Race(self.original, one, self.machine.threads, self.clock, self.goal, rounds=rounds, spares=self.spares)
+            )
 
     def decide(self, contenders: Sequence[Contender], seconds: float) -> Decision:
         """Verdicts on contenders, from the cache or timed now, for so many seconds at most; it ends as soon as it is decided.
@@ -158,7 +160,9 @@ class Judge:
         race = self._races[at]
         keys = [self._key(one, at) for one in contenders]
         # what was timed in this run is timed on where it is not decided
-        known = [None if one.file in race.files else self._known(key) for key, one in zip(keys, contenders, strict=True)]
+        known = [
+            None if one.file in race.files else self._known(key) for key, one in zip(keys, contenders, strict=True)
+        ]
         fresh = [k for k, one in enumerate(known) if one is None]
         decided = all(found[1] for found in known if found is not None)
         numbers = {k: race.enter(contenders[k].file) for k in fresh}

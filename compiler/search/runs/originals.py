@@ -37,8 +37,14 @@ class Original:
 
 
 def original_at(
-    model: ModelProto, file: ModelFile, bind: Mapping[str, int], settings: Settings, threads: int, clock: Clock,
-    once: Worker | None = None, spares: Spares | None = None,
+    model: ModelProto,
+    file: ModelFile,
+    bind: Mapping[str, int],
+    settings: Settings,
+    threads: int,
+    clock: Clock,
+    once: Worker | None = None,
+    spares: Spares | None = None,
 ) -> Original:
     """Runs the original, on inputs that are given or drawn, in every way in which it will have to run later.
 
@@ -76,9 +82,7 @@ def original_at(
     if empty is not None:
         return empty
     hint = "" if settings.inputs is not None else "; --inputs gives others, --bind other sizes"
-    raise Unusable(
-        f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}"
-    )
+    raise Unusable(f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}")
 
 
 def _empty(reference: Reference) -> bool:

@@ -32,7 +32,9 @@ def planned_seconds(task: Task, sizes: Mapping[str, int], feeds: Mapping[str, An
         raise Unusable(f"there is no plan for it: {problem}") from None
 
 
-def _plan(task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> ModelPlan:
+def _plan(
+    task: Task, model: ModelProto, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
+) -> ModelPlan:
     return task.target.plan(task.rules, model, imported, sizes, feeds)
 
 

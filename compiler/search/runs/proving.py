@@ -25,7 +25,10 @@ def proved_again(referenced: Referenced, run: Run, candidate: Candidate, until: 
         verdicts = referenced.proven.verdicts
         claims: Iterable[Claim] = claims_of(candidate)
         if referenced.task.settings.budget == 0:
-            claims = (one.rule if isinstance(one, Rewrite) and status_of(one.rule, verdicts) == "proved" else one for one in claims)
+            claims = (
+                one.rule if isinstance(one, Rewrite) and status_of(one.rule, verdicts) == "proved" else one
+                for one in claims
+            )
         found = validate(
             referenced.task.rules, claims, until.part(most=VALIDATION), run.decided,
             needed=lambda name: status_of(name, verdicts) == "bounded",

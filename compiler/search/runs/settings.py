@@ -307,7 +307,9 @@ class Settings:
 
     def target(self) -> Target:
         """Where the model is to run. Raises DslcError E0909 for a device that the target does not know."""
-        return target_named(self.on, self.device, self.threads, tuple(self.trust)) if isinstance(self.on, str) else self.on
+        return (
+            target_named(self.on, self.device, self.threads, tuple(self.trust)) if isinstance(self.on, str) else self.on
+        )
 
 
 class WrongOption(ValueError):
@@ -325,7 +327,9 @@ def strategy_options() -> dict[str, Option]:
 
 def switched_on() -> frozenset[str]:
     """Those of them that are on by themselves, so that the command line turns them off."""
-    return frozenset(one.name for strategy in STRATEGIES.values() for one, _ in options(strategy) if one.default is True)
+    return frozenset(
+        one.name for strategy in STRATEGIES.values() for one, _ in options(strategy) if one.default is True
+    )
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:

@@ -28,8 +28,15 @@ def steps_of(
             count, gain = total.get(step.rule, (0, 0.0))
             total[step.rule] = (count + step.count, gain + step.gain)
     out = [
-        Step(name, count, gain * 1e3, _status(name, verdicts, validated), validated.how.get(name, ""), tuple(where.get(name, ())),
-             "" if rules is None else _text(rules, name))
+        Step(
+            name,
+            count,
+            gain * 1e3,
+            _status(name, verdicts, validated),
+            validated.how.get(name, ""),
+            tuple(where.get(name, ())),
+            "" if rules is None else _text(rules, name),
+        )
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
@@ -51,7 +58,9 @@ def story_of(candidate: Candidate, measured: Mapping[Candidate, float] = Mapping
     """The steps of a candidate's path in their order; `measured` has the seconds of the candidates that were timed."""
     steps = [step for step in candidate.path() if step.rule]
     timed = [measured[step] * 1e3 if step in measured else None for step in steps]
-    return tuple([Turn(one.rule, one.count, one.cost * 1e3, one.gain * 1e3, ms) for one, ms in zip(steps, timed, strict=True)])
+    return tuple(
+        [Turn(one.rule, one.count, one.cost * 1e3, one.gain * 1e3, ms) for one, ms in zip(steps, timed, strict=True)]
+    )
 
 
 def _text(rules: Rules, name: str) -> str:

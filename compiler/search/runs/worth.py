@@ -33,7 +33,9 @@ def expected(run: Run, one: Contender) -> float:
     found = judge.so_far(one)
     if found is not None:
         return run.start.cost / found.ratio.ratio
-    timed = [(each.ratio.ratio, other.candidate.cost) for other in run.checked if (each := judge.so_far(other)) is not None]
+    timed = [
+        (each.ratio.ratio, other.candidate.cost) for other in run.checked if (each := judge.so_far(other)) is not None
+    ]
     ratio, cost = max(timed, default=(0.0, 0.0))
     return one.candidate.cost * min(1.0, run.start.cost / (ratio * cost) if ratio * cost > 0 else 1.0)
 

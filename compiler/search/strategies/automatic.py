@@ -50,7 +50,10 @@ def chosen(space: Space) -> tuple[Backtrack | Saturate | Mcts, str]:
         return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
     with suppress(TimeUp):
         if is_repeated(space.graph, space.costs, apart=True):
-            return Saturate(), f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph"
+            return (
+                Saturate(),
+                f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph",
+            )
     if is_large(space.graph):
         return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
     if steps is not None and steps < STEPS:

@@ -77,7 +77,9 @@ def backtrack(
             )
 
         return divided(start, costs, limits, search, on_best, alpha, note)
-    whole = BacktrackSearch(start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside)
+    whole = BacktrackSearch(
+        start, rules, costs, limits, alpha, seed, layouts, on_best, findings=findings, tidy=tidy, aside=aside
+    )
     with ended(limits):
         whole.begin()
         while not limits.over and whole.expand():
@@ -159,7 +161,11 @@ class BacktrackSearch:
 
     def _gathered(self, found: Candidate) -> Candidate:
         """With what was found beside rules, where that gains."""
-        return found if self._findings is None else gathered(found, self._findings, self._costs, self._limits, self._improved)
+        return (
+            found
+            if self._findings is None
+            else gathered(found, self._findings, self._costs, self._limits, self._improved)
+        )
 
     def _wait(self, found: Candidate) -> None:
         self._seen.add(hash(found.graph.outputs))
@@ -182,7 +188,9 @@ class BacktrackSearch:
             return False
         if self._seed:
             self._random.shuffle(self._shuffled)
-        for found in _successors(current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost, self._findings):
+        for found in _successors(
+            current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost, self._findings
+        ):
             cost = found.cost
             identity = hash(found.graph.outputs)
             if cost > alpha * self.best.cost or identity in seen:
@@ -214,7 +222,7 @@ def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layou
     They are looked at when the graph itself is done with: each has costs that must be measured.
     """
     gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-    return sorted(gaining, key=lambda found: found.cost)[: LAYOUTS]
+    return sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
 
 
 def _successors(

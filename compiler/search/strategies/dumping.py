@@ -18,7 +18,10 @@ def dumped(path: Path, grown: Sequence[Grown]) -> bool:
     Raises:
         DslcError: E0903 where the file cannot be written.
     """
-    problems = [ExtractionProblem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots]) for egraph, price in grown]
+    problems = [
+        ExtractionProblem(EGraphTable(egraph, price), [egraph.find(root) for root in egraph.roots])
+        for egraph, price in grown
+    ]
     if not problems:
         return False
     write_file(path, json.dumps(written(*problems)))

@@ -35,7 +35,9 @@ def _array(name: str, value: Any) -> Any:
 
     if isinstance(value, dict):
         return value  # a map is no array
-    if (isinstance(value, list | tuple) and not value) or (isinstance(value, list | tuple) and hasattr(value[0], "shape")):
+    if (isinstance(value, list | tuple) and not value) or (
+        isinstance(value, list | tuple) and hasattr(value[0], "shape")
+    ):
         return [_array(f"{name}[{k}]", one) for k, one in enumerate(value)]
     try:
         array = np.asarray(value)

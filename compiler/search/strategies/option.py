@@ -12,7 +12,11 @@ from typing import Any
 
 _KEY = "option"
 #: what is taken for an option's type, and its name to a user
-_KINDS: Mapping[type, tuple[type, str]] = {int: (Integral, "whole number"), float: (Real, "number"), bool: (bool, "truth value")}
+_KINDS: Mapping[type, tuple[type, str]] = {
+    int: (Integral, "whole number"),
+    float: (Real, "number"),
+    bool: (bool, "truth value"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,9 @@ class NodePrices:
 
     def total(self, extraction: Extraction) -> float:
         """What a program costs by the prices that are known by now."""
-        return sum(self(choice.key) for choice in extraction.choice.values() if isinstance(choice.key, Node) and choice.cost)
+        return sum(
+            self(choice.key) for choice in extraction.choice.values() if isinstance(choice.key, Node) and choice.cost
+        )
 
     @property
     def _late(self) -> bool:
@@ -108,7 +110,13 @@ class Programs:
     """
 
     def __init__(
-        self, start: Candidate, costs: CostModel, limits: Limits, price: Callable[[Node], float], most: int, on_best: Progress
+        self,
+        start: Candidate,
+        costs: CostModel,
+        limits: Limits,
+        price: Callable[[Node], float],
+        most: int,
+        on_best: Progress,
     ) -> None:
         self.best = start
         #: whether the best is a program of these e-graphs, and not what others found
@@ -221,7 +229,12 @@ class Tidying:
     """Going on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
 
     def __init__(
-        self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int, findings: Findings | None = None
+        self,
+        rules: Sequence[CompiledRule],
+        costs: CostModel,
+        limits: Limits,
+        seed: int,
+        findings: Findings | None = None,
     ) -> None:
         self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
         self._findings = findings
@@ -242,7 +255,16 @@ class Tidying:
         limits = self._limits
         steps = TIDY if limits.steps is None else min(TIDY, limits.steps // PARTS)
         near = BacktrackSearch(
-            best, self._rules, self._costs, limits, ROOM, self._seed, None, programs.take, turn=steps, findings=self._findings
+            best,
+            self._rules,
+            self._costs,
+            limits,
+            ROOM,
+            self._seed,
+            None,
+            programs.take,
+            turn=steps,
+            findings=self._findings,
         )
         began, before = limits.done, best.cost
         end = began + steps

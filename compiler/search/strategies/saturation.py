@@ -145,7 +145,9 @@ class Saturating:
         ), None if options.tensat else lambda rule, nodes: level(egraph, rule, nodes, options.enodes))  # fmt: skip
         self._round += 1
         multi = self._round <= self._multi
-        done = grown.stop is rewrite.Stop.SATURATED or (not multi and not grown.unions and rewrite.Cap.MATCHES not in grown.capped)
+        done = grown.stop is rewrite.Stop.SATURATED or (
+            not multi and not grown.unions and rewrite.Cap.MATCHES not in grown.capped
+        )
         several = not options.tensat and any(len(rule.left.tops) > 1 for rule in self._rules)
         if done and several and grown.stop is not rewrite.Stop.SATURATED:
             # single patterns add nothing any more, and there is room: once more with several

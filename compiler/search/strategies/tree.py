@@ -67,7 +67,9 @@ class Searching:
         self._costs, self._seed, self._share, self._findings = costs, seed, share, findings
         self._rules = sorted(rules, key=lambda rule: rule.name)
         # a term variable stands for any operator
-        self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
+        self._operators = [
+            frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules
+        ]
         self._random = Random(seed)
         self._moves = list(moves)
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
@@ -301,7 +303,9 @@ class Searching:
             at = max(alive, key=lambda child: self._bound(child, at))
 
     def _alive(self, child: TreeState) -> bool:
-        return len(child.egraph) < self._options.enodes and (not child.open or any(child.open.values()) or bool(child.children))
+        return len(child.egraph) < self._options.enodes and (
+            not child.open or any(child.open.values()) or bool(child.children)
+        )
 
     def _bound(self, child: TreeState, parent: TreeState) -> float:
         if not child.visits:
@@ -376,7 +380,9 @@ class Searching:
             ]
         return [*rules, *self._moves] if near else [*rules]
 
-    def _applied(self, state: TreeState, rule: CompiledRule | Source, near: bool) -> tuple[TreeState, StepOutcome] | None:
+    def _applied(
+        self, state: TreeState, rule: CompiledRule | Source, near: bool
+    ) -> tuple[TreeState, StepOutcome] | None:
         """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
 
         egraph, options = state.egraph, self._options
@@ -399,7 +405,9 @@ class Searching:
         places = MatchesOfRules(View(child, before=state.places.view), state.places, matches)
         return TreeState(child, growing, found, places, fresh | older, state.beside, matches), outcome
 
-    def _matched(self, state: TreeState, rule: CompiledRule, near: bool) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
+    def _matched(
+        self, state: TreeState, rule: CompiledRule, near: bool
+    ) -> tuple[EGraph, StepOutcome, Sequence[Match]] | None:
         """A clone after a rule at some places, and these; None where it matches nowhere."""
 
         limits, caps = self._limits, self._caps[near]

@@ -76,7 +76,17 @@ class Mcts:
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> Searching:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, ARMSLEAST)))
             one = Searching(
-                options, start, rules, costs, space.limits, space.seed, told, space.moves, space.price, 1 / count, space.findings
+                options,
+                start,
+                rules,
+                costs,
+                space.limits,
+                space.seed,
+                told,
+                space.moves,
+                space.price,
+                1 / count,
+                space.findings,
             )
             tidied.append(one.tidying)
             return one

@@ -51,7 +51,11 @@ def _until(clause: OnnxClause, opset: int) -> Fix | None:
     """The edit that ends a clause that ends already at another opset."""
     span = clause.syntax.span
     found = re.search(r"\buntil\s+(\d+)", span.text)
-    return None if found is None else Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
+    return (
+        None
+        if found is None
+        else Fix(Span(span.source, span.start + found.start(1), span.start + found.end(1)), str(opset))
+    )
 
 
 def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
@@ -70,8 +74,15 @@ def _own_clause(clause: OnnxClause, report: CheckReport) -> None:
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
             report.add("E0320", f"`{output.name}` is no output of `{op.short}`", output.span)
-    sizes = {n.id for p in op.syntax.params for n in walk_expr((p.type.dims or ()) if p.type else ()) if isinstance(n, t.Name)}
-    sizes |= {n.id for s in op.syntax.statements if isinstance(s, t.Where) for n in walk_expr(s) if isinstance(n, t.Name)}
+    sizes = {
+        n.id
+        for p in op.syntax.params
+        for n in walk_expr((p.type.dims or ()) if p.type else ())
+        if isinstance(n, t.Name)
+    }
+    sizes |= {
+        n.id for s in op.syntax.statements if isinstance(s, t.Where) for n in walk_expr(s) if isinstance(n, t.Name)
+    }
     bound = sizes | params | attrs | lets | outputs
     for entry in clause.attrs:
         for node in walk_expr(entry.value):
@@ -138,5 +149,9 @@ def _is_attribute(type: t.TypeExpr) -> bool:
 
 def _solved_names(condition: t.Expr) -> list[str]:
     if isinstance(condition, t.Compare) and condition.ops == ("==",):
-        return [side.id for side in condition.operands if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper()]
+        return [
+            side.id
+            for side in condition.operands
+            if isinstance(side, t.Name) and "." not in side.id and side.id[0].isupper()
+        ]
     return []

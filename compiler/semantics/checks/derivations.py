@@ -31,6 +31,7 @@ _MAPS = frozenset({"affine_bijections", "flattenings", "groupings", "nonzero_pos
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
+
 def check_unknowns(rule: DerivationDef, report: CheckReport) -> None:
     """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without
     an end, W0017 for what no search applies."""
@@ -192,7 +193,9 @@ def _determined(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
                 if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():
                     way = "" if left is rule.left else ", from right to left,"
                     hint = f"`search {name} in ...` says where it is looked for"
-                    report.add("E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint)
+                    report.add(
+                        "E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint
+                    )
 
 
 def _needed(formula: t.Formula, known: Declared) -> set[str]:
@@ -202,7 +205,9 @@ def _needed(formula: t.Formula, known: Declared) -> set[str]:
 
 def _ranged(formula: t.Formula, name: str) -> bool:
     """Whether an index has a range of its own in a formula."""
-    return any(isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope))
+    return any(
+        isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope)
+    )
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
@@ -219,9 +224,15 @@ def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
             for condition in one.conditions if isinstance(one, t.Where) else ():
                 if isinstance(condition, t.Compare):
                     left, right = condition.operands[0], condition.operands[-1]
-                    if condition.ops[0] == "==" and isinstance(left, t.Name) and _names(right) <= given | {"hull", "image"}:
+                    if (
+                        condition.ops[0] == "=="
+                        and isinstance(left, t.Name)
+                        and _names(right) <= given | {"hull", "image"}
+                    ):
                         given.add(left.id)
-                    rest = right if condition.ops[0] == "<=" and isinstance(right, t.Binary) and right.op == "|" else None
+                    rest = (
+                        right if condition.ops[0] == "<=" and isinstance(right, t.Binary) and right.op == "|" else None
+                    )
                     if rest is not None and _names((left, rest.left)) <= given:
                         given |= _names(rest.right)
         grew = len(given) > before
@@ -241,7 +252,12 @@ def _generators(rule: t.Derivation, known: Declared, report: CheckReport) -> Non
         if len(node.args) != len(wanted):
             shape = {"term": "f", "set": "X", "map": "phi"}
             hint = f"`{node.function}({', '.join(shape[each] for each in wanted)})`"
-            report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span, hint=hint)
+            report.add(
+                "E0301",
+                f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}",
+                node.span,
+                hint=hint,
+            )
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
             if name not in {"set": known.sets, "term": known.terms, "map": known.maps}[kind]:
@@ -279,7 +295,9 @@ def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
 
 def _ends(rule: t.Derivation, report: CheckReport) -> None:
     """W0003 where the left side of a rule without conditions and `search` stands inside of what it becomes."""
-    bounded = any(isinstance(one, t.Search) for one in rule.statements) or any(isinstance(one, t.Where) for one in rule.declarations)
+    bounded = any(isinstance(one, t.Search) for one in rule.statements) or any(
+        isinstance(one, t.Where) for one in rule.declarations
+    )
     if bounded or rule.arrow == "<=>" or len(rule.left) != 1:
         return
     (left,) = rule.left
@@ -287,7 +305,9 @@ def _ends(rule: t.Derivation, report: CheckReport) -> None:
     for formula in rule.right:
         whole = inside(formula.scope)
         found = [node for node in walk_expr(formula.scope) if isinstance(node, t.Traversal) and _alike(pattern, node)]
-        wrapped = isinstance(whole, t.Traversal) and isinstance(pattern, t.Traversal) and _wraps(pattern.body, whole.body)
+        wrapped = (
+            isinstance(whole, t.Traversal) and isinstance(pattern, t.Traversal) and _wraps(pattern.body, whole.body)
+        )
         same = whole == pattern and formula.name == left.name
         inner = len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)
         if wrapped or same or (found and inner):
@@ -319,7 +339,11 @@ def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:
     """Whether the pattern of a left side matches an expression that is made of the same unknowns."""
     if isinstance(pattern, t.Traversal):
-        return isinstance(node, t.Traversal) and len(node.places) >= len(pattern.places) and _alike(pattern.body, node.body)
+        return (
+            isinstance(node, t.Traversal)
+            and len(node.places) >= len(pattern.places)
+            and _alike(pattern.body, node.body)
+        )
     if isinstance(pattern, t.Reduction):
         same = isinstance(node, t.Reduction) and node.kind == pattern.kind and len(node.binders) >= len(pattern.binders)
         return same and isinstance(node, t.Reduction) and _alike(pattern.body, node.body)

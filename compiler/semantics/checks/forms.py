@@ -19,12 +19,16 @@ _CONDITIONS = (
 )
 #: predicates that `where` knows, with what they take
 PREDICATES: Mapping[str, tuple[str, ...]] = {
-    "bijective": ("map",), "total": ("term", "set"), "reads": ("term", "index"),
+    "bijective": ("map",),
+    "total": ("term", "set"),
+    "reads": ("term", "index"),
     "unlike": ("set", "set"),
 }
 _FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | {"hull"}
 _RIGHT = "a right side is made of unknown terms, maps, sums and arithmetic"
-_LEFT = "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"
+_LEFT = (
+    "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"
+)
 
 
 def check_forms(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
@@ -62,7 +66,12 @@ def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
     body = node.body
     if isinstance(body, t.Reduction):
         if body.where is not None:
-            report.add("E0326", "a sum on a left side has no condition", body.where.span, hint="conditions of a rule stand in `where`")
+            report.add(
+                "E0326",
+                "a sum on a left side has no condition",
+                body.where.span,
+                hint="conditions of a rule stand in `where`",
+            )
         _ranged(body.binders, known, report)
         body = body.body
     _element(body, known, report)
@@ -70,7 +79,11 @@ def _left(whole: t.Expr, known: Declared, report: CheckReport) -> None:
 
 def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool = False) -> None:
     if node.where is not None:
-        hint = "`f(x) if x < 3 else 0` gives a value to each position" if not left else "conditions of a rule stand in `where`"
+        hint = (
+            "`f(x) if x < 3 else 0` gives a value to each position"
+            if not left
+            else "conditions of a rule stand in `where`"
+        )
         report.add("E0326", "a scope of a derivation has no condition", node.where.span, hint=hint)
     seen: set[str] = set()
     for place in node.places:
@@ -78,7 +91,9 @@ def _places(node: t.Traversal, known: Declared, report: CheckReport, left: bool 
             report.add("E0326", "derivations have no packs and no tuples", place.span,
                        hint="an index stands for any number of iterators")  # fmt: skip
         elif place.name in seen:
-            report.add("E0309", f"`{place.name}` is an iterator already", place.span, hint="another name tells them apart")
+            report.add(
+                "E0309", f"`{place.name}` is an iterator already", place.span, hint="another name tells them apart"
+            )
         else:
             seen.add(place.name)
     _ranged([place for place in node.places if isinstance(place, t.Binder)], known, report)
@@ -130,7 +145,12 @@ def _read(node: t.Expr, known: Declared, report: CheckReport) -> None:
         return
     plain = all(isinstance(sub, t.Name) for sub in subs)
     if not plain and not (len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in known.maps):
-        report.add("E0326", "a left side reads at indexes, or at one unknown map of them", node.span, hint="`map phi: X * Y -> Z`")
+        report.add(
+            "E0326",
+            "a left side reads at indexes, or at one unknown map of them",
+            node.span,
+            hint="`map phi: X * Y -> Z`",
+        )
 
 
 # ---- right sides ---------------------------------------------------------------------------------------------------
@@ -142,13 +162,21 @@ def _right(formula: t.Formula, known: Declared, report: CheckReport) -> None:
             _places(node, known, report)
         elif isinstance(node, t.Reduction):
             _ranged(node.binders, known, report)
-        elif isinstance(node, t.Binary) and node.op in {"/", "//", "%"} and isinstance(node.right, t.Int) and not node.right.value:
+        elif (
+            isinstance(node, t.Binary)
+            and node.op in {"/", "//", "%"}
+            and isinstance(node.right, t.Int)
+            and not node.right.value
+        ):
             report.add("E0327", "this is a division by zero", node.span, hint="it has no value anywhere")
         elif isinstance(node, t.Call) and node.function == "stack" and node is formula.scope:
             for arg in node.args:
                 if not isinstance(arg, t.Name) or arg.id not in known.tensors:
                     report.add("E0304", "`stack` takes unknown tensors", arg.span, hint="`tensor A, B` declares them")
-        elif isinstance(node, t.Call) and node.function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys():
+        elif (
+            isinstance(node, t.Call)
+            and node.function.partition(".")[0] not in _FUNCTIONS | known.terms.keys() | known.maps.keys()
+        ):
             if node.function in VOCABULARY | {"stack"}:
                 report.add("E0326", f"`{node.function}` is nothing that a right side computes", node.span, hint=_RIGHT)
         elif isinstance(node, t.Str | t.Inf | t.Pack | t.TupleExpr | t.ListExpr | t.Field | t.ForAll):
@@ -167,7 +195,12 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
             own = one.signatures if isinstance(one, t.TermDecl) else one.binders
         for each in own:
             if declared.count(each.name) > 1 or each.name in known.sets or each.name in known.again:
-                report.add("E0213", f"`{each.name}` is the name of two unknowns", each.span, hint="each unknown has a name of its own")
+                report.add(
+                    "E0213",
+                    f"`{each.name}` is the name of two unknowns",
+                    each.span,
+                    hint="each unknown has a name of its own",
+                )
     used: set[str] = set()
     for formula in (*rule.left, *rule.right):
         for node in walk_expr(formula.scope):
@@ -175,22 +208,37 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
                 name, dot, way = node.function.partition(".")
                 used.add(name)
                 if dot and name in known.maps and way != "inverse":
-                    report.add("E0201", f"nothing is named `{node.function}` here", node.span, hint=f"a map has `{name}.inverse`")
-                if name in known.indexes.keys() | known.sets | known.tensors and name not in known.terms.keys() | known.maps.keys():
+                    report.add(
+                        "E0201",
+                        f"nothing is named `{node.function}` here",
+                        node.span,
+                        hint=f"a map has `{name}.inverse`",
+                    )
+                if (
+                    name in known.indexes.keys() | known.sets | known.tensors
+                    and name not in known.terms.keys() | known.maps.keys()
+                ):
                     report.add("E0326", f"`{name}` is no term and no map", node.span,
                                hint="`term f(x, y)`, `map phi: X -> Z` declare them")  # fmt: skip
             elif isinstance(node, t.Name):
                 used.add(node.id)
                 if node.id in known.maps.keys() | known.terms.keys() and node.id not in known.indexes:
                     kind = "map" if node.id in known.maps else "term"
-                    report.add("E0326", f"`{node.id}` is a {kind} and no value", node.span, hint=f"`{node.id}(x)` is its value at x")
+                    report.add(
+                        "E0326",
+                        f"`{node.id}` is a {kind} and no value",
+                        node.span,
+                        hint=f"`{node.id}(x)` is its value at x",
+                    )
             elif isinstance(node, t.Binder):
                 used.add(node.name)
                 used |= {each.id for each in walk_expr(node.range) if isinstance(each, t.Name)}
     for one in rule.declarations:
         if isinstance(one, t.Where):
             for node in walk_expr(one.conditions):
-                used |= {node.id} if isinstance(node, t.Name) else {node.function} if isinstance(node, t.Call) else set()
+                used |= (
+                    {node.id} if isinstance(node, t.Name) else {node.function} if isinstance(node, t.Call) else set()
+                )
     used |= {known.indexes[name] or "" for name in used if name in known.indexes}
     used |= {each for name in used & known.maps.keys() for part in known.maps[name] for kind in part for each in kind}
     for one in rule.declarations:
@@ -214,7 +262,10 @@ def _names(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
 def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
     if isinstance(node, t.Call) and node.function in PREDICATES:
         kinds = PREDICATES[node.function]
-        wanted = [{"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}.get(kind) for kind in kinds]
+        wanted = [
+            {"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}.get(kind)
+            for kind in kinds
+        ]
         if len(node.args) != len(wanted):
             report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span,
                        hint=_CONDITIONS)  # fmt: skip
@@ -232,15 +283,26 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
             _set(left, known, report)
             for side in (right.left, right.right) if isinstance(right, t.Binary) and right.op == "|" else (right,):
                 _set(side, known, report)
-        elif isinstance(left, t.Call) and isinstance(right, t.Call) and left.function == right.function in {"shape", "dtype"}:
+        elif (
+            isinstance(left, t.Call)
+            and isinstance(right, t.Call)
+            and left.function == right.function in {"shape", "dtype"}
+        ):
             for side in (left, right):
                 if len(side.args) != 1 or not isinstance(side.args[0], t.Name) or side.args[0].id not in known.tensors:
-                    report.add("E0304", f"`{side.function}` takes an unknown tensor", side.span, hint="`tensor A, B` declares them")
+                    report.add(
+                        "E0304",
+                        f"`{side.function}` takes an unknown tensor",
+                        side.span,
+                        hint="`tensor A, B` declares them",
+                    )
         elif isinstance(left, t.Name):
             _set(left, known, report)
             _set(right, known, report)
         else:
-            report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
+            report.add(
+                "E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}"
+            )
     else:
         report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
 
@@ -248,12 +310,19 @@ def _condition(node: t.Expr, known: Declared, report: CheckReport) -> None:
 def _forall(node: t.ForAll, known: Declared, report: CheckReport) -> None:
     """`forall x in X - V: f(x, y) == 0`."""
     body = node.body
-    zero = isinstance(body, t.Compare) and body.ops == ("==",) and isinstance(body.operands[1], t.Int) and body.operands[1].value == 0
+    zero = (
+        isinstance(body, t.Compare)
+        and body.ops == ("==",)
+        and isinstance(body.operands[1], t.Int)
+        and body.operands[1].value == 0
+    )
     call = body.operands[0] if isinstance(body, t.Compare) else None
     if not zero or not isinstance(call, t.Call) or call.function not in known.terms or node.name not in known.indexes:
         report.add("E0315", "nothing is known of this in a derivation", node.span, hint=f"conditions: {_CONDITIONS}")
     elif not any(isinstance(arg, t.Name) and arg.id == node.name for arg in call.args):
-        report.add("E0315", f"`{call.function}` does not take `{node.name}` here", call.span, hint=f"conditions: {_CONDITIONS}")
+        report.add(
+            "E0315", f"`{call.function}` does not take `{node.name}` here", call.span, hint=f"conditions: {_CONDITIONS}"
+        )
     elif not isinstance(node.domain, t.Binary) or node.domain.op != "-":
         report.add("E0315", "a term is 0 on what is left of a set beside another one", node.domain.span, hint="`X - V`")
     else:
@@ -294,7 +363,9 @@ def _searches(rule: t.Derivation, known: Declared, report: CheckReport) -> None:
         if one.name in seen:
             report.add("E0309", f"`{one.name}` is looked for already", one.span, hint="one `search` for each unknown")
         elif one.name in given:
-            report.add("E0309", f"the left side determines `{one.name}`", one.span, hint="`search` looks for what it does not")
+            report.add(
+                "E0309", f"the left side determines `{one.name}`", one.span, hint="`search` looks for what it does not"
+            )
         seen.add(one.name)
         node = one.domain
         first = node.args[0] if isinstance(node, t.Call) and node.args else None
@@ -351,7 +422,10 @@ def _runs(
 
 
 def _fits(
-    formula: t.Formula, runs: tuple[frozenset[str], ...] | None, wanted: tuple[frozenset[str], ...] | None, report: CheckReport
+    formula: t.Formula,
+    runs: tuple[frozenset[str], ...] | None,
+    wanted: tuple[frozenset[str], ...] | None,
+    report: CheckReport,
 ) -> None:
     if runs is None or wanted is None:
         return
@@ -360,7 +434,12 @@ def _fits(
                    hint="a rule keeps what a result is")  # fmt: skip
     elif all(runs) and all(wanted) and sorted(map(shown1, runs)) != sorted(map(shown1, wanted)):
         hint = "`restrict(R, X)` leaves a part of it, `{..., other=0}` has a value outside"
-        report.add("E0306", f"this runs through {shown(runs)}, and the left side through {shown(wanted)}", formula.span, hint=hint)
+        report.add(
+            "E0306",
+            f"this runs through {shown(runs)}, and the left side through {shown(wanted)}",
+            formula.span,
+            hint=hint,
+        )
 
 
 def shown1(kind: frozenset[str]) -> str:
@@ -368,14 +447,23 @@ def shown1(kind: frozenset[str]) -> str:
 
 
 def _uses(
-    formula: t.Formula, made: dict[str, tuple[frozenset[str], ...] | None], later: frozenset[str], known: Declared, report: CheckReport
+    formula: t.Formula,
+    made: dict[str, tuple[frozenset[str], ...] | None],
+    later: frozenset[str],
+    known: Declared,
+    report: CheckReport,
 ) -> None:
     """What a formula reads of those before it: as many positions as they have, and none behind their end."""
     partly = {id(arg) for node in walk_expr(formula.scope) if isinstance(node, t.Call) and node.function in known.terms
               for arg in node.args}  # fmt: skip
     for node in walk_expr(formula.scope):
         if isinstance(node, t.Name) and node.id in later and not isinstance(formula.scope, t.Call):
-            report.add("E0201", f"`{node.id}` is made later", node.span, hint="formulas are computed from the first to the last")
+            report.add(
+                "E0201",
+                f"`{node.id}` is made later",
+                node.span,
+                hint="formulas are computed from the first to the last",
+            )
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and made.get(node.base.id) is not None:
             wanted = made[node.base.id] or ()
             count = sum(_count(sub, known) for sub in node.subs)
@@ -401,10 +489,13 @@ def _constant_reads(formulas: Sequence[t.Formula], report: CheckReport) -> None:
             if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in sizes:
                 for sub, size in zip(node.subs, sizes[node.base.id], strict=False):
                     if isinstance(sub, t.Int) and size is not None and sub.value >= size:
-                        message = f"`{node.base.id}` has {size} positions along this index, and none numbered {sub.value}"
+                        message = (
+                            f"`{node.base.id}` has {size} positions along this index, and none numbered {sub.value}"
+                        )
                         report.add("E0401", message, sub.span, hint="the first one is 0")
         scope = inside(formula.scope)
         if formula.name is not None and isinstance(scope, t.Traversal):
             sizes[formula.name] = tuple(
-                place.range.value if isinstance(place, t.Binder) and isinstance(place.range, t.Int) else None for place in scope.places
+                place.range.value if isinstance(place, t.Binder) and isinstance(place.range, t.Int) else None
+                for place in scope.places
             )

@@ -104,7 +104,11 @@ def _expr(pattern: Direction, value: t.Expr, other: t.Expr, found: TermMatch) ->
         bound: TermMatch | None = found if mine == theirs else None
         if isinstance(mine, t.Node) and isinstance(theirs, t.Node):
             bound = _expr(pattern, mine, theirs, found)  # type: ignore[arg-type]
-        elif isinstance(mine, tuple) and isinstance(theirs, tuple) and all(isinstance(x, t.Node) for x in (*mine, *theirs)):
+        elif (
+            isinstance(mine, tuple)
+            and isinstance(theirs, tuple)
+            and all(isinstance(x, t.Node) for x in (*mine, *theirs))
+        ):
             bound = _list(pattern, mine, theirs, found)
         if bound is None:
             return None
@@ -116,7 +120,11 @@ def _list(
     pattern: Direction, values: tuple[t.Expr, ...], others: tuple[t.Expr, ...], found: TermMatch
 ) -> TermMatch | None:
     """Entry by entry; one pack of the pattern stands for what the others leave."""
-    packs = [k for k, v in enumerate(values) if isinstance(v, t.Pack) and isinstance(v.value, t.Name) and v.value.id in pattern.free]
+    packs = [
+        k
+        for k, v in enumerate(values)
+        if isinstance(v, t.Pack) and isinstance(v.value, t.Name) and v.value.id in pattern.free
+    ]
     if len(packs) > 1:
         return _renamed(pattern, values, others, found)
     if not packs:
@@ -194,7 +202,10 @@ def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
         if any(_speaks_of(condition, name) for name, term in match.tensors.items() if not isinstance(term, InputTerm)):
             return False
         unbound = pattern.free - names.keys()
-        if any(_speaks_of(condition, name) for name in unbound) or substituted(condition, names) not in other.conditions:
+        if (
+            any(_speaks_of(condition, name) for name in unbound)
+            or substituted(condition, names) not in other.conditions
+        ):
             return False
     return True
 
@@ -256,7 +267,9 @@ def _type(pattern: Direction, mine: t.TypeExpr, theirs: t.TypeExpr, match: TermM
     return _list(pattern, mine.dims, theirs.dims, match)
 
 
-def _renamed(pattern: Direction, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...], match: TermMatch) -> TermMatch | None:
+def _renamed(
+    pattern: Direction, mine: tuple[t.Expr, ...], theirs: tuple[t.Expr, ...], match: TermMatch
+) -> TermMatch | None:
     """Lists with two packs: only where they are the same up to names."""
     if len(mine) != len(theirs):
         return None

@@ -193,13 +193,19 @@ class NameScope:
             given.add(keyword.name)
             if known is not None and keyword.name not in known:
                 options = difflib.get_close_matches(keyword.name, known, n=1)
-                hint = f"did you mean `{options[0]}`?" if options else "attributes: " + ", ".join(known) if known else ""
+                hint = (
+                    f"did you mean `{options[0]}`?" if options else "attributes: " + ", ".join(known) if known else ""
+                )
                 fix = instead(keyword.span, keyword.name, options[0]) if options else None
-                self.report.add("E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, fix, hint=hint)
+                self.report.add(
+                    "E0302", f"`{expr.function}` has no attribute `{keyword.name}`", keyword.span, fix, hint=hint
+                )
             elif known is not None:
                 problem = literal_problem(known[keyword.name], keyword.value)
                 if problem:
-                    self.report.add("E0304", f"the attribute `{keyword.name}` of `{expr.function}` {problem}", keyword.value.span)
+                    self.report.add(
+                        "E0304", f"the attribute `{keyword.name}` of `{expr.function}` {problem}", keyword.value.span
+                    )
                 self._axes(expr, known[keyword.name], keyword.value)
             self.check(keyword.value, pattern=self.pattern)
         if known is not None and expr.rest is None and (kind is None):
@@ -217,12 +223,18 @@ class NameScope:
         """Axes that are written down, of a tensor whose rank is."""
         first = expr.args[0] if expr.args else None
         dims = self.dims.get(first.id, ()) if isinstance(first, t.Name) else ()
-        if attr.type.name not in {"axis", "axes", "permutation"} or not dims or any(isinstance(d, t.Pack) for d in dims):
+        if (
+            attr.type.name not in {"axis", "axes", "permutation"}
+            or not dims
+            or any(isinstance(d, t.Pack) for d in dims)
+        ):
             return
         for entry in value.elements if isinstance(value, t.ListExpr) else (value,):
             negative = isinstance(entry, t.Unary)
             number = entry.operand if isinstance(entry, t.Unary) else entry
-            if isinstance(number, t.Int) and not -len(dims) <= (-number.value if negative else number.value) < len(dims):
+            if isinstance(number, t.Int) and not -len(dims) <= (-number.value if negative else number.value) < len(
+                dims
+            ):
                 shown = first.id if isinstance(first, t.Name) else ""
                 self.report.add("E0322", f"`{shown}` has {len(dims)} axes, and no axis {entry.span.text}", entry.span)
 
@@ -232,7 +244,9 @@ class NameScope:
         for attr in known.values():
             if attr.default is None and attr.name not in given:
                 hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
-                self.report.add("E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint=hint)
+                self.report.add(
+                    "E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint=hint
+                )
 
     def _rest(self, expr: t.Call) -> None:
         assert expr.rest is not None
@@ -264,7 +278,13 @@ class NameScope:
 def imports(file: t.File, name: str) -> Fix:
     """The edit that imports a name of the standard library, behind the other imports."""
     header = file.header
-    before = header.imports[-1].span if header.imports else header.library.span if header.library is not None else header.span
+    before = (
+        header.imports[-1].span
+        if header.imports
+        else header.library.span
+        if header.library is not None
+        else header.span
+    )
     # without imports and a library the first line is `dslc 1`
     end = before.end if before is not header.span else before.source.text.find("\n", before.start)
     end = len(before.source.text) if end < 0 else end
@@ -308,7 +328,10 @@ def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
     packs = sum(isinstance(dim, t.Pack) for dim in dims)
     spliced = sum(isinstance(sub, t.Pack) for sub in subs)
     if not packs and not spliced and len(dims) != len(subs):
-        axes, read = f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s", f"{len(subs)} subscript{'s' * (len(subs) != 1)}"
+        axes, read = (
+            f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s",
+            f"{len(subs)} subscript{'s' * (len(subs) != 1)}",
+        )
         return f"has {axes} and is read with {read}"
     if packs and not spliced:
         return "has any number of axes and is read with single subscripts; a pack needs `*i`"

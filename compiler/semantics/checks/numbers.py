@@ -17,7 +17,9 @@ _LIMIT = 1 << 63  #: numbers of 64 bits end here
 def check_numbers(rules: Rules, modules: frozenset[Module], report: CheckReport) -> None:
     """E0329 for whole numbers of 2^63 and more where a size, an attribute or a range stands; results of equations may be larger."""
     for module in rules.modules:
-        if module in modules and any(isinstance(node, t.Int) and node.value >= _LIMIT for node in walk_expr(module.file.items)):
+        if module in modules and any(
+            isinstance(node, t.Int) and node.value >= _LIMIT for node in walk_expr(module.file.items)
+        ):
             for number in _counts(module.file, False):
                 report.add("E0329", f"{number.value} does not fit 64 bits, as sizes and attributes must", number.span)
 

@@ -53,7 +53,9 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
         if old is not None:
             same = {old, kind} <= {"tensor", "let", "output"} and old == kind
             code = "E0309" if same else "E0213"
-            report.add(code, f"`{name}` is {_a(old)} already" if code == "E0213" else f"`{name}` is defined twice", span)
+            report.add(
+                code, f"`{name}` is {_a(old)} already" if code == "E0213" else f"`{name}` is defined twice", span
+            )
         scope.bind(name, kind)
         places[name] = span
 
@@ -75,7 +77,9 @@ def _scope(rules: Rules, op: OperatorDef, report: CheckReport) -> NameScope:
             scope.kinds.setdefault(param.type.name, "type")
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let):
-            declare(statement.target.name, "tensor" if statement.target.places is not None else "let", statement.target.span)
+            declare(
+                statement.target.name, "tensor" if statement.target.places is not None else "let", statement.target.span
+            )
         elif isinstance(statement, t.LetMany):
             for name in statement.names:
                 declare(name, "let", statement.span)
@@ -182,7 +186,10 @@ def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
     free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)]
     if len(free) > 1:
         report.add(
-            "E0311", f"nothing says where `*{free[0]}` ends", param.type.span, hint=f"write `where rank({free[0]}) == ...`"
+            "E0311",
+            f"nothing says where `*{free[0]}` ends",
+            param.type.span,
+            hint=f"write `where rank({free[0]}) == ...`",
         )
 
 
@@ -201,7 +208,9 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = 
     for param in op.syntax.params:
         if param is not apart and param.type is not None:
             packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
-            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs)):
+            if pack in packs and (
+                len(packs) == 1 or all(p == pack or _ranked(op, p, param, asked | {pack}) for p in packs)
+            ):
                 return True
     return False
 
@@ -222,7 +231,10 @@ def _solvable(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
             open_names = sorted(names - alone)
             bad = any(isinstance(n, t.Binary) and n.op in {"//", "%", "/", "^"} for n in walk_expr(dim))
             squared = any(
-                isinstance(n, t.Binary) and n.op == "*" and _mentions(n.left, open_names) and _mentions(n.right, open_names)
+                isinstance(n, t.Binary)
+                and n.op == "*"
+                and _mentions(n.left, open_names)
+                and _mentions(n.right, open_names)
                 for n in walk_expr(dim)
             )
             if open_names and (len(open_names) > 1 or bad or squared) and not _given(op, open_names):
@@ -256,7 +268,9 @@ def _statements(op: OperatorDef, scope: NameScope) -> None:
             check_function(statement, scope)
         elif isinstance(statement, t.Example):
             if not isinstance(statement.value, t.Compare):
-                scope.report.add("E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`")
+                scope.report.add(
+                    "E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`"
+                )
             outside = NameScope(op.module, scope.rules, scope.report)
             outside.check(statement.value)
 
@@ -324,7 +338,9 @@ def check_function(function: t.Function, scope: NameScope) -> None:
     inner.check(function.body)
     for node in walk_expr(function.body):
         if isinstance(node, t.Call) and node.function == function.name:
-            scope.report.add("E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive")
+            scope.report.add(
+                "E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive"
+            )
 
 
 def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: NameScope) -> None:
@@ -349,7 +365,12 @@ def _equations(op: OperatorDef, report: CheckReport) -> None:
         if isinstance(statement, t.Equation):
             name = statement.target.name
             if name not in outputs:
-                report.add("E0201", f"`{name}` is no output of `{op.short}`", statement.target.span, hint="`let` names anything else")
+                report.add(
+                    "E0201",
+                    f"`{name}` is no output of `{op.short}`",
+                    statement.target.span,
+                    hint="`let` names anything else",
+                )
             elif name in defined:
                 report.add("E0309", f"`{name}` has two equations", statement.target.span)
             defined.add(name)
@@ -372,7 +393,9 @@ def _places(target: t.Defined, output: t.Param, report: CheckReport) -> None:
         return
     dims = output.type.dims or ()
     subs: tuple[t.Expr, ...] = tuple(
-        t.Pack(t.Name(p.name, span=p.span), span=p.span) if isinstance(p, t.Binder) and p.star else t.Int(0, span=p.span)
+        t.Pack(t.Name(p.name, span=p.span), span=p.span)
+        if isinstance(p, t.Binder) and p.star
+        else t.Int(0, span=p.span)
         for p in target.places
     )
     if len(dims) != len(subs) and fits_subscripts(dims, subs):
@@ -445,7 +468,9 @@ def _is_composite(op: OperatorDef) -> bool:
     )
 
 
-def _declared(value: Value, shape: tuple[Dim, ...], output: t.Param, choice: AssumedChoice, report: CheckReport) -> None:
+def _declared(
+    value: Value, shape: tuple[Dim, ...], output: t.Param, choice: AssumedChoice, report: CheckReport
+) -> None:
     if len(value.type.shape) != len(shape):
         report.add(
             "E0306", f"`{output.name}` is declared with {len(shape)} axes, and its equation gives {len(value.type.shape)}",

@@ -79,11 +79,18 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
     scope = NameScope(rule.module, rules, report)
     scope.extra = _LOWERING
     if syntax.device not in DEVICES:
-        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES)))
+        report.add(
+            "E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(DEVICES))
+        )
     declare_params(syntax.params, scope)
     emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
     if len(emits) != 1:
-        report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax.span, hint="one of `call`, `template` and `onnx`")
+        report.add(
+            "E0702",
+            f"`{syntax.name}` emits {len(emits)} things",
+            syntax.span,
+            hint="one of `call`, `template` and `onnx`",
+        )
     scope.pattern = True
     if syntax.expr is not None:
         _lowered(syntax.expr, scope)
@@ -145,7 +152,9 @@ def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckRepor
 
 def _tensors(syntax: t.Lowering) -> set[str]:
     """The names of a lowering that may be tensors: its parameters and results."""
-    results = {name for bind in syntax.match for name in bind.names} | ({syntax.expr.target.name} if syntax.expr else set())
+    results = {name for bind in syntax.match for name in bind.names} | (
+        {syntax.expr.target.name} if syntax.expr else set()
+    )
     return {param.name for param in syntax.params} | results
 
 
@@ -185,7 +194,9 @@ def check_test(rules: Rules, test: TestDef, report: CheckReport) -> None:
     head = syntax.name.rsplit(".", 1)[-1]
     names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
     if head not in names and module.lookup(syntax.name) is None and not _known(rules, module, head):
-        report.add("E0214", f"nothing is named `{syntax.name}`", syntax.span, hint="a test bears the name of what it tests")
+        report.add(
+            "E0214", f"nothing is named `{syntax.name}`", syntax.span, hint="a test bears the name of what it tests"
+        )
     for statement in syntax.statements:
         if isinstance(statement, t.Given):
             for item in statement.items:
@@ -261,4 +272,3 @@ def _mentioned(file: t.File) -> set[str]:
     for export in file.header.exports:
         found |= set(export.names)
     return found
-

@@ -36,7 +36,9 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
             if any(d.code == "W0004" and d.span is sub.syntax.span for d in report.found):
                 break
             if equal:
-                report.add("W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax.span)
+                report.add(
+                    "W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax.span
+                )
             else:
                 report.add(
                     "W0002", f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same", sub.syntax.span,
@@ -48,7 +50,8 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: CheckReport)
 def _directions(rules: Rules, report: CheckReport) -> dict[SubstitutionDef, tuple[Direction, ...]]:
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     return {
-        sub: () if any(e.starts_in(sub.syntax.span) for e in errors) else directions(sub) for sub in rules.substitutions.values()
+        sub: () if any(e.starts_in(sub.syntax.span) for e in errors) else directions(sub)
+        for sub in rules.substitutions.values()
     }
 
 
@@ -65,7 +68,9 @@ def _head(left: Sequence[Term]) -> str:
 
 
 def _candidates(heads: Mapping[str, list[Direction]], own: Direction) -> list[SubstitutionDef]:
-    return list(dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], AppliedTerm)))
+    return list(
+        dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], AppliedTerm))
+    )
 
 
 def _covers(rules: Rules, general: Sequence[Direction], special: Direction) -> bool:
@@ -187,11 +192,11 @@ def _differ(free: frozenset[str], a: AppliedTerm, b: AppliedTerm) -> bool:
     for name in mine.keys() & theirs.keys():
         x, y = mine[name], theirs[name]
         if isinstance(x, literal) and isinstance(y, literal) and x != y:
-            return not (isinstance(x, t.ListExpr) or isinstance(y, t.ListExpr)) or (_constant_list(x) and _constant_list(y))
+            return not (isinstance(x, t.ListExpr) or isinstance(y, t.ListExpr)) or (
+                _constant_list(x) and _constant_list(y)
+            )
     return False
 
 
 def _constant_list(value: t.Expr) -> bool:
     return not isinstance(value, t.ListExpr) or all(isinstance(each, t.Int) for each in value.elements)
-
-

@@ -92,7 +92,11 @@ def _numerics(entry: t.Entry, report: CheckReport) -> None:
     said = words(entry)
     unknown = [word for word in said if word not in NUMERICS]
     if unknown or not said or len(set(said)) < len(said):
-        what = f"`{unknown[0]}` says nothing of floating-point numbers" if unknown else "`numerics` is a word or a list of words"
+        what = (
+            f"`{unknown[0]}` says nothing of floating-point numbers"
+            if unknown
+            else "`numerics` is a word or a list of words"
+        )
         report.add("E0326", what, entry.value.span, hint="any of " + ", ".join(NUMERICS))
     elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
@@ -224,7 +228,12 @@ def _called(sub: SubstitutionDef, span: Span) -> bool:
 def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
-        report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
+        report.add(
+            "E0601",
+            f"`{sub.syntax.name}` is partial and has no `correct`",
+            sub.syntax.span,
+            hint="write `correct auto`",
+        )
     seen: set[str] = set()
     for correct in corrects:
         given = set(correct.what.names) if isinstance(correct.what, t.Bind) else {*sub.syntax.outputs}
@@ -232,17 +241,32 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
             said = f"`{sub.syntax.name}` is corrected twice"
             report.add("E0609", said, correct.span, hint="one `correct` for each output, or one `correct auto`")
         seen |= given
-        if isinstance(correct.what, t.Bind) and isinstance(correct.what.value, t.Name) and correct.what.value.id in given:
+        if (
+            isinstance(correct.what, t.Bind)
+            and isinstance(correct.what.value, t.Name)
+            and correct.what.value.id in given
+        ):
             said = f"`{correct.what.value.id}` is what is to be corrected"
-            report.add("E0609", said, correct.what.value.span, hint="write what is right where the sides differ, or `correct auto`")
+            report.add(
+                "E0609",
+                said,
+                correct.what.value.span,
+                hint="write what is right where the sides differ, or `correct auto`",
+            )
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
         if correct.limit is not None and not _is_fraction(rules, sub, correct.limit):
-            report.add("E0603", f"the limit {correct.limit.span.text} is no fraction between 0 and 1", correct.limit.span)
+            report.add(
+                "E0603", f"the limit {correct.limit.span.text} is no fraction between 0 and 1", correct.limit.span
+            )
         names = correct.what.names if isinstance(correct.what, t.Bind) else ()
         wrong = [name for name in names if name not in sub.syntax.outputs]
         if wrong or (isinstance(correct.what, str) and correct.what != "auto"):
-            said = f"`{wrong[0]}` is no output of `{sub.syntax.name}`" if wrong else f"`{correct.what}` says not how it is corrected"
+            said = (
+                f"`{wrong[0]}` is no output of `{sub.syntax.name}`"
+                if wrong
+                else f"`{correct.what}` says not how it is corrected"
+            )
             report.add("E0604", said, correct.span, hint="`correct auto`, or `correct Y = ...` for an output Y")
 
 
@@ -275,7 +299,9 @@ def check_property(rules: Rules, law: PropertyDef, report: CheckReport) -> None:
         scope.bind(one.target.name, "value")
     for expr in law.syntax.laws:
         if not isinstance(expr, t.Compare):
-            report.add("E0321", f"`{expr.span.text}` is no equation", expr.span, hint="a law is written `left == right`")
+            report.add(
+                "E0321", f"`{expr.span.text}` is no equation", expr.span, hint="a law is written `left == right`"
+            )
         scope.check(expr)
     for one in lets:
         scope.check(one.value, pattern=False)

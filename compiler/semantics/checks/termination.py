@@ -45,7 +45,9 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: CheckRep
         step = replace(step, right=tuple(_folded(term, _constants(step)) for term in step.right))
         if _holds_itself(rules, step):
             hint = "a rule that may be used both ways is written with `<=>`"
-            report.add("W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint=hint)
+            report.add(
+                "W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint=hint
+            )
             continue
         circle = _circle(rules, step, heads)
         if circle is None or frozenset(circle) in reported:

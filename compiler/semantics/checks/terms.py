@@ -143,7 +143,9 @@ def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output:
     if expr.rest is None:
         given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default is not None}
     attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
-    return AppliedTerm(op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name)
+    return AppliedTerm(
+        op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name
+    )
 
 
 def canonical_value(op: OperatorDef, name: str, value: t.Expr) -> t.Expr:
@@ -163,7 +165,11 @@ def substituted(value: Any, names: Mapping[str, t.Expr]) -> Any:
     if isinstance(value, tuple):
         out: list[Any] = []
         for part in value:
-            if isinstance(part, t.Pack) and isinstance(part.value, t.Name) and isinstance(names.get(part.value.id), t.ListExpr):
+            if (
+                isinstance(part, t.Pack)
+                and isinstance(part.value, t.Name)
+                and isinstance(names.get(part.value.id), t.ListExpr)
+            ):
                 found = names[part.value.id]
                 assert isinstance(found, t.ListExpr)
                 out.extend(found.elements)
