@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.cost.cache import NAME, CostCache, cache_folder
+from dslc.cost.cache import NAME, CostCache
+from dslc.folders import cache_folder
 from dslc.folders import stand_in
 
 INF = float("inf")

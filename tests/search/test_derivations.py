@@ -37,7 +37,8 @@ from dslc.onnx.exporter import compute, export, node_model
 from dslc.onnx.importer import import_model
 from dslc.search.finders import derivations, together
 from dslc.search.finders.building import Builder
-from dslc.search.finders.derivations import Derivations, Tale, derivations_of
+from dslc.search.finders.derivations import Derivations, derivations_of
+from dslc.search.finders.looking import Tale
 from dslc.search.finders.looking import Rival
 from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.validate import claims_of, validate
