@@ -6,8 +6,8 @@ import pytest
 
 from dslc.derivation.calls import read_call
 from dslc.derivation.merging import merged
-from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.programs import unlike
+from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.ir.graph import Call, Value, topological
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare

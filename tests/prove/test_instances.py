@@ -9,7 +9,7 @@ import pytest
 from dslc.ir.graph import Constant, Input, ScopeNode, topological
 from dslc.ir.scalar import Num, Sym
 from dslc.prove.cover.draw import LEVELS
-from dslc.prove.cover.instances import (Cover, Uncovered, cover)
+from dslc.prove.cover.instances import Cover, Uncovered, cover
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 

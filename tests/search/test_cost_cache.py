@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from dslc.cost.cache import NAME, CostCache
-from dslc.folders import cache_folder
-from dslc.folders import stand_in
+from dslc.folders import cache_folder, stand_in
 
 INF = float("inf")
 

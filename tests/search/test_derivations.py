@@ -38,8 +38,7 @@ from dslc.onnx.importer import import_model
 from dslc.search.finders import derivations, together
 from dslc.search.finders.building import Builder
 from dslc.search.finders.derivations import Derivations, derivations_of
-from dslc.search.finders.looking import Tale
-from dslc.search.finders.looking import Rival
+from dslc.search.finders.looking import Rival, Tale
 from dslc.search.finders.siblings import Siblings
 from dslc.search.finders.validate import claims_of, validate
 from dslc.search.rewrites.candidate import Candidate
