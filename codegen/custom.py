@@ -78,7 +78,7 @@ class Filling:
         return {sym: f"s{k}" for k, sym in enumerate(dict.fromkeys(_all_symbols(self.inputs)))}
 
     def text(self) -> str:
-        """What the template makes, where `sizes` has the unknown ones in order.
+        """Render the template, with the unknown sizes in order.
 
         Raises:
             NotRendered: it makes no text.
@@ -98,7 +98,7 @@ class Filling:
         return (self.outputs if one.out else self.inputs)[one.at]
 
     def pointers(self) -> list[dict[str, Any]]:
-        """What the functions of a template take, in order."""
+        """Parameters of a template's functions, in order."""
         return [
             {"kind": "out" if one.out else "in", "at": one.at, "type": store_type(self.type_of(one).dtype)}
             for one in self.tensors
@@ -157,7 +157,7 @@ def _all_symbols(types: Sequence[TensorType]) -> list[Sym]:
 
 
 def _tensor(signature: Signature, type: TensorType) -> dict[str, Any]:
-    """What a template knows of a tensor: its element type in C++ and in the language, and sizes as C++."""
+    """A tensor as templates see it: its element type in C++ and in the language, and sizes as C++."""
     shape = [f"({size})" for size in signature.shape(type)]
     elements = " * ".join(shape) if shape else "1"
     return {

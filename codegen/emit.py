@@ -139,7 +139,7 @@ class Emitter(Expressions):
             self.padding = padding
 
     def _mask(self, tensor: TensorPlace) -> str:
-        """How many lanes may touch a tensor where not all may, else nothing.
+        """Number of lanes that may touch a tensor, as C++; empty where all may.
 
         What is written into the room behind a row is written again or not looked at: a store under a mask would keep the load that
         follows waiting.
@@ -383,7 +383,7 @@ class Emitter(Expressions):
         blocks[0].statements.append(Loop(vars[0].name, "0", stop, 1, inner))
 
     def term(self, node: Reduce, env: Env, dtype: DType) -> Val:
-        """What a reduction takes at one place; the neutral element where its condition does not hold."""
+        """Emit the element that a reduction takes at one place; the neutral element where its condition does not hold."""
         body_type = dtype
         if node.where is None:
             return self.emit_as(node.body, env, body_type)

@@ -17,7 +17,7 @@ from dslc.ir.scalar import Apply, Num, Number, Read, Reduce, Scalar, Table, raw_
 
 
 class Expressions(Positions):
-    """What is computed from elements."""
+    """Emitter of expressions over elements."""
 
     @abstractmethod
     def element(self, node: Read, env: Env) -> Val:
@@ -155,7 +155,10 @@ class Expressions(Positions):
         return dtype
 
     def _folded(self, name: str, args: list[Val], dtype: DType) -> Val:
-        """What does not vary first: it is computed outside. In a sum last: x - m - n is small where x and m are large and near."""
+        """Split off the operands that do not vary, computed outside the loop.
+
+        In a sum they come last: x - m - n is small where x and m are large and near.
+        """
         ordered = sorted(args, key=lambda arg: (arg.lanes, arg.level), reverse=name == "+" and dtype.is_float)
         out = ordered[0]
         for arg in ordered[1:]:

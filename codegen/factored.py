@@ -67,8 +67,10 @@ def factored(parts: Parts) -> Parts:
 
 
 def strided(node: Reduce) -> Reduce:
-    """A sum over positions with a remainder as one over every so many: `sum[r: 4 where (o - r) % 2 == 0]` is `sum[a: 2]` at
-    `r = o % 2 + 2 a`."""
+    """A sum over positions with a remainder as one over every so many.
+
+    `sum[r: 4 where (o - r) % 2 == 0]` is `sum[a: 2]` at `r = o % 2 + 2 a`.
+    """
     for each in conjuncts(node.where):
         found = _remainder(node, each)
         if found is not None:
@@ -133,8 +135,10 @@ def factor_of(whole: Scalar, it: Iter) -> int:
 
 
 def apart(value: Value) -> Value:
-    """Iterators of which quotients are taken in two: one over whole periods, and one over the positions of a period, for each of which
-    the quotients are linear."""
+    """Iterators of which quotients are taken in two.
+
+    One over whole periods, and one over the positions of a period, for each of which the quotients are linear.
+    """
     scope = scope_of(value)
     for it, extent in zip(scope.iters, scope.extents, strict=True):
         steps = {
@@ -148,8 +152,10 @@ def apart(value: Value) -> Value:
 
 
 def parted(parts: Parts) -> Parts:
-    """The same with loops that quotients are taken of in two, where they divide: `X[i // 3]` for `i < 3 n` as `X[a]` for `a < n`,
-    `b < 3`."""
+    """The same with loops that quotients are taken of in two, where they divide.
+
+    `X[i // 3]` for `i < 3 n` as `X[a]` for `a < n`, `b < 3`.
+    """
     new: dict[Value, Value] = {}
     out: list[Part] = []
     for part in parts.parts:
@@ -228,7 +234,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
 
 
 def _alone(factor: Read, it: Iter, iters: tuple[Iter, ...]) -> bool:
-    """Whether an iterator of a sum is, in one place of a read, by itself or behind iterators around the sum."""
+    """Return whether an iterator of a sum is, in one place of a read, by itself or behind iterators around the sum."""
     places = [one for one in factor.index if it in one.free]
     return (
         len(places) == 1

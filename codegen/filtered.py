@@ -66,7 +66,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the stage of Z needs.
+    """Parameters of the stage of Z.
 
     part: Z, over `rows` and `tiles` (which of its iterators these are) and columns, the last. It reads the weights in panels
     `[panel, points, channel, column]`, and then the operand `[places, channel]`, whose place is the sum of `moves` (for each row, by
@@ -122,7 +122,7 @@ def filtered(parts: Parts, lanes: int, panel: int) -> tuple[Parts, dict[Value, F
 
 
 def _needed(parts: Sequence[Part], first: Sequence[Part], outputs: Sequence[Value]) -> tuple[Part, ...]:
-    """What outputs need, arguments before what reads them, and `first` with what it needs before the others."""
+    """Dependencies of outputs, producers first, `first` and its own before the others."""
     values = {part.value: part for part in parts}
     done: dict[Value, Part] = {}
 
@@ -182,7 +182,7 @@ def _chains(part: Part, by_value: dict[Value, Part]) -> Iterator[_Chain]:
 
 
 def _table_sum(node: Reduce) -> Read | None:
-    """What is read in a sum of products of tables and one element; None where a node is no such sum."""
+    """The element read in a sum of products of tables and one element; None where a node is no such sum."""
     if node.kind != "sum" or node.where is not None or not all(isinstance(extent, Num) for extent in node.extents):
         return None
     factors = node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else ()
@@ -194,7 +194,7 @@ def _table_sum(node: Reduce) -> Read | None:
 
 
 def _plain(each: Read) -> bool:
-    """Whether every index is an iterator of its own, or a number."""
+    """Return whether every index is an iterator of its own, or a number."""
     iters = [at for at in each.index if isinstance(at, Iter)]
     return each.other is None and len(set(iters)) == len(iters) and all(isinstance(at, Iter | Num) for at in each.index)
 
@@ -417,8 +417,10 @@ def _panels(
 def _copied(
     taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Iter, Dim], terms: Scalar, lanes: int
 ) -> tuple[Part, list[Part]]:
-    """The operand with all that tiles read of it, also beyond its ends, and its channels last, in whole vectors; and parts that it
-    reads."""
+    """The operand with all that tiles read of it, also beyond its ends, and its channels last, in whole vectors.
+
+    And parts that it reads.
+    """
     extents: list[Dim] = []
     index: list[Scalar] = []
     filled = apply("*", apply("//", apply("+", terms, num(lanes - 1)), num(lanes)), num(lanes))

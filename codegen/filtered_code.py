@@ -26,7 +26,7 @@ NEAR = 640 * 1024
 
 @dataclass(slots=True)
 class FilteredCode:
-    """What the template needs: texts of C++, and the statements of both transforms for one vector of channels or columns."""
+    """Template parameters: texts of C++, and the statements of both transforms for one vector of channels or columns."""
 
     weights: str
     operand: str

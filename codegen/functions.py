@@ -95,7 +95,7 @@ def literal_text(value: Number, dtype: DType) -> str:
 
 
 def neutral(kind: str, dtype: DType) -> Number:
-    """What a reduction over nothing gives."""
+    """Result of a reduction over nothing."""
     if kind in {"any", "all"}:
         return kind == "all"
     if kind in {"max", "min"}:

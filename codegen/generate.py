@@ -111,7 +111,7 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
 
 @contextmanager
 def reasons() -> Iterator[None]:
-    """What cannot be generated as such, whatever found it."""
+    """Turn errors of all passes into NotGenerated."""
     try:
         yield
     except NotPolynomial as problem:
@@ -167,8 +167,10 @@ class _Kernel:
         return KernelText(name, inputs, outputs, self.syms, text, self.variant.form)
 
     def _kept(self, stages: tuple[Stage, ...]) -> dict[Stage, tuple[int, ...]]:
-        """The inputs that a stage depends on, for each that makes nothing but memory of known size for other stages: where these
-        inputs are weights, as those of panels and filters are, it need not be run again."""
+        """Map each stage that only fills memory of known size for other stages to the inputs that it depends on.
+
+        Where these inputs are weights, as those of panels and filters are, it need not be run again.
+        """
         numbers = {value: frozenset((k,)) for k, value in enumerate(self.parts.inputs)}
         found: dict[Stage, tuple[int, ...]] = {}
         for stage in stages:
@@ -186,7 +188,7 @@ class _Kernel:
         return found
 
     def _memory(self, stages: tuple[Stage, ...], kept: Collection[Stage]) -> tuple[GroupMemory, str]:
-        """Where everything lies; what is kept first, so that it stays where it is whatever the sizes are."""
+        """Lay out memory: persistent values first, so that their offsets do not depend on sizes."""
         parts = self.parts
         tensors: dict[Value, TensorPlace] = {}
         pointers: dict[Value, Pointer] = {}

@@ -65,8 +65,10 @@ class Parts:
 
 
 def parts_of(rules: Rules, group: Graph, read_outputs: bool = False, keep: bool = False) -> Parts:
-    """The parts of a group. With `read_outputs` what needs an output reads it, and doesn't compute it once more; with `keep` what is
-    read many times is computed once: what windows read, which is padded or has something added, is a part of its own.
+    """The parts of a group.
+
+    With `read_outputs` what needs an output reads it, and doesn't compute it once more; with `keep` what is read many
+    times is computed once: what windows read, which is padded or has something added, is a part of its own.
 
     Raises:
         NotGenerated: OPAQUE, WEIGHT, MEANING or TOO_LARGE.
@@ -208,7 +210,7 @@ def _same_float(dtype: DType, dtypes: tuple[DType, ...]) -> bool:
 
 
 def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bool:
-    """Whether an operand is put in the place of its reads: not where it would be computed more often than it is now."""
+    """Return whether an operand is put in the place of its reads: not where it would be computed more often than it is now."""
     node = inner.node
     assert isinstance(node, ScopeNode)
     body = node.scope.body
@@ -230,7 +232,7 @@ def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bo
 
 
 def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
-    """Whether something is computed, and read so many times that computing it once is worth a pass through memory."""
+    """Return whether something is computed, and read so many times that computing it once is worth a pass through memory."""
     node = inner.node
     assert isinstance(node, ScopeNode)
     # positions are of use where they are known
@@ -250,8 +252,11 @@ def _is_often_read(user: ScopeNode, places: list[int], inner: Value) -> bool:
 
 
 def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
-    """Whether elements of an operand are added times constant tables: tiles overlap, so that each is asked for several times, and
-    products between transforms (`filtered`) want to know where it is."""
+    """Return whether elements of an operand are added times constant tables.
+
+    Tiles overlap, so that each is asked for several times, and products between transforms (`filtered`) want to know
+    where it is.
+    """
     if not isinstance(body, Reduce) or body.kind != "sum" or not isinstance(body.body, Apply) or body.body.name != "*":
         return False
     factors = body.body.args
@@ -261,7 +266,7 @@ def _is_transform(body: Scalar, places: Sequence[int]) -> bool:
 
 
 def _is_linear_read(body: Scalar) -> bool:
-    """Whether an element is one of another tensor, at positions that are sums of multiples of iterators."""
+    """Return whether an element is one of another tensor, at positions that are sums of multiples of iterators."""
     return isinstance(body, Read) and not any(
         isinstance(part, Apply) and part.name not in ("+", "-", "*") for at in body.index for part in walk(at)
     )
@@ -283,7 +288,7 @@ def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ..
 
 
 def is_heavy(body: Scalar) -> bool:
-    """Whether an expression has a function that takes many operations, on more than positions."""
+    """Return whether an expression has a function that takes many operations, on more than positions."""
     return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
 
 

@@ -35,7 +35,7 @@ class Limit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Where the argument is `side` ("<" or ">") of the limit, the value is `value`."""
+    """A saturation: beyond the limit, on `side` ("<" or ">"), the value is `value`."""
 
     side: str
     limit: Limit
@@ -209,7 +209,7 @@ Match = tuple[Mapping[int, Scalar], tuple[Scalar, ...]]
 
 
 def matched(pattern: Scalar, node: Scalar, values: Mapping[int, Scalar], inner: tuple[Scalar, ...]) -> Iterator[Match]:
-    """How a pattern matches an expression. In a sum or product one bare unknown stands for all that is left."""
+    """Match a pattern with an expression. In a sum or product one bare unknown stands for all that is left."""
     if isinstance(pattern, Read):
         bound = values.get(pattern.operand)
         if bound is None or bound is node:
@@ -271,6 +271,6 @@ def _same(a: Number, b: Number) -> bool:
 
 
 def _with(inner: tuple[Scalar, ...], pattern: Scalar, node: Scalar) -> tuple[Scalar, ...]:
-    """What is cheap may be computed for others as well."""
+    """Duplicate cheap operands for several users."""
     heavy = any(isinstance(each, Apply) and each.name not in _CHEAP for each in walk(pattern))
     return (*inner, node) if heavy else inner

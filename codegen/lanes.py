@@ -1,4 +1,4 @@
-"""What a stage reads and writes where, and which of its loops is best spread over lanes."""
+"""Vectorization: reads and writes of a stage, and the loop that is best spread over lanes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """Where the values of a group are: tensors that every stage sees, and how each is declared."""
+    """Storage of a group's values: tensors visible to every stage, and their declarations."""
 
     tensors: dict[Value, TensorPlace]
     pointers: dict[Value, Pointer]
@@ -88,7 +88,7 @@ class StageLayout:
 
     @staticmethod
     def place(part: Part, iters: dict[Iter, Poly], tensor: TensorPlace) -> Poly:
-        """Where the element of a part is in a tensor that holds all of it."""
+        """Index of a part's element in a tensor that holds all of it."""
         extents = sizes(part)
         index, at = [], 0
         for count in part.scope.groups or (1,) * len(extents):
@@ -183,8 +183,10 @@ class StageLayout:
         return inner
 
     def spacing(self, lane: int | None, most: int) -> float:
-        """How far apart neighbours along a loop, or along inner loops (None), are on average in memory: 1 where they lie side by side
-        or are the same, `most` at most."""
+        """Mean distance in memory of neighbours along a loop, or along inner loops (None).
+
+        1 where they lie side by side or are the same, `most` at most.
+        """
         ranges = Ranges({})
         vars = [Var(f"outer{k}") for k in range(len(self.groups))]
         ranges.extents.update(zip(vars, self.extents, strict=True))
@@ -203,7 +205,7 @@ class StageLayout:
         return total / every if every else 1.0
 
     def stride_of(self, value: Poly, lane: Var) -> Poly | None:
-        """How far elements are apart along a loop, in pieces of it that are as long as vectors."""
+        """Distance of elements along a loop, in pieces of it that are as long as vectors."""
         if not self.variant.panels:
             return value.coefficient(lane)
         pieces = [
@@ -215,14 +217,14 @@ class StageLayout:
         return value.coefficient(lane)
 
     def packed(self, lane: int) -> bool:
-        """Whether a factor of a product is in panels along an outer loop."""
+        """Return whether a factor of a product is in panels along an outer loop."""
         return len(self.groups[lane]) == 1 and self.variant.panels and any(
             is_packed(placed.part.scope.body, placed.part.scope.iters[placed.outer[self.groups[lane][0]]], self.variant.panel)
             for placed in self.stage.placed
         )  # fmt: skip
 
     def shared(self, lane: int) -> bool:
-        """Whether a reduction is the same for all lanes: then they should be many."""
+        """Return whether a reduction is the same for all lanes: then they should be many."""
         for placed in self.stage.placed:
             own = {placed.part.scope.iters[placed.outer[k]] for k in self.groups[lane]}
             if any(isinstance(node, Reduce) and not node.free & own for node in walk(placed.part.scope.body)):

@@ -1,4 +1,4 @@
-"""Work that ends: a file may ask for a kernel that nobody would wait for."""
+"""Work with a limit of time: a file may ask for a kernel that takes too long to make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TooLong(Exception):
 
 
 class _Stopped(BaseException):
-    """Ends the thread of work that nobody waits for any more."""
+    """End of the thread whose work is no longer wanted."""
 
 
 @contextmanager

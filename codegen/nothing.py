@@ -38,7 +38,7 @@ class _Zero:
     size: Sym
 
     def holds(self, part: Part) -> bool:
-        """Whether a part is empty, or reads and computes nothing that needs the size."""
+        """Return whether a part is empty, or reads and computes nothing that needs the size."""
         if any(self.gone(extent) for extent in part.scope.extents):
             return True
         if any(self.occurs(extent) for extent in part.scope.extents):
@@ -46,7 +46,7 @@ class _Zero:
         return self.expression(part.scope.body, [arg.type for arg in part.args], _NONE)
 
     def expression(self, node: Scalar, operands: Sequence[TensorType], empty: frozenset[Iter]) -> bool:
-        """Whether an expression is right. `empty`: the iterators around it that run over nothing."""
+        """Return whether an expression is right. `empty`: the iterators around it that run over nothing."""
         if isinstance(node, Reduce):
             inside = empty | {it for it, extent in zip(node.iters, node.extents, strict=True) if self.gone(extent)}
             if inside == empty and any(self.occurs(extent) for extent in node.extents):
@@ -75,7 +75,7 @@ class _Zero:
         return isinstance(extent, Scalar) and any(node is self.size for node in walk(extent))
 
     def divides(self, node: Scalar) -> bool:
-        """Whether the size is in a divisor of whole numbers, which is computed where a loop begins."""
+        """Return whether the size is in a divisor of whole numbers, which is computed where a loop begins."""
         return any(
             isinstance(each, Apply) and each.name in {"//", "%"} and self.occurs(each.args[1])
             for each in ([node] if isinstance(node, Apply) else walk(node))

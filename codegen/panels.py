@@ -87,7 +87,7 @@ def packed_factors(scope: Scope) -> Iterator[Packed]:
 
 
 def is_product(scope: Scope) -> bool:
-    """Whether there is a sum of products of which a factor is shared by many positions."""
+    """Return whether there is a sum of products of which a factor is shared by many positions."""
     return next(packed_factors(scope), None) is not None
 
 
@@ -129,6 +129,6 @@ def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> 
 
 
 def is_packed(body: Scalar, lane: Iter, width: int) -> bool:
-    """Whether an expression reads panels along an iterator."""
+    """Return whether an expression reads panels along an iterator."""
     place = raw_apply("//", lane, num(width))
     return any(each is place for each in walk(body))

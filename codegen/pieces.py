@@ -1,4 +1,4 @@
-"""Where a loop has to be cut, and its pieces where all of that is known when the code is written."""
+"""Cuts of loops into pieces, known when the code is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WRITTEN = 16  #: pieces that are written one after the other at most: beyond, on
 
 @dataclass(slots=True)
 class Notes:
-    """What was found while a loop was written: conditions that it branches on, and quotients that stay as they are in a piece."""
+    """Findings while a loop is written: conditions that it branches on, and quotients that stay constant in a piece."""
 
     conditions: list[Poly]
     frozen: dict[Quotient, Datum]

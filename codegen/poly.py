@@ -64,7 +64,7 @@ class Poly(Polynomial[Atom]):
         return self.atoms.union(*inside)
 
     def coefficient(self, atom: Atom) -> Poly | None:
-        """What an atom is multiplied by; None where it occurs in a power, or inside a quotient."""
+        """Coefficient of an atom; None where it occurs in a power, or inside a quotient."""
         inside = any(isinstance(part, Quotient) and atom in part.top.deep | part.bottom.deep for part in self.atoms)
         return None if inside or self.degree_in(atom) > 1 else self.split(atom)[0]
 
@@ -145,7 +145,7 @@ class Ranges:
 
     @staticmethod
     def positive(value: Poly | None, least: int = 0) -> bool:
-        """Whether a polynomial of sizes is `least` or more for all of them, as far as is seen at once."""
+        """Return whether a polynomial of sizes is `least` or more for all of them, as far as is seen at once."""
         if value is None:
             return False
         total = const(0)
@@ -159,14 +159,14 @@ class Ranges:
         return all(factor >= 0 for monomial, factor in total.terms if monomial) and total.constant >= least
 
     def within(self, value: Poly, size: Poly) -> bool:
-        """Whether 0 <= value < size is certain."""
+        """Return whether 0 <= value < size is certain."""
         low = self.bound(value, False)
         if low is None or not self.positive(low):
             return False
         return self.below(value, size)
 
     def below(self, value: Poly, size: Poly) -> bool:
-        """Whether value < size is certain."""
+        """Return whether value < size is certain."""
         # a common part of both is no obstacle
         high = self.bound(value - size, True)
         return high is not None and self.positive(high * -1, 1)

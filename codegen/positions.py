@@ -166,7 +166,7 @@ class Positions(ABC):
         return of_scalar(node, leaf, self.ranges)
 
     def is_polynomial(self, node: Apply, env: Env) -> bool:
-        """Whether an expression is one of positions; else it is computed."""
+        """Return whether an expression is one of positions; else it is computed."""
         key = ("polynomial", node, id(env))
         found = self.recall(key)
         if found is not None:
@@ -208,7 +208,7 @@ class Positions(ABC):
         return value
 
     def _freezes(self, quotient: Quotient) -> bool:
-        """Whether a quotient is constant for many lanes at a time."""
+        """Return whether a quotient is constant for many lanes at a time."""
         assert self.lane is not None
         step = quotient.top.coefficient(self.lane)
         if step is None or not step.number or self.lane in quotient.bottom.deep:
@@ -249,13 +249,13 @@ class Positions(ABC):
         return f"(int64_t)({self.text(value)})"
 
     def varies(self, value: Poly) -> bool:
-        """Whether a position differs between lanes."""
+        """Return whether a position differs between lanes."""
         return self.lane is not None and any(
             atom == self.lane or (isinstance(atom, Datum) and atom.lanes) for atom in value.deep
         )
 
     def step(self, value: Poly) -> Poly | None:
-        """How far a position moves from lane to lane; None where that is not one number for all of them."""
+        """Distance between lanes of a position; None where it is not one number for all of them."""
         if self.lane is None or not self.varies(value):
             return const(0)
         if any(isinstance(atom, Datum) and atom.lanes for atom in value.deep):
@@ -305,7 +305,7 @@ class Positions(ABC):
     # ---- conditions on positions ---------------------------------------------------------------------------------------
 
     def decided(self, condition: Poly) -> bool | None:
-        """Whether `condition >= 0`, where that is known here."""
+        """Return whether `condition >= 0`, where that is known here."""
         number = condition.number
         if number is not None:
             return number >= 0

@@ -30,7 +30,7 @@ def template(name: str, folder: str = "cpp") -> str:
 
 @cache
 def preamble() -> str:
-    """What every kernel stands on; guarded, so that it may come several times in one file."""
+    """Preamble of every kernel; guarded, so that it may come several times in one file."""
     text = template("kernel.h")
     for name in ("kernel_vector.h", "kernel_math.h"):
         text = text.replace(f'#include "{name}"\n', template(name))

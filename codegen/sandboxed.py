@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """Where templates of libraries are rendered: no files, no attributes with an underscore, nothing that changes values."""
+    """Sandboxed environment of libraries' templates: no files, no attributes with an underscore, no mutation."""
     return ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
     )

@@ -30,7 +30,7 @@ from dslc.ir.scopes import substitute
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """When a reduction is done in two steps: from `long` elements on, for at most `few` results, in `pieces`."""
+    """Thresholds for a reduction in two steps: from `long` elements on, for at most `few` results, in `pieces`."""
 
     pieces: int = 64
     long: int = 1 << 16

@@ -1,4 +1,4 @@
-"""What is around the loops of a kernel: its unknown sizes, found in the dimensions of its inputs, and the shapes of its outputs."""
+"""Prologue of a kernel: unknown sizes found in the dimensions of its inputs, and the shapes of its outputs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from dslc.ir.sizes import multiple
 
 @dataclass(frozen=True)
 class Signature:
-    """Types of the inputs and outputs of a kernel; `names` are unknown sizes with what they are called in C++, in the order of the C
-    array `sizes`."""
+    """Types of the inputs and outputs of a kernel.
+
+    `names` are unknown sizes with what they are called in C++, in the order of the C array `sizes`.
+    """
 
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
@@ -32,15 +34,14 @@ class Signature:
         return [self.text(of_size(size)) for size in type.shape]
 
     def title(self, scopes: int) -> str:
-        """What a kernel computes, for people: its types with the names that sizes have in C++."""
+        """A kernel's title in words: its types with the names that sizes have in C++."""
         inputs, outputs = (
             [f"{type.dtype}[{', '.join(self.shape(type))}]" for type in types] for types in (self.inputs, self.outputs)
         )
         return f"{scopes} scopes, {', '.join(inputs)} -> {', '.join(outputs)}"
 
     def sizes(self) -> list[dict[str, Any]]:
-        """Where each unknown size is found: a dimension that it is, or else one that is so many times as long. Raises NotGenerated
-        where there is none."""
+        """Locate each unknown size: a dimension that it is, or else one that is a multiple of it. Raises NotGenerated."""
         found: dict[Sym, tuple[int, str]] = {}
         for k, type in enumerate(self.inputs):
             for axis, size in enumerate(type.shape):
@@ -54,7 +55,7 @@ class Signature:
         return [{"name": self.names[sym], "at": k, "found": found[sym][1]} for k, sym in enumerate(self.names)]
 
     def checks(self) -> Iterator[str]:
-        """What must hold of the dimensions that a kernel is given."""
+        """Conditions on the dimensions that a kernel is given."""
         sizes = [size for type in (*self.inputs, *self.outputs) for size in type.shape]
         parts = [node for size in sizes if isinstance(size, Scalar) for node in walk(size)]
         divided = any(isinstance(node, Apply) and node.name in {"//", "%"} for node in parts)

@@ -27,7 +27,7 @@ LEAVES = 12  #: branches of one loop
 
 @dataclass(slots=True)
 class StageCode:
-    """What the template needs of a stage."""
+    """A stage's parameters for the template."""
 
     rows: str
     work: str
@@ -65,7 +65,7 @@ class StageWriter(StageLayout):
         self.panel: Var | None = None
 
     def emits(self, names: dict[Sym, str]) -> Emitter:
-        """What writes the expressions."""
+        """Emitter of the expressions."""
         emitter, own = Emitter(names, self.variant.width, self.variant.unroll), self.variant
         emitter.plain = not (own.panels or own.windows or own.padded or own.filtered)
         return emitter
@@ -142,8 +142,11 @@ class StageWriter(StageLayout):
         return [replaced(place, {lane: whole}, emitter.ranges) for place in at], var
 
     def blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> Blocked | None:
-        """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on, or
-        one along which elements are neighbours that are apart along the lanes."""
+        """The outer loop of which several positions are computed together.
+
+        One that some reads of a reduction do not depend on, or one along which elements are neighbours that are apart
+        along the lanes.
+        """
         if lane is None or any(placed.inner for placed in self.stage.placed):
             return None
         ranges = Ranges(dict(zip(vars, self.extents, strict=True)))
@@ -464,8 +467,10 @@ class StageWriter(StageLayout):
     def vectors(
         self, var: Var, element: Callable[[], None], exact: bool = False
     ) -> tuple[Block | None, Block | None, str]:
-        """The bodies of a loop over vectors: of whole ones, and of the last one with the name of its count; None where there is none.
-        `exact`: there is no last one where the size says so."""
+        """The bodies of a loop over vectors: of whole ones, and of the last one with the name of its count.
+
+        None where there is none. `exact`: there is no last one where the size says so.
+        """
         emitter, width = self.emitter, self.variant.width
         active = emitter.name("n")
         size = emitter.ranges.extents[var].number
@@ -573,7 +578,7 @@ class StageWriter(StageLayout):
 
 
 def _shared(value: Poly, var: Var, lane: Var) -> float:
-    """How much of a read the positions along a loop share: all of it, or all but what the lanes are moved by."""
+    """The part of a read that the positions along a loop share: all of it, or all but the lanes' offset."""
     if var not in value.deep:
         return 1.0
     step, beside = value.coefficient(lane), value.coefficient(var)

@@ -90,8 +90,11 @@ def _joined(stage: Stage, part: Part) -> Stage | None:
 
 
 def _unblocked(stage: Stage) -> bool:
-    """Whether a product of matrices would be computed row by row, since something in the stage has loops of its own: as a stage of its
-    own it is computed by blocks that share what they read, many times as fast."""
+    """Return whether a product of matrices would be computed row by row.
+
+    Since something in the stage has loops of its own: as a stage of its own it is computed by blocks that share what
+    they read, many times as fast.
+    """
     return any(each.inner for each in stage.placed) and any(is_product(each.part.scope) for each in stage.placed)
 
 
@@ -203,7 +206,7 @@ def merged(extents: Sequence[Poly], uses: Callable[[list[Poly], Ranges], Iterabl
 
 
 def places(extents: Sequence[Poly], groups: Sequence[Sequence[int]], vars: Sequence[Var], ranges: Ranges) -> list[Poly]:
-    """What each iterator is, for a loop variable per group."""
+    """Iterators as loop variables, by group."""
     out: list[Poly] = [const(0)] * len(extents)
     for group, var in zip(groups, vars, strict=True):
         for k, place in zip(group, split_up(var, [extents[k] for k in group], ranges), strict=True):

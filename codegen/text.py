@@ -1,4 +1,4 @@
-"""What a generated kernel is: its C++ text, and what a caller must know to build and run it."""
+"""Text of a generated C++ kernel, and what a caller needs to build and run it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KernelText:
 
 
 class Reason(Enum):
-    """Why there is no kernel for a group; what is decided depends on this, never on the words of a message."""
+    """Reason why there is no kernel for a group; decisions depend on it, never on the words of a message."""
 
     OPAQUE = "a node has no definition in the language"
     WEIGHT = "a weight with more than one number is inside the group"

@@ -1,4 +1,4 @@
-"""What the emitter knows of values: constants of the generated code, tensors, and the places at which parts are computed."""
+"""Values of the emitter: constants of the generated code, tensors, and the places at which parts are computed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def literal(value: Number, dtype: DType) -> Val:
 
 @dataclass(slots=True)
 class TensorPlace:
-    """Where elements are: a pointer and a stride per position of the index. `rows`: it has only the inner positions of a part."""
+    """Address of elements: a pointer and a stride per position of the index. `rows`: it has only the inner positions of a part."""
 
     pointer: str
     dtype: DType
@@ -105,7 +105,7 @@ class LoopLevel:
 
 
 def is_whole(node: Scalar) -> bool:
-    """Whether a bare expression is made of integers."""
+    """Return whether a bare expression is made of integers."""
     if isinstance(node, Num):
         return isinstance(node.value, int)
     if isinstance(node, Apply):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a loop nest is written.
+    """Schedule of a loop nest.
 
     width: elements of a vector (1: no vectors). unroll: accumulators of a reduction over lanes. vectors: vectors at a time where a
     reduction runs inside the lanes' loop; block: positions of another outer loop that are computed with it. lane: the loop that is

@@ -1,4 +1,4 @@
-"""Which variant promises most: a roofline with occupancy, until a device has measured."""
+"""Ranking of variants by a roofline with occupancy, until a device has measured."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None
 
 
 def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None = None) -> float:
-    """What all launches of a text take, by their bytes and operations; a size that is not given counts 512."""
+    """Estimate the seconds of all launches of a text by bytes and operations; a size that is not given counts 512."""
     known = {sym: (sizes or {}).get(sym, UNKNOWN) for sym in text.sizes}
     total = 0.0
     for launch in text.launches:
@@ -73,7 +73,7 @@ def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None 
 
 
 def least(text: CudaText, hardware: Hardware) -> float:
-    """What no way to write it is below by much: its bytes and operations, where everything is busy."""
+    """Lower bound of any variant's seconds: bytes and operations at full occupancy."""
     known = dict.fromkeys(text.sizes, UNKNOWN)
     bytes = sum(at(launch.bytes, known) for launch in text.launches)
     flops = sum(at(launch.flops, known) for launch in text.launches)

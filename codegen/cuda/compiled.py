@@ -15,7 +15,7 @@ MEMORY = 8 << 30  #: bytes that nvcc may take
 
 
 def available() -> bool:
-    """Whether one of them is here."""
+    """Return whether one of them is here."""
     return nvrtc.available() or shutil.which("nvcc") is not None
 
 

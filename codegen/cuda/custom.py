@@ -70,7 +70,7 @@ def _dim(filling: Filling, name: str, usual: Dim) -> Dim:
 
 
 def _bytes(inputs: tuple[TensorType, ...], results: list[TensorType]) -> Dim:
-    """What is read and written once."""
+    """Bytes that are read and written once."""
     total: Dim = 0
     for type in (*inputs, *results):
         total = plain(apply("+", scalar(total), scalar(times(*type.shape, type.dtype.bytes))))

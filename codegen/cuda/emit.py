@@ -173,7 +173,7 @@ class CudaEmitter(Emitter):
         return Lanes(lane.name, first, stop, self.team * self.width, full, None, self.width, tail, active)
 
     def _joined(self, kind: str, dtype: DType, name: str, home: int) -> Val:
-        """What the threads of a team have found, as one value that all of them have."""
+        """Reduce the partial results of a team of threads to one value that all of them have."""
         out = self.name("acc")
         stored = "bool" if dtype is DType.BOOL else store_type(dtype)
         text = f"k_joined<k_join_{kind}, {self.team}, {stored}>({name})"
@@ -183,5 +183,5 @@ class CudaEmitter(Emitter):
 
 
 def _depends(node: Reduce) -> bool:
-    """Whether a range of a reduction depends on an iterator of its own."""
+    """Return whether a range of a reduction depends on an iterator of its own."""
     return any(extent.free & set(node.iters) for extent in node.extents)

@@ -38,7 +38,7 @@ _PLACES = {"in": PointerPlace.INPUT, "out": PointerPlace.OUTPUT, "scratch": Poin
 
 
 def preamble() -> str:
-    """What every CUDA kernel stands on; guarded, so that it may come several times in one file."""
+    """Preamble of every CUDA kernel; guarded, so that it may come several times in one file."""
     return template("kernel.cuh", "cuda")
 
 

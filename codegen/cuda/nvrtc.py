@@ -18,7 +18,7 @@ _REFUSED = 6
 
 
 class NvrtcReason(Enum):
-    """Why there is no binary; what is decided depends on this, never on the words of a message."""
+    """Reason why there is no binary; decisions depend on it, never on the words of a message."""
 
     NO_COMPILER = "neither NVRTC nor nvcc was found"
     ERROR = "the compiler refused the text"
@@ -36,7 +36,7 @@ class NotCompiled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one thread or block of a kernel takes: registers, bytes spilled to memory (stored and loaded), bytes of shared memory."""
+    """Resources of one thread or block of a kernel: registers, bytes spilled (stored and loaded), bytes of shared memory."""
 
     symbol: str
     registers: int
@@ -81,7 +81,7 @@ def compile(text: str, arch: str = "sm_80", flags: Sequence[str] = ()) -> Binary
 
 
 def available() -> bool:
-    """Whether NVRTC is here."""
+    """Return whether NVRTC is here."""
     return _library() is not None
 
 
@@ -108,7 +108,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _paths() -> Iterator[str]:
-    """Where NVIDIA's packages put it, then where the system has it; newest first."""
+    """Candidate paths of NVRTC: NVIDIA's packages, then the system; newest first."""
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations or () if found is not None else ():
         files = [
@@ -141,7 +141,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def usages(log: str) -> Iterator[Usage]:
-    """What the assembler says of each kernel."""
+    """Resource usage of each kernel, from the assembler's log."""
     symbol, spills = "", 0
     for line in log.splitlines():
         if entry := _ENTRY.search(line):

@@ -28,7 +28,7 @@ _ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"
 
 
 class Fault(Enum):
-    """What is wrong with kernels that were stopped."""
+    """Reason why kernels were stopped."""
 
     RACE = "race"
     BARRIER = "barrier"

@@ -58,7 +58,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCode:
-    """What the template and the launcher need of a stage."""
+    """A stage's parts for the template and the launcher."""
 
     form: str
     block: int

@@ -1,4 +1,4 @@
-"""What a generated CUDA kernel is: its text, and what a caller must know to compile, launch and price it."""
+"""Text of a generated CUDA kernel, and what a caller needs to compile, launch and price it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
 
 
 class PointerPlace(Enum):
-    """What a pointer that a launch takes points to."""
+    """Target of a pointer that a launch takes."""
 
     INPUT = "in"
     OUTPUT = "out"

@@ -49,7 +49,7 @@ class Product:
 
 
 def product_of(part: Part) -> Product | None:
-    """How a part is done in tiles; None where it has nothing to share."""
+    """Plan a part as tiles; None where it has nothing to share."""
     scope = part.scope
     node = _only_reduction(scope.body)
     if node is None or any(extent.free for extent in node.extents):
@@ -121,7 +121,7 @@ def _has_table(node: Scalar) -> bool:
 
 
 def fits(part: Part, found: Product, tile: Tile) -> bool:
-    """Whether what a tile needs has room in shared memory."""
+    """Return whether what a tile needs has room in shared memory."""
     elements = [tile.rows + APART, tile.columns + APART]
     total = 0
     for count, nodes in zip(elements, found.shared, strict=True):
@@ -260,7 +260,7 @@ class ProductStage(CudaStage):
         emitter.lane = None
 
     def _is(self, node: Scalar, env: Env, value: Val) -> None:
-        """What an expression is at a place, as it comes from shared memory."""
+        """Emit an expression at a place, read from shared memory."""
         free = None if env.type_of(node) is not None else value.dtype
         self.own.remember((node, id(env), free, False), value)
 
@@ -333,15 +333,15 @@ class ProductStage(CudaStage):
         return _kind(node, self.part.dtypes)
 
     def places(self, side: int) -> int:
-        """How many elements one side of a tile has room for."""
+        """Number of elements that one side of a tile has room for."""
         return self._stride(side) * self.tile.depth
 
     def spot(self, side: int, q: Var, p: Var) -> str:
-        """Where an element is: the step of the sum, and the position along the side."""
+        """Coordinates of an element: the step of the sum, and the position along the side."""
         return f"{q.name}*{self._stride(side)} + {p.name}"
 
     def outside(self, target: str) -> Block:
-        """What is done in the place of an element that lies outside."""
+        """Emit the value of an element that lies outside."""
         return Block()
 
     @staticmethod
@@ -349,11 +349,11 @@ class ProductStage(CudaStage):
         return f"{each.name} % {size}" if fast else f"{each.name} / {other}"
 
     def _neighbours(self, node: Scalar, side: int, extent: Poly, length: Poly) -> bool:
-        """Whether elements along the sum are neighbours in memory, not those along the side."""
+        """Return whether elements along the sum are neighbours in memory, not those along the side."""
         emitter = self.own
         place, step = emitter.variable("probe", extent), emitter.variable("probe", length)
         env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
-        # a position that is computed, as at an edge, is computed where nobody writes it down
+        # a computed position, as at an edge, is computed in place
         with emitter.level(Block(), place, step, fence=True):
             for each in walk(node):
                 if isinstance(each, Read) and not any(part.reads for part in each.index):
@@ -364,7 +364,7 @@ class ProductStage(CudaStage):
         return False
 
     def _gap(self, address: Poly, var: Var) -> int | None:
-        """How far apart the first neighbours along a loop are."""
+        """Distance of the first neighbours along a loop."""
         rest = replaced(address, {var: const(0)}, self.own.ranges)
         return (replaced(address, {var: const(1)}, self.own.ranges) - rest).number
 

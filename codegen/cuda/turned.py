@@ -209,7 +209,7 @@ class TurnedStage(CudaStage):
                     emitter.store(tensor, self.place(placed.part, env.iters, tensor), value)
 
     def _put(self, node: Scalar, env: object, text: str, dtype: DType) -> None:
-        """What an expression is at a place of the square."""
+        """Emit an expression at a place of the square."""
         emitter = self.emitter
         value = emitter.let(("square", text), text, dtype, False, emitter.top)
         emitter.remember((node, id(env), None, False), value)

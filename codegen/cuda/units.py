@@ -29,7 +29,7 @@ SHARED = 40 << 10  #: bytes of shared memory that tiles may take
 
 
 def takes(part: Part, found: Product, units: Units) -> bool:
-    """Whether tensor cores compute a product: plain sums of products of two elements, of a type that they have."""
+    """Return whether tensor cores compute a product: plain sums of products of two elements, of a type that they have."""
     node = found.node
     sides = [side[0] for side in found.shared if len(side) == 1]
     if (
@@ -94,7 +94,7 @@ class UnitStage(ProductStage):
         return f"{p.name}*{self.apart} + {q.name}"
 
     def outside(self, target: str) -> Block:
-        """What is not there adds nothing."""
+        """Fill missing elements with zero."""
         return Block([Store("k_store_one", (target, "0.0f"))])
 
     def write_tile(self, below: Var, beside: Var) -> None:

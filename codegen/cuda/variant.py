@@ -45,7 +45,7 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class CudaVariant:
-    """How kernels are written.
+    """Schedule of CUDA kernels.
 
     block: threads of a block. width: elements that a thread moves at a time (None: as many as 16 bytes have). team: threads that
     share a row (None: a warp for short rows, else a block). rows: positions of an outer loop that a thread computes together, where

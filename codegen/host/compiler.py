@@ -33,7 +33,7 @@ SAID = 1 << 20  #: bytes of what it says that are read
 
 
 class BuildReason(Enum):
-    """Why a library or a kernel was not built; what is decided depends on this, never on the words of a message."""
+    """Reason why a library or a kernel was not built; decisions depend on it, never on the words of a message."""
 
     NO_COMPILER = "no C++ compiler was found"
     TIMEOUT = "the compiler did not end in time"
@@ -188,14 +188,14 @@ def _turned(command: tuple[str, ...], architecture: str) -> tuple[str, ...]:
 
 @cache
 def _machine(command: tuple[str, ...]) -> str:
-    """What a compiler compiles for: an architecture, a system, and more."""
+    """Target of a compiler: an architecture, a system, and more."""
     code, said = limited((*command, "-dumpmachine"), Path("/"), 10.0, COMPILER_MEMORY)
     return said.strip() if code == 0 and said.strip() else "what it does not say"
 
 
 @cache
 def _version(path: str, changed: int, size: int) -> str | BuildReason:
-    """What a compiler calls itself, or why it does not say; asked once for each program that was there under that path."""
+    """Version line of a compiler, or its error; asked once for each program under a path."""
     try:
         code, said = limited((path, "--version"), Path("/"), ASKED, COMPILER_MEMORY)
     except NotBuilt as problem:

@@ -71,7 +71,7 @@ class Failure:
 
     @property
     def hurried(self) -> bool:
-        """Whether it may compile another time."""
+        """True where it may compile another time."""
         return self.reason in (BuildReason.TIMEOUT, BuildReason.MEMORY)
 
 
@@ -272,7 +272,7 @@ def _failure(op: str, problem: NotBuilt) -> Failure:
 
 
 def _check(made: Path, kernels: Mapping[str, KernelText], processor: Processor) -> None:
-    """That a library which was just made can be loaded, and has every function that is asked of it."""
+    """Check that a new library can be loaded and has every function asked of it."""
     import _ctypes
 
     functions = [f"{text.name}_{part}" for text in kernels.values() for part in _FUNCTIONS]
@@ -343,7 +343,7 @@ def _template() -> Any:
 
 
 def _digest(used: Compiler, text: str) -> str:
-    """What a text compiles to is decided by it, the compiler and the processor."""
+    """Digest of a text, the compiler and the processor: they decide the binary."""
     parts = [text, used.version, *used.command, *used.flags, used.processor.identity, str(ABI), str(HOST)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
@@ -353,7 +353,7 @@ def _digest(used: Compiler, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a library's file says of itself: the operators in it, those that were left out, and whom it was built for."""
+    """Header of a library's file: its operators, those left out, and the processor it was built for."""
 
     path: Path
     kernels: tuple[str, ...]
@@ -364,9 +364,9 @@ class Opened:
 def _seal(
     made: Path, target: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure], processor: Processor
 ) -> None:
-    """Writes a library, and behind it what is in it and a seal: loading half a file would end the process.
+    """Write a library with its table of contents and a seal: loading half a file would end the process.
 
-    It is a new file: of one that was loaded macOS keeps a signature, and ends who loads it changed.
+    It is a new file: of one that was loaded macOS keeps a signature, and ends a process that loads it changed.
     """
     says = {
         "machine": processor.identity, "abi": ABI, "kernels": list(kernels),
@@ -409,8 +409,10 @@ def checked(path: Path, given: bool = False) -> Iterator[str]:
 
 
 def opened(path: Path, any_machine: bool = False, given: bool = False) -> Opened | None:
-    """What a library has, where its file is whole, only this user may write to it (a file that is `given`: it, or the user's groups),
-    and it was built for what this machine can do; None otherwise."""
+    """Read the header of a library; None where it does not fit this machine.
+
+    The file must be whole, and writable by this user only (a file that is `given`: by the user's groups, too).
+    """
     try:
         file, whole = _content(path, given)
         os.close(file)
@@ -429,18 +431,18 @@ def opened(path: Path, any_machine: bool = False, given: bool = False) -> Opened
 
 
 def library_folder(folder: str | Path | None = None) -> Path:
-    """Where built libraries are."""
+    """Folder of built libraries."""
     return cache_folder(folder) / "kernels"
 
 
 def library_folders(folder: str | Path | None = None) -> tuple[Path, ...]:
-    """That folder, and where libraries are where it cannot be written."""
+    """That folder, and its stand-in where it cannot be written."""
     here = cache_folder(folder)
     return tuple(dict.fromkeys((here / "kernels", stand_in(here) / "kernels")))
 
 
 def kept(folder: str | Path | None = None) -> tuple[int, int]:
-    """How many built libraries there are, and their bytes together."""
+    """Count built libraries and their bytes."""
     sizes = []
     for path in library_folder(folder).glob(f"*{SUFFIX}"):
         with contextlib.suppress(OSError):

@@ -78,5 +78,5 @@ def objects(
 
 
 def _processors() -> int:
-    """How many compilers run at the same time."""
+    """Number of compilers that run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -27,7 +27,7 @@ VARIABLE = "DSLC_ISA"
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """What a kernel may use.
+    """Instructions that a kernel may use.
 
     name: as the system calls it, or the level. architecture: as `platform.machine` names it. level: the highest level of `LEVELS` that
     it has, "" where it has none. native: whether it is the one at hand with all that it can do, and not just a level. vector_bytes:
@@ -62,7 +62,7 @@ class Processor:
 
     @property
     def isa(self) -> str:
-        """What names it to compilers and users: a level, or `native`."""
+        """Name for compilers and users: a level, or `native`."""
         return NATIVE if self.native else self.level
 
     def __str__(self) -> str:
@@ -159,13 +159,13 @@ def runnable(found: Processor) -> Processor:
 
 
 def runs(level: str) -> bool:
-    """Whether the processor at hand has a level."""
+    """Return whether the processor at hand has a level."""
     known = LEVELS[level]
     return not foreign(known) and known.needs <= _features()
 
 
 def foreign(of: Processor | Level) -> bool:
-    """Whether it has another architecture than the processor at hand: nothing that is compiled for it can even be loaded here."""
+    """Return whether it has another architecture than the processor at hand: nothing that is compiled for it can even be loaded here."""
     return of.architecture != _architecture()
 
 
@@ -250,7 +250,7 @@ def _cpuinfo() -> Mapping[str, str]:
 
 @cache
 def _features() -> frozenset[str]:
-    """What the processor can do, in the words of Linux."""
+    """Features of the processor, in the words of Linux."""
     fields = _cpuinfo()
     if fields:
         return frozenset((fields.get("flags") or fields.get("Features") or "").split())

@@ -69,7 +69,7 @@ class CostCache:
         self._put("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", rows)
 
     def verdict(self, key: str) -> dict[str, Any] | None:
-        """What was decided under that key."""
+        """Return the verdict that is kept under a key."""
         row = self._get("SELECT verdict, sum FROM verdicts WHERE key = ?", (key,))
         if row is None or row[1] != _sum(key, row[0]):
             return None
@@ -81,7 +81,7 @@ class CostCache:
         self._put("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", [(key, text, _sum(key, text))])
 
     def counts(self) -> tuple[int, int]:
-        """How many costs and how many verdicts there are."""
+        """Count costs and verdicts."""
         row = self._get("SELECT (SELECT count(*) FROM costs), (SELECT count(*) FROM verdicts)", ())
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
@@ -208,7 +208,7 @@ def _columns(db: sqlite3.Connection) -> list[str]:
 
 
 def _checked(db: sqlite3.Connection) -> bool:
-    """Whether the tables are there; raises `sqlite3.DatabaseError` where others are, or those of a version that is not known."""
+    """Return whether the tables are there; raises `sqlite3.DatabaseError` where others are, or those of a version that is not known."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version not in (0, 1, SCHEMA):
         raise sqlite3.DatabaseError(f"it has version {version}, not {SCHEMA}")

@@ -54,7 +54,7 @@ class Clock:
 
     @property
     def starved(self) -> bool:
-        """Whether the process got much less of a processor than one: others had it, or a limit was set."""
+        """True where the process got much less of a processor than one: others had it, or a limit was set."""
         return self.processor < STARVED * self.seconds
 
     def left(self) -> float:
@@ -118,8 +118,11 @@ class Clock:
         return dict(self._phases)
 
     def timeline(self, most: int = 400) -> tuple[tuple[str, float, float], ...]:
-        """Phases with the seconds from the beginning at which each began and ended, in order; where phases alternate so fast that there
-        would be more than `most`, each of as many equal slices is of the phase that took most of it."""
+        """Phases with the seconds from the beginning at which each began and ended, in order.
+
+        Where phases alternate so fast that there would be more than `most`, each of as many equal slices is of the
+        phase that took most of it.
+        """
         self.enter(self._name)
         spans = [(name, begin - self.began, end - self.began) for name, begin, end in self._spans if end > begin]
         if len(joined := _joined(spans)) > most:

@@ -45,13 +45,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a model gives for each of several inputs."""
+    """Outputs of a model for each of several inputs."""
 
     names: tuple[str, ...]
     outputs: tuple[tuple[Any, ...], ...]
 
     def only(self, k: int) -> Reference:
-        """What it gives for one of the inputs."""
+        """Outputs for one of the inputs."""
         return Reference(self.names, self.outputs[k : k + 1])
 
 
@@ -80,7 +80,7 @@ def outputs_of(
 
 
 def ran(worker: Worker, names: Sequence[str], feeds: Sequence[Feeds]) -> Reference:
-    """What the loaded model, whose outputs have these names, gives for each of the inputs; raises WorkerFailed."""
+    """Run the loaded model, whose outputs have these names, on each of the inputs; raises WorkerFailed."""
     outputs = [worker.ask({"do": "run", "feeds": dict(one)})["arrays"] for one in feeds]
     return Reference(tuple(names), tuple(map(tuple, outputs)))
 
@@ -126,7 +126,7 @@ def _tolerance(value: Any, computed: Any) -> float:
 
 
 def finite(reference: Reference) -> bool:
-    """Whether a model gave numbers everywhere: neither NaN nor infinities."""
+    """Return whether a model gave numbers everywhere: neither NaN nor infinities."""
     arrays = [array for outputs in reference.outputs for array in outputs if isinstance(array, np.ndarray)]
     return all(bool(np.isfinite(array.astype(np.complex128)).all()) for array in arrays if array.dtype in TOLERANCES)
 

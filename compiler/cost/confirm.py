@@ -35,8 +35,10 @@ SAVED = 0.7  #: share of what one group after the other takes that two groups as
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What groups cost, what pairs of them take more or less than each by itself, and a run without nodes, in seconds; and whether
-    time was up before all rounds were complete."""
+    """Seconds of groups, corrections of pairs of them, and a run without nodes.
+
+    `cut`: time was up before all rounds were complete.
+    """
 
     infos: Mapping[Key, Info]
     together: Mapping[Hashable, float]

@@ -101,7 +101,7 @@ class Evaluation:
         return pairs_of(self.groups, lambda value: self._uses.get(value, 0))
 
     def _measured(self, k: int) -> Info:
-        """What a group of the graph costs, measured now where it was not yet."""
+        """Return the cost of a group of the graph, measured where it is not known."""
         found = self.infos[k]
         if found is None:
             (found,) = self._model.infos([self.groups[k]])
@@ -136,7 +136,7 @@ class Evaluation:
         return self._model.believed(cost), self._model.share * concerned
 
     def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
-        """What a replacement changes; the groups around it; those that are gone, and those that are there instead."""
+        """Split a replacement into its change, the groups around it, those removed and those added."""
         change = _Change(self, {old: value for old, value in new.items() if old != value})
         touched = change.touched()
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
@@ -159,7 +159,7 @@ class Evaluation:
         return frozenset((value, kind) for value, (kind, _) in self._packed)
 
     def hoped(self, new: Mapping[Value, Value]) -> float:
-        """What replacing values may save, in seconds, by operations and bytes alone: where to look first, and nothing else."""
+        """Bound the seconds that replacing values may save, by operations and bytes alone: an order for the search, no estimate."""
         _, _, gone, fresh = self._divided(new)
         guess = self._model.guess
         return sum(guess(self.groups[k]) for k in gone) - sum(map(guess, fresh))
@@ -171,8 +171,10 @@ class Evaluation:
 
     @cached_property
     def dearest(self) -> Mapping[str, float]:
-        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds; where one was
-        not measured yet, the most that it may cost."""
+        """Map each operator of the graph to the seconds of the dearest group with one of its applications.
+
+        A group that was not measured yet counts as the most that it may cost.
+        """
         out: dict[str, float] = {}
         for group, info in zip(self.groups, self.infos, strict=True):
             most = self._model.most(group) if info is None else info.alone
@@ -202,12 +204,12 @@ def _in_blocks(info: Info) -> bool:
 
 
 def _layout(info: Info) -> tuple[tuple[bool, ...], bool, bool]:
-    """What a group does about layouts, whatever it takes."""
+    """The layout part of a group's cost."""
     return tuple(seconds > 0 for seconds in info.enters), info.leave > 0, info.blocked is not None
 
 
 class _Change:
-    """What a replacement adds and removes, and who uses what afterwards."""
+    """Groups and nodes that a replacement adds and removes, and the users of values afterwards."""
 
     def __init__(self, state: Evaluation, subst: dict[Value, Value]) -> None:
         self._state = state
@@ -303,7 +305,7 @@ class _Change:
                     near.update((arg.node, None) for arg in self.args(user))
 
     def whole(self, touched: Sequence[int]) -> list[Lowered]:
-        """What runs as one in some groups, and still does."""
+        """Fused groups that are still whole after a change."""
         groups = [self._state.groups[k] for k in touched if k not in self._broken]
         return [Lowered("", group.nodes[: group.fused]) for group in groups if group.fused > 1]
 
@@ -317,7 +319,7 @@ class _Change:
         return {node: None for node in out if node not in self.removed}
 
     def _users_now(self) -> Callable[[Value], Sequence[Node]]:
-        """Who reads a value afterwards."""
+        """Users of a value after the change."""
         state = self._state
         more: dict[Value, list[Node]] = {}
         for node in self.added:

@@ -16,8 +16,10 @@ AFTER_OTHERS = 4  #: the same after any other operator
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last. The first `fused` of
-    them run as one."""
+    """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last.
+
+    The first `fused` of them run as one.
+    """
 
     nodes: tuple[Node, ...]
     args: tuple[tuple[Value, ...], ...]

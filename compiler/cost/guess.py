@@ -40,7 +40,7 @@ class GuessedWork:
         return total
 
     def _passed(self, group: Group) -> float:
-        """What runs as one is launched once, and reads and writes only what it shares with others."""
+        """Count a fused group as one launch, which reads and writes only the tensors that it shares with others."""
         nodes = group.nodes[: group.fused]
         inside = {value for node in nodes for value in node.values}
         read = [arg for args in group.args[: group.fused] for arg in args if arg not in inside]

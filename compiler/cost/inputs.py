@@ -171,8 +171,10 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
 def tried_inputs(
     model: Any, bind: Mapping[str, int], given: Given | None = None, draws: int = DRAWS
 ) -> Iterator[Inputs]:
-    """Inputs to try in turn until a model runs on them: those that are given, or drawn ones, at one size after the other where nothing
-    fixes sizes. The notes name what was assumed.
+    """Inputs to try in turn until a model runs on them.
+
+    Those that are given, or drawn ones, at one size after the other where nothing fixes sizes. The notes name what was
+    assumed.
 
     Raises:
         DslcError: as `given_inputs` and `drawn_inputs`.
@@ -204,8 +206,10 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
 
 
 def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple[Special, ...]:
-    """Zeros, integers of the whole range of their types, and floating-point numbers at the ends of theirs, for the inputs that are only
-    numbers; none where there are no such.
+    """Zeros, integers of the whole range of their types.
+
+    And floating-point numbers at the ends of theirs, for the inputs that are only numbers; none where there are no
+    such.
 
     The model may fail on them, or give infinities: then they say nothing about a rewritten one.
     """

@@ -39,7 +39,7 @@ class Keys:
 
     @staticmethod
     def _argument(arg: Value) -> Any:
-        """What of an argument decides about times: its type, and of a constant what the runtime may see in it."""
+        """The part of an argument that decides about times: its type, and the values of a constant that the runtime may see."""
         if not arg.constant:
             return arg.node.types[arg.index]
         number = number_of(arg) if arg.known else None
@@ -68,7 +68,7 @@ class Keys:
         return (self.of(pair.first), self.of(pair.group), pair.shared)
 
     def pointwise(self, node: Node) -> bool:
-        """Whether an application is pointwise, weights aside."""
+        """Return whether an application is pointwise, weights aside."""
         if not isinstance(node, Call):
             return False
         local = self.number(node)

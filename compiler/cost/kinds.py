@@ -35,7 +35,7 @@ def flops(rules: Rules, node: Call) -> float | None:
 
 
 def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
-    """Whether every element of the result depends on the elements at its own position only, weights aside.
+    """Return whether every element of the result depends on the elements at its own position only, weights aside.
 
     `weights` says which arguments are. A scale for each channel is pointwise in this sense: what an operator does with weights
     does not stop the runtime from fusing it.
@@ -61,12 +61,12 @@ def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
 
 
 def _broadcast(node: ScopeNode, read: Read, below: Value) -> bool:
-    """Whether a read takes the element at the same position, 0 on axes of size 1, axes aligned on the right."""
+    """Return whether a read takes the element at the same position, 0 on axes of size 1, axes aligned on the right."""
     return all(count == 1 for count in node.scope.groups or ()) and at_own_place(node.scope, read, below.type.shape)
 
 
 def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
-    """Whether the only result holds the same elements in the same order as an argument that is no constant.
+    """Return whether the only result holds the same elements in the same order as an argument that is no constant.
 
     The runtime then passes the memory on; measured alone, it would have to copy. Positions are tried, not proved: a cost
     depends on it, never a result.

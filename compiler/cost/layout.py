@@ -21,8 +21,10 @@ DEEPEST = 150  #: groups of a chain that keep a layout, as far as they are follo
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What one group costs, in seconds: `body` without changes of layout, `enters` for each of its inputs (0: not wanted in blocks;
-    none at all: no input is), and `leave` for its result where that is in blocks (0: it is not).
+    """Cost of one group, with its changes of layout set apart.
+
+    `body`: without changes of layout. `enters`: for each of its inputs (0: not wanted in blocks; none at all: no input is).
+    `leave`: for its result where that is in blocks (0: it is not).
 
     Where all inputs that it does not want in blocks come in blocks nevertheless, the runtime may go on in blocks: it then takes
     `blocked` (None: it never does), and its result leaves for `blocked_leave`.
@@ -47,7 +49,7 @@ class Info:
 
 
 def medians(infos: Sequence[Info]) -> Info:
-    """What a group costs by several measurements of it, each part the median of its own."""
+    """Merge several measurements of a group, each part by its median."""
     blocked = [info.blocked for info in infos if info.blocked is not None]
     return Info(
         median([info.body for info in infos]),
@@ -96,8 +98,10 @@ def layout_cost(
 def reorders(
     groups: Sequence[tuple[Info, Port]], outputs: Sequence[Value], resolve: Callable[[Value], Value] = lambda v: v
 ) -> tuple[list[Reorder], list[float]]:
-    """The changes of layout in a graph, and what each of its groups takes more or less on blocks than its `body`; see
-    `layout_cost`."""
+    """The changes of layout in a graph, and what each of its groups takes more or less on blocks than its `body`.
+
+    See `layout_cost`.
+    """
     producer = {value: k for k, (_, port) in enumerate(groups) for value in port.outputs}
     # whether a group goes on in blocks because its inputs come in blocks
     joined: dict[int, bool] = {}

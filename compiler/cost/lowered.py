@@ -25,8 +25,10 @@ PLACES = 100_000  #: places of one lowering that are looked at in a graph
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Nodes that one lowering runs, producers first; what others use of them comes out of the last. `lowering` is its name, empty for
-    a node that none takes, and which runs by itself."""
+    """Nodes that one lowering runs, producers first; what others use of them comes out of the last.
+
+    `lowering` is its name, empty for a node that none takes, and which runs by itself.
+    """
 
     lowering: str
     nodes: tuple[Node, ...]
@@ -81,7 +83,7 @@ class Lowerings:
         return [(rule, _edges(rule)) for rule in self._fused]
 
     def passes_on(self, node: Call) -> bool:
-        """Whether a node costs nothing: a lowering says so, which moves no bytes and computes nothing."""
+        """Return whether a node costs nothing: a lowering says so, which moves no bytes and computes nothing."""
         rules = [rule for rule in self._free if rule.left.sites[0].operator == node.op]
         if not rules:
             return False
@@ -138,7 +140,7 @@ class Lowerings:
 
 
 def _edges(rule: CompiledRule) -> Edges:
-    """Which operator reads the result of which one in a lowering's pattern. Chains of one associative operator are one place of it."""
+    """Producer and consumer pairs in a lowering's pattern. Chains of one associative operator are one vertex of it."""
     sites = {site.id: site for site in rule.left.sites}
     return frozenset(
         (site.operator or "", sites[arg.site].operator or "")
@@ -174,7 +176,7 @@ def _edges_among(nodes: Sequence[Node], args_of: Arguments) -> set[tuple[str, st
 def _flood(
     start: Sequence[Call], wanted: Edges, steps: int, args_of: Arguments, users_of: Callable[[Value], Iterable[Node]]
 ) -> tuple[dict[Call, None], set[tuple[str, str]]]:
-    """What is connected to some nodes through such edges, and those of one operator, in so many steps; and the edges met."""
+    """Nodes within so many steps of some nodes along such edges, or those of one operator; and the edges met."""
     out: dict[Call, None] = dict.fromkeys(start)
     met: set[tuple[str, str]] = set()
     level = list(start)
@@ -202,7 +204,7 @@ def _flood(
 
 
 def _closed(piece: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> bool:
-    """Whether nothing but the last node's results is used outside."""
+    """Return whether nothing but the last node's results is used outside."""
     within: dict[Value, int] = {}
     for node in piece:
         for arg in args_of(node):
@@ -234,8 +236,10 @@ class _Region:
         self.index = GraphIndex(Graph((), tuple(outputs)))
 
     def piece(self, match: Match) -> tuple[Node, ...]:
-        """What stands between the tensors of a match and its result, producers first; nothing where a part of a longer associative
-        call was matched, which no runtime takes apart."""
+        """Nodes between the tensors of a match and its result, producers first.
+
+        Empty where a part of a longer associative call was matched, which no runtime takes apart.
+        """
         if match.state.wraps:
             return ()
         ends = set(match.state.values.values())
@@ -257,7 +261,7 @@ class _Region:
 
 
 def _costs_nothing(syntax: t.Lowering) -> bool:
-    """Whether a lowering of one node says `cost flops = 0, bytes = 0`."""
+    """Return whether a lowering of one node says `cost flops = 0, bytes = 0`."""
     entries = dict(_costs(syntax))
     return {"flops", "bytes"} <= set(entries) and all(_zero(value) for value in entries.values())
 

@@ -14,7 +14,7 @@ from dslc.codegen.host.processor import NATIVE, Processor, caches, processor, wa
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a time depends on beside the program: part of every key of the cost cache, and printed in reports."""
+    """Properties that times depend on beside the program: part of every key of the cost cache, and printed in reports."""
 
     device: str
     threads: int
@@ -29,7 +29,7 @@ class Machine:
 
     @property
     def processor(self) -> Processor:
-        """What kernels are written for."""
+        """Processor that kernels are written for."""
         return processor(self.isa)
 
 

@@ -68,7 +68,7 @@ class Measured:
 
     @property
     def number(self) -> int:
-        """What it says about layouts as one number."""
+        """The layouts of a measurement as one number."""
         return sum(4 << k for k in self.entering) + 2 * self.blocked + self.leaving
 
     @classmethod
@@ -141,7 +141,7 @@ class Measurer:
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
         by_model = f"model:{contents}{which}"
         layout = sample.layout and not turn and not sample.library
-        # who knows about layouts knows the time, too
+        # a known layout has a known time, too
         found = self._known(by_model) or (None if sample.layout or turn else self._known(f"model:{contents}"))
         found = found or self._measure(model, sample, layout)
         parts = {"": found.seconds, ":layout": float(found.number)}
@@ -151,7 +151,7 @@ class Measurer:
         return found
 
     def verdict(self, words: str) -> dict[str, Any] | None:
-        """What was decided here, in this way, about what the words say."""
+        """Return the verdict on a text, made in this way on this machine, where one is kept."""
         return self.cache.verdict(self._decided(words))
 
     def put_verdict(self, words: str, verdict: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Measurer:
         return "here:" + hashlib.sha256(f"{self._context}\0{generator()}\0{words}".encode()).hexdigest()
 
     def _known(self, key: str) -> Measured | None:
-        """What the cache has."""
+        """Look a group up in the cache."""
         seconds = self.cache.seconds(self._context, key)
         return (
             None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)

@@ -59,7 +59,7 @@ class CostModel:
         #: what the target runs as one
         self.lowerings = self.target.lowerings(rules) if lowerings is None else lowerings
         self.measurer = measurer
-        #: groups on their own, their names, and who measures them
+        #: groups on their own, their names, and their timer
         self.samples = Samples(rules, opset, bind, other)
         self.keys = Keys(self.samples)
         self.timer = GroupTimer(measurer, self.samples, build)
@@ -84,7 +84,7 @@ class CostModel:
 
     @property
     def measured(self) -> int:
-        """How many groups were measured (and not found in the cache)."""
+        """Number of groups that were measured, not found in the cache."""
         return self.measurer.count
 
     def cost(self, node: Node) -> float:
@@ -106,8 +106,11 @@ class CostModel:
         return self.evaluate(graph).cost
 
     def excuse(self, graph: Graph) -> None:
-        """Takes the original graph: what it has and cannot be measured counts as nothing, instead of infinitely much; and its
-        weights are what the processor's caches hold while it runs."""
+        """Takes the original graph.
+
+        What it has and cannot be measured counts as nothing, instead of infinitely much; and its weights are what the
+        processor's caches hold while it runs.
+        """
         self._weigh(graph)
         found = self.evaluate(graph)
         for group, info in zip(found.groups, found.infos, strict=True):
@@ -115,8 +118,11 @@ class CostModel:
                 self._excused.add(self.keys.of(group))
 
     def begin(self, graph: Graph, seconds: float) -> None:
-        """Takes the original graph, which takes so many seconds as a whole. From now on only those groups are measured that other
-        graphs have more or fewer of, or that a rewrite is tried on."""
+        """Takes the original graph, which takes so many seconds as a whole.
+
+        From now on only those groups are measured that other graphs have more or fewer of, or that a rewrite is tried
+        on.
+        """
         self._weigh(graph)
         self._start(graph, seconds)
         assert self.start is not None
@@ -149,12 +155,14 @@ class CostModel:
 
     @property
     def share(self) -> float:
-        """Which part of what groups take by themselves they take in the original."""
+        """Ratio of the original's time to the sum of its groups' times."""
         return 1.0 if self.start is None else self.start.share(self.part(), self._run_alone)
 
     def believed(self, seconds: float) -> float:
-        """What a graph takes for which the sums of groups say so many seconds: a gain counts as far as groups take less by it than
-        they do in the original."""
+        """Scale the sum of a graph's groups to the time of a whole graph.
+
+        A gain counts as far as groups take less by it than they do in the original.
+        """
         if self.start is None or seconds == inf:
             return seconds
         whole = self.start.seconds
@@ -186,7 +194,7 @@ class CostModel:
         return self.start.seconds * self._work.of(group) / max(self._whole_work, 1e-30)
 
     def known(self, key: Key) -> Info | None:
-        """What a group costs, where that was asked for before."""
+        """Return the cost of a group where it was asked for before."""
         return Info(0.0) if key in self._excused else self._infos.get(key)
 
     def _weigh(self, graph: Graph) -> None:
@@ -220,7 +228,7 @@ class CostModel:
 
     @property
     def pairs_known(self) -> bool:
-        """Whether pairs of groups were measured."""
+        """True where pairs of groups were measured."""
         return bool(self._together)
 
     def groups(
@@ -231,15 +239,17 @@ class CostModel:
         among: Collection[Node] | None = None,
         known: Sequence[Lowered] = (),
     ) -> list[Group]:
-        """What of some nodes, producers first, is measured together. What runs as one is looked for among some of them only, where
-        the rest is known."""
+        """Partition nodes, producers first, into groups that are measured together.
+
+        Fused groups are looked for among some of the nodes only, where the rest is known.
+        """
         looked = nodes if among is None else [node for node in nodes if node in among]
         return groups_of(
             nodes, args_of, uses, self.keys.pointwise, [*known, *self.lowerings.fused(looked, args_of, uses)]
         )
 
     def infos(self, groups: Sequence[Group]) -> list[Info]:
-        """What each group costs; new ones are measured."""
+        """Return the costs of groups; new ones are measured."""
         out = []
         for group in groups:
             key = self.keys.of(group)
@@ -265,13 +275,13 @@ class CostModel:
         self.bound(group, info.alone, self._longer)
 
     def tell(self, group: Group, seconds: float) -> None:
-        """Says what a group takes by itself that somebody else has built and measured, unless it is known."""
+        """Record the time of a group that was built and measured elsewhere, unless one is known."""
         key = self.keys.of(group)
         self._told.setdefault(key, Info(seconds))
         self._infos.setdefault(key, self._told[key])
 
     def can_price(self, graph: Graph) -> bool:
-        """Whether all kernels of a graph are known, which cannot be measured here."""
+        """Return whether all kernels of a graph are known, which cannot be measured here."""
         return all(
             self.keys.of(Group((node,), (node.args,))) in self._told
             for node in graph.nodes()
@@ -287,7 +297,7 @@ class CostModel:
     # ---- measuring -------------------------------------------------------------------------------------------
 
     def measure(self, group: Group, turn: str = "") -> Info:
-        """What a group costs on the target; each `turn` is another measurement."""
+        """Measure a group on the target; each `turn` is another measurement."""
         told = self._told.get(self.keys.of(group)) if self._told else None
         found = self.target.price(self, group, turn) if told is None else told
         if self.start is None or self.keys.of(group) in self.start.keys:
@@ -296,13 +306,13 @@ class CostModel:
         return replace(found, body=found.body + SIZE * len(sizes)) if sizes else found
 
     def timed(self, group: Group, turn: str = "") -> Info:
-        """What a group costs, from the cache or measured."""
+        """Return the cost of a group, from the cache or measured."""
         if self.is_view(group):
             return Info(MEASURE_LEAST)
         return self.timer.info(self.samples.small(group), turn)
 
     def is_view(self, group: Group) -> bool:
-        """Whether the runtime only passes memory on: a lowering says that it costs nothing."""
+        """Return whether the runtime only passes memory on: a lowering says that it costs nothing."""
         first = group.nodes[0]
         if len(group.nodes) > 1 or not isinstance(first, Call):
             return False

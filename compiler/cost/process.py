@@ -30,8 +30,11 @@ SPARES = 4  #: processes that are started ahead: for two models, new ones twice
 
 
 class WorkerFailed(Exception):
-    """The request could not be answered: the runtime refused, the process died (`died`), or it was killed because its time was
-    over (`late`, a case of `died`)."""
+    """The request could not be answered.
+
+    The runtime refused, the process died (`died`), or it was killed because its time was over (`late`, a case of
+    `died`).
+    """
 
     def __init__(self, message: str, died: bool = False, late: bool = False) -> None:
         super().__init__(message)
@@ -132,7 +135,7 @@ class Spares:
         return halted(self._idle)
 
     def close(self) -> None:
-        """Ends those that nobody took."""
+        """End the processes that were started and never taken."""
         while self._idle:
             self._idle.pop().end()
 
@@ -187,9 +190,11 @@ class Worker:
         like: bytes = b"",
         hopeless: float = inf,
     ) -> dict[str, Any]:
-        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
-        runtime does about layouts. `library` is the path of one with its kernels, `like` a model that says what its inputs may be.
-        Of what takes longer than `hopeless` seconds one run is enough, and of what takes far longer the process is ended.
+        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says.
+
+        With `layout` also what the runtime does about layouts. `library` is the path of one with its kernels, `like` a
+        model that says what its inputs may be. Of what takes longer than `hopeless` seconds one run is enough, and of
+        what takes far longer the process is ended.
 
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
@@ -206,8 +211,10 @@ class Worker:
             raise WorkerFailed(f"the process that runs models did not start ({problem})", died=True) from None
 
     def ask(self, request: dict[str, Any], most: float = inf) -> dict[str, Any]:
-        """Sends a request and waits for the answer, so many seconds at most; raises WorkerFailed. A dead process is started anew next
-        time."""
+        """Sends a request and waits for the answer, so many seconds at most; raises WorkerFailed.
+
+        A dead process is started anew next time.
+        """
         seconds = min(self._until.left(), most)
         if seconds <= 0:
             raise WorkerFailed("there was no time left to run it", died=True, late=True)

@@ -12,7 +12,7 @@ from dslc.reporting.data import Timed
 
 
 def profiled(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: float) -> tuple[Timed, ...]:
-    """What each node took, in the order in which they ran: medians of the runs that fit into about so many seconds, the first left out.
+    """Medians of each node's time, in order of execution, over the runs that fit into about so many seconds, without the first.
 
     Nothing where the model does not run, or not in that time; loading it counts.
     """

@@ -14,7 +14,7 @@ from dslc.cost.statistics import Interval, median, quick_mean
 class TimedPair:
     """One round of two models: seconds of the base and of the other one.
 
-    `generation` says in which processes, `base_first` who ran first.
+    `generation` numbers the processes; `base_first`: the base ran first.
     """
 
     before: float
@@ -35,7 +35,7 @@ class Timing:
 
     @property
     def faster(self) -> bool:
-        """Whether the lower end of the interval is above 1."""
+        """True where the lower end of the interval is above 1."""
         return self.ratio.low > 1
 
 
@@ -107,7 +107,7 @@ class Rounds:
         return self._found[key].ratio
 
     def interval(self, model: int) -> Interval:
-        """How much faster than the first one a model is; counted with all others that were compared with it."""
+        """Confidence interval of a model's speed-up over the first one, at a level shared by all models compared with it."""
         if model in self.stopped:
             return Interval(self.stopped[model], 0.0, self.stopped[model])
         key = model, 0, 0.0, 0.0
@@ -118,7 +118,7 @@ class Rounds:
         return self._found[key]
 
     def known(self, model: int) -> bool:
-        """Whether anything is known of a model."""
+        """Return whether anything is known of a model."""
         return model in self.stopped or self.count(model) > 0
 
     def possible(self, model: int, base: int, level: float, margin: float = 1.0) -> Interval:

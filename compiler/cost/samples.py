@@ -56,11 +56,11 @@ class Samples:
         self._sizes, self._other = dict(bind or {}), other
 
     def bytes_of(self, value: Value) -> int:
-        """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
+        """Bytes of a tensor at the sizes at which it is measured; 0 where that is not known."""
         return self._static_type(value.type).bytes if value.known else 0
 
     def text(self, small: Small) -> str:
-        """What is measured, in words that are the same in every run."""
+        """A description of the measured group that is the same in every run."""
         place: dict[Value, str] = {value: f"x{k}" for k, value in enumerate(small.inputs)}
         place.update({value: f"w{k}" for k, value in enumerate(small.weights)})
         lines = [f"opset {self.opset}", *(f"{name}: {value.type}" for value, name in place.items())]
@@ -130,7 +130,7 @@ class Samples:
         return node_at(node, args, self._bound, self._bound)
 
     def size(self, name: str) -> int:
-        """What stands for an open size where costs are measured."""
+        """Size in the place of an open one where costs are measured."""
         return self._sizes.get(name, self._other)
 
     def _bound(self, root: Scalar) -> Scalar:
@@ -157,7 +157,7 @@ class Samples:
 
 
 def program(node: Node) -> Any:
-    """What a scope or a kernel computes; None for other nodes."""
+    """Expression of a scope or kernel node; None for other nodes."""
     return node.scope if isinstance(node, ScopeNode) else node.group if isinstance(node, Kernel) else None
 
 

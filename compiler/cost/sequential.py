@@ -63,7 +63,7 @@ class SequentialTest:
     )
 
     def among(self, k: int, families: int = 1) -> float:
-        """The level of the k-th (from 0) of contenders of which nobody knows how many there will be: all together have `level`."""
+        """The level of the k-th (from 0) of an unknown number of contenders: all together have `level`."""
         return self.level / (families * (k + 1) * (k + 2))
 
     def interval(self, turns: Turns, level: float | None = None, open_end: bool = False) -> Interval:
@@ -111,7 +111,7 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
     count = sum(map(len, groups))
 
     def refuted(at: float) -> bool:
-        """Whether a threshold is, below which such a value is still won."""
+        """Return whether a threshold is, below which such a value is still won."""
         won = [len(own) - bisect_left(own, at) for own in groups]
         left = (
             [(sum(won) - w, count - len(own)) for w, own in zip(won, groups, strict=True)]
@@ -131,7 +131,7 @@ def _least(turns: Turns, bet: Bet, level: float, open_end: bool) -> float:
     return values[first] - margin if first < len(values) else -inf
 
 
-BETS = 10  #: who bets on what: half of the capital on nothing but wins, the rest on ever smaller shares of them
+BETS = 10  #: number of bets: half of the capital on wins only, the rest on ever smaller shares of them
 
 
 @lru_cache(1 << 16)

@@ -54,7 +54,7 @@ class CpuSheet(Computed):
         return lowerings_on(("ort", "ort_cpu"), rules)
 
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
-        """What runs as one reads its operands and writes its results once; the larger of moving and computing counts."""
+        """Price a fused group by a roofline: operands are read and results written once, and the larger of moving and computing counts."""
         if costs.is_view(group):
             return Info(MEASURE_LEAST)
         small = costs.samples.small(group)
@@ -85,7 +85,7 @@ class CpuSheet(Computed):
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """What a runtime runs, with prices. Whoever runs the model needs nothing of it."""
+    """Steps that a runtime runs, with prices; running the model needs none of it."""
 
     priced: Priced
     text: str = ""

@@ -48,8 +48,9 @@ class Start:
         self._parts.clear()
 
     def share(self, part: float, alone: Callable[[], float]) -> float:
-        """Which part of what groups take by themselves they take in the whole: not all of it where those that are known, `part` in sum,
-        take longer than the whole does without the time of a run without nodes (`alone`).
+        """Ratio of the whole's time to the sum of its groups' times.
+
+        Not all of it where the known groups, `part` in sum, take longer than the whole without a run without nodes (`alone`).
 
         A group by itself does not find in the caches what another one left there, and two spells of a machine are not alike.
         """

@@ -18,11 +18,11 @@ class Interval:
 
     @property
     def known(self) -> bool:
-        """Whether there were enough rounds for an interval that says anything."""
+        """True where there were enough rounds for an interval that says anything."""
         return self.low > 0 and self.high < WIDE * self.low
 
     def within(self, share: float) -> bool:
-        """Whether the ratio is 1 to such a share."""
+        """Return whether the ratio is 1 to such a share."""
         return 1 / (1 + share) < self.low <= self.high < 1 + share
 
     @property

@@ -30,12 +30,12 @@ def steady(
     run: Run, feeds: Feeds, reference: Reference, computed: Mapping[str, Any], tolerance: float | None = None,
     meant: Callable[[Feeds], Reference | None] = lambda _: None,
 ) -> bool:  # fmt: skip
-    """Whether the original gives `reference` for these inputs however it is run, for inputs next to them, and rightly so.
+    """Return whether the original reproduces `reference` in other sessions and on nearby inputs, as its equations say.
 
     Args:
         run: runs the original.
         computed: see `compare`.
-        meant: what the original's operators say that it gives; None where nobody knows.
+        meant: results by the original's equations; None where there are none.
     """
     for one, plain in ((feeds, True), (nudged(feeds), False)):
         try:
@@ -64,7 +64,7 @@ def nudged(feeds: Feeds, seed: int = 0) -> dict[str, Any]:
 
 
 def meaning(rules: Rules, graph: Graph, names: tuple[str, ...]) -> Callable[[Feeds], Reference | None]:
-    """What a graph gives by its operators' equations; None where it holds nodes that have none, or open sizes."""
+    """Interpret a graph by its operators' equations; None where some have none, or sizes are open."""
 
     def of(feeds: Feeds) -> Reference | None:
         try:

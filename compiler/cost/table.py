@@ -42,7 +42,7 @@ class PriceTable:
         self._costs = costs
 
     def price(self, node: Node) -> float:
-        """What a node takes by itself, from plain layout to plain, in seconds."""
+        """Seconds of a node by itself, from plain layout to plain."""
         return self._costs.cost(node)
 
     def lowered(self, outputs: Sequence[Value]) -> list[Lowered]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"
-#: what prices are taken on where nobody names a target: the runtime's own operators
+#: default target: the runtime's own operators
 DEFAULT = "ort_cpu"
 
 
@@ -34,11 +34,11 @@ class NoPlan(Exception):
 
 
 class ModelPlan(Protocol):
-    """How a whole model runs on a target, made without running it."""
+    """A plan of a whole model on a target, made without running it."""
 
     @property
     def seconds(self) -> float:
-        """What one run takes, computed."""
+        """Computed seconds of one run."""
 
     @property
     def text(self) -> str:
@@ -46,11 +46,11 @@ class ModelPlan(Protocol):
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What a report says of it, line by line."""
+        """Lines of a report."""
 
 
 class OwnKernels(Enum):
-    """What a target does with what ONNX has no node for."""
+    """Code generation of a target for nodes without an ONNX operator."""
 
     NONE = "nothing: models have ONNX's nodes alone"
     BUILT = "kernels are compiled here, and measured"
@@ -58,7 +58,10 @@ class OwnKernels(Enum):
 
 
 class Target(Protocol):
-    """Where a program runs. `dslc.cost.table` has the price of whatever a target runs; what it cannot run costs infinitely much."""
+    """A device and its runtime.
+
+    `dslc.cost.table` has the price of each call that a target runs; a node that it cannot run has an infinite price.
+    """
 
     @property
     def name(self) -> str:
@@ -66,30 +69,30 @@ class Target(Protocol):
 
     @property
     def where(self) -> str:
-        """What of it a report names: a device."""
+        """The device that a report names."""
 
     @property
     def machine(self) -> Machine:
-        """What reports name, how many threads are used, and the processor that kernels are written for."""
+        """The machine that reports name: threads, and the processor that kernels are written for."""
 
     @property
     def fingerprint(self) -> str:
-        """What a time depends on beside the program: equal for targets on which all takes the same."""
+        """Digest of the target's properties that times depend on, beside the program."""
 
     @property
     def measured(self) -> bool:
-        """Whether times are taken by running; otherwise they are computed, and `basis` says of what."""
+        """True where times are taken by running; otherwise they are computed, and `basis` says of what."""
 
     @property
     def basis(self) -> str:
-        """What is said of every computed time; empty where times are measured."""
+        """Explanation of computed times; empty where times are measured."""
 
     @property
     def kernels(self) -> OwnKernels:
-        """What becomes of what ONNX has no node for."""
+        """Generator of kernels for nodes without an ONNX operator."""
 
     def lowerings(self, rules: Rules) -> Lowerings:
-        """What it runs as one: its lowerings in the library of targets, and those that `rules` bring."""
+        """Lowerings of the library of targets, and those of `rules`."""
 
     def measurer(
         self,
@@ -100,12 +103,12 @@ class Target(Protocol):
         """Takes times there; see `Measurer`."""
 
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
-        """What a group takes there; each `turn` is another measurement, where it is measured."""
+        """Price a group; each `turn` is another measurement, where it is measured."""
 
     def plan(
         self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]
     ) -> ModelPlan:
-        """How a whole model runs there, where times are computed.
+        """Plan a whole model, where times are computed.
 
         Args:
             source, imported: the model, and what was read of it.
@@ -161,7 +164,7 @@ class OrtCpu:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What all targets share whose times are computed. `machine` says the threads that outputs are compared with, here."""
+    """Base of targets with computed times. `machine` has the threads with which outputs are compared on this machine."""
 
     machine: Machine
 

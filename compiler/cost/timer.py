@@ -36,16 +36,16 @@ class GroupTimer:
         self.footprint = 0
 
     def info(self, small: Small, turn: str = "") -> Info:
-        """What a group costs, from the cache or measured; each `turn` is another measurement."""
+        """Return the cost of a group, from the cache or measured; each `turn` is another measurement."""
         found, copies = self.alone(small, turn)
         return self._info(small, found, copies, turn)
 
     def says(self, small: Small) -> bool:
-        """Whether ONNX can say a group at the model's opset."""
+        """Return whether ONNX can say a group at the model's opset."""
         return self._build((*small.inputs, *small.weights), small.outputs) is not None
 
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
-        """What a group takes as a graph of its own, and how many copies of it were measured at once."""
+        """Time a group as a graph of its own; also the number of copies measured at once."""
         touched = sum(map(bytes_in, (*small.inputs, *small.weights, *small.outputs)))
         copies = TINY_COPIES if touched <= TINY else 1
         # the first measurement decides how it is measured at every turn
@@ -59,7 +59,7 @@ class GroupTimer:
         return first if copies == once and not turn else self._measured(small, copies, turn), copies
 
     def _measured(self, small: Small, copies: int, turn: str, blocked: Sequence[int] = ()) -> Measured:
-        """What a group takes; with some of its inputs, by position, coming in blocks, whatever brings them there included."""
+        """Time a group with some of its inputs, by position, coming in blocks, their producers included."""
         weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
 
         def build() -> bytes | None:
@@ -76,7 +76,7 @@ class GroupTimer:
         return self._measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
 
     def _info(self, small: Small, found: Measured, copies: int, turn: str) -> Info:
-        """What a group takes, its changes of layout set apart."""
+        """Time a group, its changes of layout set apart."""
         if not found.entering and not found.leaving and not found.blocked:
             return Info(found.seconds)
         types = [value.type for value in small.inputs]

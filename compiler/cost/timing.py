@@ -21,7 +21,7 @@ from dslc.errors import error
 
 @dataclass(frozen=True, slots=True)
 class Racing:
-    """How models are timed; times in seconds.
+    """Parameters of timing models; times in seconds.
 
     Attributes:
         base, per_weight: bytes of memory that a session takes: the runtime itself, and so many times its weights, some of them packed.
@@ -66,7 +66,7 @@ RACING = Racing()
 
 
 class Goal(Enum):
-    """What a race is to decide of a model."""
+    """Question that a race answers about a model."""
 
     FASTER = "whether it is faster than the original, and of several that are the best"
     NO_SLOWER = "whether it is slower than the original beyond noise"
@@ -153,7 +153,7 @@ class Race:
     # ---- what is decided -------------------------------------------------------------------------------------------
 
     def decided(self, models: Sequence[int]) -> bool:
-        """Whether more rounds would change nothing that matters about these models."""
+        """Return whether more rounds would change nothing that matters about these models."""
         alive = [k for k in models if not self.out(k, models)]
         if self.goal is not Goal.FASTER or not alive:
             return not alive
@@ -163,7 +163,7 @@ class Race:
         return all(self._no_better(k, best) for k in alive if k != best)
 
     def out(self, model: int, models: Sequence[int] = ()) -> bool:
-        """Whether more rounds would change nothing about a model, beside whatever others there are."""
+        """Return whether more rounds would change nothing about a model, beside whatever others there are."""
         if model in self.failed or model in self.rounds.stopped:
             return True
         if not self.rounds.known(model):
@@ -181,7 +181,7 @@ class Race:
         return best != model and self.rounds.possible(model, best, self.rounds.test.level, self.racing.behind).high < 1
 
     def _no_better(self, model: int, best: int) -> bool:
-        """Whether a model is no better than the best one by a share that matters."""
+        """Return whether a model is no better than the best one by a share that matters."""
         return self.rounds.possible(model, best, self.racing.choice).high < 1 + self.racing.matters
 
     # ---- generations -----------------------------------------------------------------------------------------------
@@ -247,14 +247,14 @@ class Race:
         return once
 
     def _both_orders(self, active: Sequence[int]) -> bool:
-        """Whether each model ran before the original and after it in this generation, or there were enough rounds for that."""
+        """Return whether each model ran before the original and after it in this generation, or there were enough rounds for that."""
         own = self.rounds.generations[-1]
         return len(own) >= self.racing.rounds // 2 or all(
             len({next(k for k in one if k in {0, model}) for one in own if model in one}) == 2 for model in active
         )
 
     def _soon(self, active: Sequence[int]) -> bool:
-        """Whether a few more rounds with these processes may decide it."""
+        """Return whether a few more rounds with these processes may decide it."""
         found = [self.rounds.lately(k) for k in active]
         return any(abs(ratio) > log(self.racing.behind) and count < self.racing.rounds for ratio, count in found)
 
@@ -368,7 +368,7 @@ def race(
 
 
 def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) -> bool:
-    """Whether every model runs on some inputs, within half a minute each."""
+    """Return whether every model runs on some inputs, within half a minute each."""
     try:
         for model in models:
             with Worker(threads, Deadline.after(RACING.first)) as worker:

@@ -58,36 +58,37 @@ def packed(groups: Iterable[Group]) -> Counter[Packed]:
 
 
 def bytes_of(weights: Iterable[Packed]) -> int:
-    """How large all of them are."""
+    """Bytes of all of them."""
     return sum(value.type.bytes for value, _ in weights)
 
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """What the farthest cache holds: `read` bytes of weights of the original, which `start` is; None where nothing is measured."""
+    """Capacity of the last-level cache: `read` bytes of weights of the original, `start`; None where nothing is measured."""
 
     read: int = 0
     start: Start | None = None
 
     @property
     def near(self) -> bool:
-        """Whether the original's weights are measured, and held, by the caches of a processor."""
+        """True where the original's weights are measured, and held, by the caches of a processor."""
         return self.start is not None and self.read < room()
 
     def spill(self, bytes: int) -> float:
-        """Seconds that a graph takes more since the weights that it reads, so many bytes, are more than the original's and than caches
-        hold."""
+        """Extra seconds of a graph for so many bytes of weights, beyond the original's and the caches."""
         if not self.near or self.start is None:
             return 0.0
         return max(0.0, spilled(self.read + bytes - self.start.evaluation.weights) - spilled(self.read))
 
     def crowded(self, bytes: int) -> bool:
-        """Whether weights of so many bytes are more than caches hold, which hold those of the original."""
+        """Return whether weights of so many bytes are more than caches hold, which hold those of the original."""
         return self.near and bytes > room()
 
     def weight(self, value: Value, node: Node, bytes: int) -> float:
-        """Seconds that it may add at most that nodes like one read a weight of so many bytes: where caches are full. Nothing where such
-        nodes of the original read it."""
+        """Seconds that it may add at most that nodes like one read a weight of so many bytes.
+
+        Where caches are full. Nothing where such nodes of the original read it.
+        """
         if bytes < LARGE or not self.near or self.start is None:
             return 0.0
         return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN

@@ -44,7 +44,7 @@ def _runtime() -> Any:
 
 
 class _Hopeless(Exception):
-    """A model that takes far longer than anybody waits for, `seconds` a run."""
+    """A model beyond any limit of time, at `seconds` a run."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"{seconds} seconds")
@@ -87,10 +87,10 @@ class LoadedModel:
         if profile:
             (written,) = Path(profile).iterdir()
             self.profile = written.open(encoding="utf-8")
-            # nobody else has a use for it: a process that is ended from outside leaves nothing
+            # private to this process, so that one that is ended from outside leaves nothing
             written.unlink()
         self.call: Callable[[], Any] | None = None
-        # with one thread nobody waits for anybody: its own time leaves out what other processes took of the processor
+        # with one thread nothing waits: its own time leaves out the share of other processes
         self.clock = time.thread_time if threads == 1 else time.perf_counter
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -101,9 +101,12 @@ class LoadedModel:
         return [_array(value) for value in values]
 
     def bind(self, feeds: Mapping[str, Any], plain: bool = False, hopeless: float = inf) -> bool:
-        """Prepares `call`: one run on these inputs. Whether its outputs are allocated anew in each run: where `plain` asks for it, and
-        where the runtime binds none, as with a model that declares a wrong rank. Raises _Hopeless as soon as a run took much longer
-        than `hopeless` seconds."""
+        """Prepares `call`: one run on these inputs.
+
+        Whether its outputs are allocated anew in each run: where `plain` asks for it, and where the runtime binds none,
+        as with a model that declares a wrong rank. Raises _Hopeless as soon as a run took much longer than `hopeless`
+        seconds.
+        """
         if not self._tensors():
             given = dict(feeds)
             self.call = lambda: self.session.run(None, given)
@@ -253,7 +256,7 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
 
 
 def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[int, ...], bool, bool]:
-    """What the runtime does about layouts: `dslc.cost.measure.Measured` says it the same way."""
+    """Layouts as the runtime chose them, in the form of `dslc.cost.measure.Measured`."""
     from dslc.cost.contents import filled
     from dslc.onnx.layout import changes, may_be_blocked, with_blocked
 

@@ -135,7 +135,7 @@ class _Call:
         return tuple(axis.extent for name in summed for axis in self.axes[name])
 
     def _moves(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """How far each argument that is a tensor moves on for every call after the first."""
+        """Byte offsets by which each tensor argument moves between calls of a batch."""
         tensors = {
             entry.name: entry.value.id for entry in self.pattern.call.attrs
             if isinstance(entry.value, t.Name) and entry.value.id in self.placed.below

@@ -1,4 +1,4 @@
-"""Which vendor's call computes a kernel's program, and in which layouts: the lowerings `on cuda`, tried at views of memory."""
+"""Selection of vendor calls and their layouts for a kernel's program: the lowerings `on cuda`, tried at views of memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ RESULT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenCall:
-    """A kernel as a vendor's call, whatever its buffers are: views of its arguments, those of weights in the layout that the call
-    wants, and of the result. `whole`: the arguments are those of `lifted`. `algorithm`: what the price counts on, for people."""
+    """A kernel as a vendor's call, whatever its buffers are.
+
+    Views of its arguments, those of weights in the layout that the call wants, and of the result. `whole`: the
+    arguments are those of `lifted`. `algorithm`: what the price counts on, for people.
+    """
 
     whole: bool
     found: FoundCall

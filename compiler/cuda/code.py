@@ -1,4 +1,4 @@
-"""Which groups there are generated kernels for, and their texts: the generator behind plans and sessions."""
+"""Generated kernels of groups and their texts, for plans and sessions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ NEAR = 1.5
 
 
 def texts(rules: Rules, device: Device | None = None, templates: CudaTemplates | None = None) -> Callable[[Graph], Any]:
-    """The text of a group's kernel, by the variant that promises most on a device: it may use tensor cores, or share sums between
-    blocks. Without a device it is the one that is taken where nothing is said, which takes less time to find. Raises NotGenerated.
+    """The text of a group's kernel, by the variant that promises most on a device.
+
+    It may use tensor cores, or share sums between blocks. Without a device it is the one that is taken where nothing is
+    said, which takes less time to find. Raises NotGenerated.
 
     Args:
         templates: of libraries, which are variants as well.
@@ -71,7 +73,7 @@ def taken(rules: Rules, device: Device | None, templates: CudaTemplates | None) 
 
 
 def hardware(device: Device, program: Graph) -> Hardware:
-    """A device as those who write kernels see it, for what a program computes with."""
+    """A device's properties as code generation sees them, for a program's element types."""
     return hardware_of(device, [value.type for value in (*program.inputs, *program.outputs)])
 
 
@@ -93,7 +95,7 @@ def hardware_of(device: Device, types: Iterable[TensorType]) -> Hardware:
 
 
 def generable(rules: Rules, device: Device | None = None, templates: CudaTemplates | None = None) -> Generable:
-    """Whether there is a kernel for a group, the memory that it wants beside its tensors, and its seconds; by `texts`."""
+    """Return whether there is a kernel for a group, the memory that it wants beside its tensors, and its seconds; by `texts`."""
     from dslc.codegen.cuda.text import at
     from dslc.codegen.text import NotGenerated
 
@@ -111,8 +113,11 @@ def generable(rules: Rules, device: Device | None = None, templates: CudaTemplat
 
 
 def priced(rules: Rules, device: Device, templates: CudaTemplates | None = None) -> Generable:
-    """As `generable` for a device, where many groups are to be compared: other variants are looked for where the usual one is a
-    product, or takes much longer than its bytes and operations do."""
+    """As `generable` for a device, where many groups are to be compared.
+
+    Other variants are looked for where the usual one is a product, or takes much longer than its bytes and operations
+    do.
+    """
     from dslc.codegen.cuda.choose import least, seconds
     from dslc.codegen.text import NotGenerated
 

@@ -1,4 +1,4 @@
-"""What devices can do, from their data sheets, and what a call or a kernel takes there by its operations and bytes."""
+"""Capabilities of devices from their data sheets, and prices of calls and kernels by operations and bytes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Device:
         return self.launch + max(flops / saved / (VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes))
 
     def algorithm(self, dtype: DType, window: Sequence[int] = ()) -> str:
-        """What the price of a vendor's call counts on, for people: empty for plain arithmetic."""
+        """The algorithm that the price of a vendor's call assumes, in words; empty for plain arithmetic."""
         if self._filters(dtype, window):
             return "Winograd"
         return "tensor cores" if self.tensor.get(dtype, 0.0) > self.plain.get(dtype, 0.0) else ""
@@ -75,7 +75,7 @@ class Device:
         return self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
 
     def _filters(self, dtype: DType, window: Sequence[int]) -> bool:
-        """Whether a vendor's convolution multiplies less than its sum says: a small window, and no tensor cores, which are faster."""
+        """Return whether a vendor's convolution multiplies less than its sum says: a small window, and no tensor cores, which are faster."""
         return tuple(window) == (3, 3) and self._peak(dtype) == self.plain.get(dtype)
 
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
@@ -84,8 +84,10 @@ class Device:
         return launches * self.launch + max(flops / (OWN * peak), self.moved(bytes))
 
     def host(self, read: float, written: float) -> float:
-        """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back. What the CPU takes is
-        counted by the bytes alone."""
+        """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back.
+
+        What the CPU takes is counted by the bytes alone.
+        """
         return HANDED_OVER + (read + written) / self.bus + self.computed(read + written)
 
     def computed(self, bytes: float, operations: float = 0.0) -> float:

@@ -1,9 +1,9 @@
-"""What follows a convolution, in one call or in two steps: the convolution alone, and a generated kernel for what follows it.
+"""Epilogues of convolutions, fused into one call or split: the convolution alone, and a generated kernel behind it.
 
     y = relu(conv(X, K) + B + Z)  =>  y = conv(X, K); y = relu(y + B + Z)
 
 cuDNN has engines for a convolution with a bias, and with a bias and a cut at 0; what else it computes at once differs by device,
-precision, layout and release, and nobody knows before it was asked.
+precision, layout and release, and is known only after asking.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Epilogue:
     relu: bool
 
     def program(self, rules: Rules) -> Graph:
-        """What the kernel computes: `relu(y + bias + residual)`, as far as there are such."""
+        """The kernel's expression `relu(y + bias + residual)`, with the parts that are there."""
         holes = tuple(input_value(f"x{k}", TensorType(one.dtype, one.shape)) for k, one in enumerate(self.reads))
         value = holes[0]
         for other in holes[1:]:

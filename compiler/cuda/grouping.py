@@ -1,4 +1,4 @@
-"""Which nodes of a graph run as one: a vendor's call with what is computed of its result, a part for the CPU, a generated kernel."""
+"""Partition of a graph into groups: a vendor's call with its epilogue, a part for the CPU, a generated kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def grouped(
 
 
 def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
-    """Whether a result may lie in any order: those who use it only look at it."""
+    """Return whether a result may lie in any order, since all its users are views."""
     users = around.used.get(value, ())
     return value not in around.final and bool(users) and all(looks_only(rules, user) for user in users)
 
@@ -117,7 +117,7 @@ class _Grouping:
         return out
 
     def _assumed(self, around: Neighbours) -> dict[Value, StridedView]:
-        """Where everything would be if all but views lay in row-major order."""
+        """Places of all values if all but views lay in row-major order."""
         views: dict[Value, StridedView] = {}
         for value in self.graph.inputs:
             views[value] = plain(len(views), value.type.dtype, value.type.sizes)
@@ -128,7 +128,7 @@ class _Grouping:
         return views
 
     def _taken(self, kernel: Kernel, views: Sequence[StridedView], turnable: bool) -> bool:
-        """Whether some call computes a kernel, maybe of operands that were copied into order first."""
+        """Return whether some call computes a kernel, maybe of operands that were copied into order first."""
         ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
         return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
 

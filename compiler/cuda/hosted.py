@@ -1,4 +1,4 @@
-"""What no device runs: parts of a graph that ONNX Runtime computes on the CPU in the middle of a plan, and their sizes."""
+"""Parts of a graph that ONNX Runtime computes on the CPU in the middle of a plan, and their sizes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def hosted_of(rules: Rules, imported: Imported) -> Hosted:
 def at_feeds(
     source: str | os.PathLike[str] | ModelProto, rules: Rules, imported: Imported, feeds: Mapping[str, Any]
 ) -> Imported:
-    """A model read again with all sizes as they are for some inputs, where it has nodes whose sizes only a run can tell.
+    """Import a model again at the sizes of some inputs, where it has nodes with sizes that only a run can tell.
 
-    What the sizes of such nodes are for other inputs of the same shapes nobody knows: who runs the plan looks.
+    Their sizes may differ for other inputs of the same shapes: each run checks them.
     """
     if not any(isinstance(node, Opaque) for node in imported.graph.nodes()):
         return imported
@@ -110,5 +110,5 @@ def runtime(data: bytes) -> Any:
 
 
 def opaque(graph: Graph) -> bool:
-    """Whether a graph has nodes that only ONNX Runtime can run."""
+    """Return whether a graph has nodes that only ONNX Runtime can run."""
     return any(isinstance(node, Opaque) for node in graph.nodes())

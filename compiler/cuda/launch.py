@@ -1,4 +1,4 @@
-"""What runs a plan: one small interface, which launchers on a device and the device that only records have in common."""
+"""The interface that launchers on a device share with the recording device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dslc.ir.graph import Graph
 
 
 class Reason(Enum):
-    """Why a plan does not run; what is decided depends on this, never on the words of a message."""
+    """Reason why a plan does not run; decisions depend on it, never on the words of a message."""
 
     NO_LAUNCHER = "neither PyCUDA nor cuda.core is installed"
     NO_DEVICE = "no CUDA device"
@@ -25,7 +25,7 @@ class Reason(Enum):
     LAUNCH = "a kernel or a call failed"
     NO_ENGINE = "a vendor's library has nothing that computes it at once"
     PLAN = "there is no plan for the model"
-    #: what the launcher of a plan did, and nobody knows why
+    #: a failure of the launcher without a known cause
     UNKNOWN = "the launcher failed"
 
 
@@ -115,13 +115,13 @@ class Launcher(Protocol):
         """An event after what was started on a stream so far."""
 
     def wait(self, stream: int, event: Any) -> None:
-        """What is started on a stream from now on waits for an event."""
+        """Make work started on a stream from now on wait for an event."""
 
     def begin(self) -> None:
-        """What is started from now on is recorded as a graph, where the launcher can; else it is run."""
+        """Start to capture a graph where the launcher can; else work runs at once."""
 
     def end(self) -> Any | None:
-        """What was recorded since `begin`; None where nothing is, and everything was run."""
+        """Return the graph captured since `begin`; None where everything was run."""
 
     def replay(self, recorded: Any) -> None:
         """Starts what was recorded."""

@@ -52,7 +52,7 @@ def _first_line(problem: BaseException) -> str:
 
 
 def reason_of(problem: BaseException, tried: Reason) -> Reason:
-    """What a driver's error means: by the status that it names (`CUDA_ERROR_...`), else what was tried."""
+    """Map a driver's error to a reason: by the status that it names (`CUDA_ERROR_...`), else by the call that failed."""
     if type(problem).__name__ == _SHORT:
         return Reason.MEMORY
     status = re.search(r"CUDA_ERROR_\w+", str(problem))
@@ -87,7 +87,7 @@ class LoadedModule:
         self.code, self.functions, self.module = code, functions, module
 
     def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
-        """What is started, in order."""
+        """Launches in order."""
         from dslc.codegen.cuda.text import PointerPlace, at
 
         text = self.code.text
@@ -110,7 +110,7 @@ class LoadedModule:
 
 
 class _OnDevice:
-    """What launchers on a device have in common: errors with a reason, and the device made current on every thread that asks."""
+    """Base of launchers on a device: errors with a reason, and the device made current on every calling thread."""
 
     #: what fails may be seen only when something waits for it
     delayed = True
@@ -238,8 +238,10 @@ class CudaCore(_OnDevice):
         self._did(lambda: self._stream(stream).wait(event))
 
     def begin(self) -> None:
-        """Captures what is started on the first stream, and on those that wait for it; vendors' libraries have chosen their
-        algorithms in an earlier run."""
+        """Captures what is started on the first stream, and on those that wait for it.
+
+        Vendors' libraries have chosen their algorithms in an earlier run.
+        """
         self._stream(0)
         builder = self._did(self._streams[0].create_graph_builder)
         self._did(builder.begin_building)

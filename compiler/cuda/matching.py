@@ -138,7 +138,7 @@ def _fewest(placed: PlacedPattern) -> FoundCall | None:
 
 
 def _coefficients(pattern: CallPattern, way: Way) -> dict[str, int | tuple[int, ...]] | None:
-    """What the coefficients of windows are; None where the first position of a window is none of the pattern's."""
+    """Coefficients of windows; None where the first position of a window is none of the pattern's."""
     table, known = pattern.table, dict(way.known)
     constants = []
     for each in way.moved:
@@ -172,7 +172,7 @@ class _Axes:
         self.axes: dict[str, tuple[Axis, ...]] = {}
 
     def placed(self) -> bool:
-        """Whether every iterator has its place."""
+        """Return whether every iterator has its place."""
         own = self._given() if self._lie() else None
         if own is None:
             return False
@@ -192,7 +192,7 @@ class _Axes:
         return not any(absent) and all(self._apart(k, names) for k in {each.operand for each in self.way.moved})
 
     def _lie(self) -> bool:
-        """Whether strides are known for every tensor, and beside its elements is read what the pattern reads."""
+        """Return whether strides are known for every tensor, and beside its elements is read what the pattern reads."""
         every = tuple(self.target.extents)
         within: dict[Scalar, tuple[int, int]] = {it: (0, extent - 1) for it, extent in self.target.extents.items()}
         for operand, node in self.reads.items():
@@ -266,7 +266,7 @@ class _Axes:
         return Axis(prod(extents[it] for it in iters), strides) if len(strides) == len(found) else None
 
     def _apart(self, operand: int, names: Mapping[Iter, str]) -> bool:
-        """Whether the dimensions of a tensor with windows are the pattern's: the groups of a batched product are no channels."""
+        """Return whether the dimensions of a tensor with windows are the pattern's: the groups of a batched product are no channels."""
         moved, dims = (
             {each.at for each in self.way.moved if each.operand == operand},
             self.pattern.readings[operand].dims,

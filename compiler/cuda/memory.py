@@ -14,7 +14,7 @@ STREAMS = 4  #: streams; more gain nothing
 
 @dataclass(frozen=True, slots=True)
 class ScheduledStep:
-    """Where a step runs, which steps of other streams it waits for, and all that is done when it begins."""
+    """A step's stream, the steps of other streams that it waits for, and the last step done when it begins."""
 
     stream: int
     waits: tuple[int, ...]
@@ -49,7 +49,7 @@ def turns(needs: Sequence[Collection[int]]) -> tuple[ScheduledStep, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How many bytes, and the steps that use them: those that write come first. `kept`: it lives to the end."""
+    """Bytes of a buffer and the steps that use it, writers first. `kept`: it lives to the end."""
 
     bytes: int
     steps: tuple[int, ...]

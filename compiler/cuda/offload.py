@@ -1,4 +1,4 @@
-"""Which nodes run on the CPU: those that no device runs, and those around them whose copies would take longer than the CPU does."""
+"""Choice of nodes for the CPU: those that no device runs, and neighbours whose copies would take longer than the CPU does."""
 
 from __future__ import annotations
 

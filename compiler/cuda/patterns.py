@@ -1,4 +1,4 @@
-"""What a lowering's `expr` says to whoever looks for calls: its table, and the names that conditions and arguments have for it."""
+"""The pattern of a lowering's `expr`: its table, and the names that conditions and arguments have for it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CallPattern:
 
 
 def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
-    """What a lowering of an expression looks for, for each number of dimensions of its windows.
+    """Patterns of a lowering's expression, one for each number of dimensions of its windows.
 
     None where it is no sum of products of two tensors, whose indices are sums of indices with coefficients, with one pack for each.
     """
@@ -154,7 +154,7 @@ def _dims(
     own: Sequence[tuple[Iter, ...] | Window],
     iters: dict[str, tuple[Iter, ...]],
 ) -> Iterator[Dim]:
-    """What stands in each dimension of a tensor, and the names of its sizes."""
+    """Terms in each dimension of a tensor, and the names of its sizes."""
     at = 0
     for sub, size in zip(subs, declared, strict=True):
         star = isinstance(sub, t.Pack)

@@ -27,7 +27,7 @@ LARGEST = 1 << 48  #: number, in size
 
 
 class BufferPlace(Enum):
-    """What a buffer is: an input or a weight of the model, or a part of the memory that steps share."""
+    """Kind of a buffer: an input or a weight of the model, or a part of the memory that steps share."""
 
     INPUT = "input"
     WEIGHT = "weight"
@@ -36,8 +36,11 @@ class BufferPlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes on the device. `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory
-    it is while it lives, from the step that first writes it to the last one that reads it (`first`, `last`)."""
+    """Bytes on the device.
+
+    `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory it is
+    while it lives, from the step that first writes it to the last one that reads it (`first`, `last`).
+    """
 
     place: BufferPlace
     bytes: int
@@ -136,7 +139,7 @@ class Plan:
         return sum(step.seconds for step in self.steps)
 
     def same(self, other: Plan) -> bool:
-        """Whether both do the same; what steps take by a roofline is no part of that."""
+        """Return whether both do the same; what steps take by a roofline is no part of that."""
         return self._unpriced() == other._unpriced()
 
     def _unpriced(self) -> Plan:
@@ -157,7 +160,7 @@ class Plan:
 
 
 class Unfit(Enum):
-    """Why a text is no plan."""
+    """Reason why a text is no plan."""
 
     TEXT = "it is no JSON of a plan, or too long"
     VERSION = "it is of another version"
@@ -179,7 +182,7 @@ def text_of(plan: Plan) -> str:
 
 
 def plan_of(text: str) -> Plan:
-    """What `text_of` wrote.
+    """Parse the text that `text_of` wrote.
 
     Raises:
         BadPlan: for any other text, and for plans that leave their buffers or wait for what comes later.

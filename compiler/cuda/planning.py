@@ -49,7 +49,7 @@ _NAMELESS = "kernel"
 
 
 class WhyUnplanned(Enum):
-    """Why there is no plan for a graph."""
+    """Reason why there is no plan for a graph."""
 
     OPAQUE = "a node that dslc does not know, which only ONNX Runtime can run"
     SIZES = "sizes that are not known; bind them"
@@ -68,8 +68,10 @@ class NotPlanned(NoPlan):
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """A kernel: bytes of each piece of memory that it wants meanwhile, and seconds as it is written, where that is known. `lowering`:
-    whose template wrote it, empty where it is generated."""
+    """A kernel: bytes of each piece of scratch memory, and its estimated seconds, where known.
+
+    `lowering`: the lowering of its template, empty where it is generated.
+    """
 
     scratch: tuple[int, ...] = ()
     seconds: float | None = None
@@ -318,7 +320,7 @@ class _Planner:
         self.drafts.append(StepDraft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
 
     def _settle(self, kept: set[int]) -> None:
-        """Parts for the CPU without what nobody reads, as models, with what they take."""
+        """Make models of the parts for the CPU, without unread results, with their times."""
         for k, draft in enumerate(self.drafts):
             if draft.host is None:
                 continue
@@ -422,7 +424,7 @@ class _Planner:
         return self._emit(kernel, wants)[0]
 
     def _end(self, value: Value) -> StridedView:
-        """Where an output of the model is, in row-major order."""
+        """Place of a model output, in row-major order."""
         if value.constant:
             return self._operand(value)
         view = self.where[value]

@@ -84,8 +84,10 @@ def _one_scope(rules: Rules, program: Graph) -> OneScope | None:
 
 
 def _split(scope: Scope) -> Scope:
-    """A scope in which an iterator of which quotients and remainders are taken is two: a merged dimension, that was one when what is
-    computed of it was put around it."""
+    """A scope in which an iterator of which quotients and remainders are taken is two.
+
+    A merged dimension, that was one when what is computed of it was put around it.
+    """
     by: dict[Scalar, int] = {}
     extents: dict[Scalar, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
     for node in walk(scope.body):
@@ -157,7 +159,7 @@ def scopes_of(rules: Rules, node: Node) -> list[ScopeNode]:
 
 
 def looks_only(rules: Rules, node: Node) -> bool:
-    """Whether a node computes nothing: every element of its result is one of an argument's, and its position says which one."""
+    """Return whether a node computes nothing: every element of its result is one of an argument's, and its position says which one."""
     scopes = scopes_of(rules, node)
     bodies = [one.scope.body for one in scopes]
     return bool(bodies) and all(
@@ -166,7 +168,7 @@ def looks_only(rules: Rules, node: Node) -> bool:
 
 
 def sums_products(rules: Rules, node: Node) -> bool:
-    """Whether a node sums products of two reads somewhere."""
+    """Return whether a node sums products of two reads somewhere."""
     return any(
         isinstance(one, Reduce) and one.kind == "sum" and sum(isinstance(each, Read) for each in walk(one.body)) == 2
         for scope in scopes_of(rules, node)

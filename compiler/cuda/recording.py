@@ -45,7 +45,7 @@ class Recorder:
         self._did("cuStreamBeginCapture_v2", stream, _RELAXED)
 
     def end(self, stream: int) -> Recorded:
-        """What was recorded.
+        """Return the captured graph.
 
         Raises:
             CudaFailure: something was started that may not be recorded.
@@ -67,7 +67,7 @@ class Recorder:
 
 
 class Recorded:
-    """What was recorded; the driver forgets it with this object."""
+    """A captured graph; the driver frees it with this object."""
 
     def __init__(self, recorder: Recorder, launched: ctypes.c_void_p) -> None:
         self._recorder, self._launched = recorder, launched

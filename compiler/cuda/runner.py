@@ -83,7 +83,7 @@ class Runner:
         return pointer
 
     def _weights(self, rules: Rules, planned: Planned, known: Weights, own: bool) -> dict[str, int]:
-        """Where each weight lies; those that are not on the device yet are brought there."""
+        """Addresses of weights; those that are not on the device yet are copied there."""
         keys = {name: (value, view.shape, view.strides) for name, (value, view) in planned.weights.items()}
         new = {name: key for name, key in keys.items() if key not in known}
         computed = list(dict.fromkeys(value for value, _, _ in new.values() if not isinstance(value.node, Constant)))
@@ -247,7 +247,7 @@ class Runner:
         return np.lib.stride_tricks.as_strided(flat, view.shape, tuple(stride * size for stride in view.strides)).copy()
 
     def seconds(self, runs: int) -> float:
-        """What one run takes, as the mean of some with the inputs that are on the device: nothing is copied but what steps copy."""
+        """Mean seconds of a run with inputs on the device: nothing is copied but by steps."""
         self.launcher.synchronize()
         began = perf_counter()
         for _ in range(runs):

@@ -119,7 +119,7 @@ class Session:
         return list(self._plain.run(list(wanted), dict(feeds)))
 
     def runner(self, feeds: Mapping[str, Any]) -> Runner:
-        """What runs the model at the shapes of some inputs.
+        """Return the runner for the shapes of some inputs.
 
         Raises:
             CudaFailure: there is no plan, or no memory.

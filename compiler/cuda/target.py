@@ -56,7 +56,7 @@ class Cuda(Computed):
         return lowerings_on((self.name,), rules)
 
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
-        """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
+        """Price a group as a plan of its own; views take next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
             return Info(MEASURE_LEAST)
@@ -96,7 +96,7 @@ class Cuda(Computed):
 
 
 def _pointwise(rules: Rules, node: Node) -> bool:
-    """Whether every element of a result is computed of those at its own position."""
+    """Return whether every element of a result is computed of those at its own position."""
     known: dict[str, Profiles] = rules_cache(rules, "profiles of prices")
     profile = known.setdefault("", Profiles(rules)).of(node)
     return profile is not None and all(reach is Reach.OWN for reach in profile.reach)

@@ -27,8 +27,10 @@ _STATUSES = {3: Reason.MEMORY, 8: Reason.TOO_OLD}
 
 
 class Vendors:
-    """The libraries of one device; for each stream a handle of each is made when it is first wanted, as a handle's workspace is one
-    stream's at a time."""
+    """The libraries of one device.
+
+    For each stream a handle of each is made when it is first wanted, as a handle's workspace is one stream's at a time.
+    """
 
     def __init__(self) -> None:
         self._handles: dict[tuple[str, int], Any] = {}

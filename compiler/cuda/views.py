@@ -1,4 +1,4 @@
-"""Where the elements of a value are: in a buffer, at one stride for each axis. What only looks at memory in another way is a view."""
+"""Views: places of a value's elements in a buffer, by one stride for each axis."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StridedView:
 
     @property
     def plain(self) -> bool:
-        """Whether the elements lie one after the other in row-major order."""
+        """True where the elements lie one after the other in row-major order."""
         wanted = row_major(self.shape)
         return all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, wanted, strict=True))
 
@@ -97,7 +97,7 @@ def looked_at(scope: Scope, below: StridedView) -> StridedView | None:
 
 
 def inside(index: Sequence[Scalar], shape: Sequence[int], within: Mapping[Scalar, tuple[int, int]]) -> bool:
-    """Whether every position is known to lie within a tensor."""
+    """Return whether every position is known to lie within a tensor."""
     try:
         ends = [interval(at, within) for at in index]
     except DataDependent:

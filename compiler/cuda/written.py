@@ -68,7 +68,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         return custom_cuda(filling, round(flops or 0))
 
     def best(self, program: Graph, other: CudaText | None, hardware: Hardware) -> TakenTemplate | None:
-        """What a program's kernel is: the template's that takes least by the roofline, if it is right, or another one."""
+        """Choose the kernel of a program: the template's cheapest by the roofline where it is right, else a generated one."""
         before, self.notes = self.notes, []
         try:
             return self._best(program, other, hardware)
@@ -91,7 +91,7 @@ class CudaTemplates(TemplatesOn[CudaText]):
         return least
 
     def problem(self, program: Graph, one: Written[CudaText]) -> str:
-        """Why a template's kernel is not used for a program; empty where nothing was found."""
+        """Reason why a template's kernel is not used for a program; empty where none was found."""
         key = one.lowering, program
         if key not in self._problems:
             self._problems[key] = self._wrong(program, one)
@@ -133,7 +133,7 @@ def templates_of(rules: Rules, trust: Sequence[str] = ()) -> CudaTemplates:
 
 
 def wrong(trials: Sequence[tuple[CudaText, Drawn]]) -> str:
-    """What kernels compute that their programs do not mean, by their text on the CPU; empty where nothing was found."""
+    """Differences between kernels, run from their text on the CPU, and their programs; empty where none was found."""
     if not trials:
         return "it cannot be tried: there are no small sizes that it takes"
     texts = list({text.name: text for text, _ in trials}.values())

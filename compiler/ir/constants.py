@@ -47,8 +47,10 @@ def clamped(value: Number, dtype: DType) -> Number:
 
 
 def holds(dtype: DType, value: Number, exact: bool = False) -> bool:
-    """True where a type holds a number: a whole one, as fractions are cut and what is infinite is its end; of floats, one that is
-    rounded neither to an infinity nor to 0, and, where it is to be `exact`, loses no digits as a denormal one.
+    """True where a type holds a number: a whole one, as fractions are cut and what is infinite is its end.
+
+    Of floats, one that is rounded neither to an infinity nor to 0, and, where it is to be `exact`, loses no digits as a
+    denormal one.
     """
     if dtype.is_float and isinstance(value, int | float | Fraction):
         try:

@@ -104,7 +104,7 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 
 
 def float_digits(dtype: DType) -> int:
-    """How many binary digits the numbers of a floating-point type have."""
+    """Number of binary digits of a floating-point type."""
     return _DIGITS[dtype]
 
 

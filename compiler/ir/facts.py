@@ -13,10 +13,10 @@ from dslc.ir.places import places_of
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Two programs over the same holes that are equal whatever the holes hold.
+    """Two programs over the same holes that are equal for all values of the holes.
 
     `rule` says where it comes from (`std.relu_of_transpose`), `proof` is its evidence, kept as it is. A partial fact has `differs`:
-    the part of the results where the two may differ, for who corrects it; a fact without is true everywhere. Facts of one rule about
+    the part of the results where the two may differ, to be corrected; a fact without is true everywhere. Facts of one rule about
     the same programs are one, whatever their evidence.
     """
 
@@ -41,7 +41,7 @@ class Chain:
     steps: tuple[Fact, ...]
 
     def shows(self, fact: Fact) -> bool:
-        """Whether the steps lead from one program of a fact to the other; they are proved by themselves."""
+        """Return whether the steps lead from one program of a fact to the other; they are proved by themselves."""
         reached = {fact.old.outputs}
         for step in self.steps:
             reached = {after for before in reached for after in _after(step, Graph(fact.old.inputs, before))}
@@ -49,7 +49,7 @@ class Chain:
 
 
 def _after(step: Fact, graph: Graph) -> Iterator[tuple[Value, ...]]:
-    """What a fact makes of a program, at each place where it holds."""
+    """Apply a fact to a program, at each place where it holds."""
     for holes, values in places_of(step.old, graph):
         new = dict(zip(values, instantiated(step.new, holes), strict=True))
         yield replace(graph.outputs, new)

@@ -42,7 +42,7 @@ MOST_BITS = 1 << 16  #: bits of an exact number: a short text (`9 ^ 9 ^ 9`) coul
 
 
 def bits(value: int | Fraction) -> int:
-    """How many bits an exact number takes."""
+    """Number of bits of an exact number."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
@@ -118,7 +118,7 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
 
 
 def is_index(node: Scalar) -> bool:
-    """Whether an expression is an integer made of sizes, iterators and integer arithmetic only."""
+    """Return whether an expression is an integer made of sizes, iterators and integer arithmetic only."""
     return node.integral
 
 

@@ -67,7 +67,7 @@ class Scope:
 
 
 class ArrayRef(Protocol):
-    """Where the elements of a constant are: in memory, in a file, or still to be computed."""
+    """Storage of a constant's elements: in memory, in a file, or still to be computed."""
 
     @property
     def key(self) -> str:
@@ -165,7 +165,7 @@ class Call(Node):
 
 
 class Head:
-    """What calls have in common that differ in their arguments only: one object for all of them, so that it is compared at once."""
+    """The part shared by calls that differ in their arguments only: one object for all of them, so that it is compared at once."""
 
     __slots__ = ("__weakref__", "attrs", "code", "op", "tag", "types")
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Head]] = weakref.WeakValueDictionary()
@@ -329,7 +329,7 @@ def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def unfolded(node: Kernel, args: tuple[Value, ...] | None = None) -> tuple[Value, ...]:
-    """What a kernel means: its program over its arguments, or over others.
+    """Expand a kernel to its program over its arguments, or over others.
 
     Before: `kernel{h0, h1 -> relu(add(h0, h1))}(X, Y)`. After: `relu(add(X, Y))`.
     """

@@ -26,7 +26,7 @@ def hole(number: int, type: TensorType | None, constant: bool = False) -> Value:
 
 
 def is_hole(value: Value, number: int | None = None) -> bool:
-    """Whether a value is a hole, or the one of a number."""
+    """Return whether a value is a hole, or the one of a number."""
     node = value.node
     if not isinstance(node, Input) or node.name[:1] != "h" or not node.name[1:].isdecimal():
         return False
@@ -94,12 +94,12 @@ def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, 
 
 
 def stays(value: Value) -> bool:
-    """Whether a value from outside is a part of every program that reads it: a number, or positions that are computed of nothing."""
+    """Return whether a value from outside is a part of every program that reads it: a number, or positions that are computed of nothing."""
     return number_of(value) is not None or (isinstance(value.node, Call) and not value.node.args)
 
 
 def leaves_of(nodes: Iterable[Node], inside: Callable[[Value], bool] = stays) -> tuple[Value, ...]:
-    """What nodes of a graph read from outside of them; constants of one number everywhere stay inside.
+    """Values that nodes of a graph read from outside of them; constants of one number everywhere stay inside.
 
     `inside`: what stays inside instead.
     """

@@ -204,7 +204,7 @@ class _Normal:
             yield tuple(k for part in chosen for k in part)
 
     def _signatures(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> list[str]:
-        """What an iterator is apart from its name: the reduction with the iterator marked, and the others by their signatures."""
+        """Signature of an iterator without its name: the reduction with the iterator marked, and the others by their signatures."""
         own = set(node.iters)
         marks = [f"?{extent}" if own.isdisjoint(extent.free) else "?" for extent in node.extents]
         outer = {it: str(name) for it, name in names.items()}
@@ -269,7 +269,7 @@ class _Shown:
 
 
 def _after(node: Reduce, k: int) -> int:
-    """How many iterators have to come before one, as its extent uses them."""
+    """Number of iterators that must come before one, since its extent uses them."""
     own = {it: j for j, it in enumerate(node.iters)}
     return max((1 + _after(node, own[it]) for it in node.extents[k].free if it in own and own[it] < k), default=0)
 

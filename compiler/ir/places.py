@@ -1,4 +1,4 @@
-"""Where a program over holes stands in a graph."""
+"""Occurrences of a program over holes in a graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def places_of(program: Graph, graph: Graph) -> Iterator[tuple[tuple[Value, ...],
 def _placed(
     roots: Sequence[Value], known: Mapping[Value, Value], by_kind: Mapping[Any, Sequence[Node]], holes: frozenset[Value]
 ) -> Iterator[dict[Value, Value]]:
-    """What stands for the values of a program where all of these results are found, beside what is known already."""
+    """Extend a binding by the values of a program at which all of these results are found."""
     if not roots:
         yield {**known}
         return
@@ -43,7 +43,7 @@ def _placed(
 def _matched(
     pattern: Value, value: Value, known: Mapping[Value, Value], holes: frozenset[Value]
 ) -> dict[Value, Value] | None:
-    """What stands for all that is below a value of a program where it is this one; None where it is not."""
+    """Bind the values below a value of a program to those of a graph; None where they differ."""
     found = {**known}
     stack = [(pattern, value)]
     while stack:
@@ -65,7 +65,7 @@ def _matched(
 
 
 def _alike(pattern: Node, node: Node) -> bool:
-    """Whether two nodes are the same but for their arguments."""
+    """Return whether two nodes are the same but for their arguments."""
     return (
         isinstance(pattern, Call | ScopeNode | Kernel)
         and _kind(pattern) == _kind(node)

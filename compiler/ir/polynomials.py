@@ -18,7 +18,7 @@ class Polynomial(Generic[A]):
 
     @staticmethod
     def key(atom: Any) -> Any:
-        """What atoms are sorted by."""
+        """Sort key of atoms."""
         raise NotImplementedError
 
     @classmethod
@@ -160,5 +160,5 @@ def _times(key: Callable[[Any], Any], left: tuple[Any, ...], right: tuple[Any, .
 
 @lru_cache(maxsize=1 << 15)
 def _place(key: Callable[[Any], Any], monomial: tuple[Any, ...]) -> tuple[int, list[Any]]:
-    """Where a monomial stands in the order of terms."""
+    """Rank of a monomial in the order of terms."""
     return len(monomial), [key(atom) for atom in monomial]

@@ -207,7 +207,8 @@ class Apply(Scalar):
     """A scalar function or operator of the language's vocabulary: `+ * // % ^ min max exp < == and select ...`.
 
     `+` and `*` are n-ary; `select(c, a, b)` is `a if c else b`; `convert` has a Num-free second part in `name`
-    (`convert:int64`)."""
+    (`convert:int64`).
+    """
 
     __slots__ = ("args", "name")
     args: tuple[Scalar, ...]
@@ -310,7 +311,7 @@ def table(values: tuple[Any, ...], index: tuple[Scalar, ...]) -> Scalar:
 
 
 def flat(values: Any) -> Iterator[Any]:
-    """What nested tuples hold, in its order."""
+    """Flatten nested tuples, in order."""
     if isinstance(values, tuple):
         for value in values:
             yield from flat(value)

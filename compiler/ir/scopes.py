@@ -211,7 +211,7 @@ def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar
 
 
 def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim], Scalar] = as_scalar) -> Scalar:
-    """Whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
+    """Return whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
     held: Scalar = num(True)
     for at, size in zip(index, shape, strict=True):
         held = apply("and", held, apply("<=", num(0), at))
@@ -220,7 +220,7 @@ def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim],
 
 
 def positions(scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scalar] = as_scalar) -> dict[Iter, Scalar]:
-    """What the iterators of a scope are at a position of its result: parts of merged dimensions are taken out of it.
+    """Values of a scope's iterators at a position of its result: parts of merged dimensions are taken out of it.
 
     `sized` says what a size is where it is known by another expression.
     """
@@ -314,7 +314,9 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
 
 
 def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
-    """A box of the result: for some axes a first position and an extent. (EinNet §4.1, boundary tightening reads it backwards.)
+    """A box of the result: for some axes a first position and an extent.
+
+    EinNet §4.1; boundary tightening reads it backwards.
 
     `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
     """
@@ -343,7 +345,7 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
 
 
 def stack(values: Sequence[Value]) -> Value:
-    """Results of one type, one after the other on a new first axis. (EinNet §4.2, expression batching.)
+    """Results of one type, one after the other on a new first axis (EinNet §4.2, expression batching).
 
     `{[i0: N] f(i0)}`, `{[i0: N] g(i0)}` → `{[i0: 2, i1: N] f(i1) if i0 == 0 else g(i1)}`.
 

@@ -69,7 +69,7 @@ def size_name(name: str) -> str:
 
 
 def name_of_size(text: str) -> str:
-    """What `size_name` was made from."""
+    """Invert `size_name`."""
     if not text.startswith("z_"):
         return text
     return _ESCAPE.sub(lambda found: "_" if found[1] is None else chr(int(found[1], 16)), text[2:])
@@ -293,7 +293,7 @@ class _Program:
 
 
 def _anonymous(args: Sequence[Value]) -> list[Value]:
-    """What the parameters of a scope's own operator are: values of these types that are no weights."""
+    """Parameters of a scope's own operator: values of these types that are no weights."""
     from dslc.ir.holes import hole
 
     return [hole(k, arg.type) for k, arg in enumerate(args)]
@@ -321,7 +321,7 @@ def _by_types(args: Sequence[Value]) -> set[Sym]:
 
 
 def _named_sizes(sizes: Sequence[Sym], args: Sequence[Value]) -> list[str]:
-    """Those that are attributes."""
+    """Sizes that are attributes."""
     given = _by_types(args)
     return [size_name(size.name) for size in sizes if size not in given]
 

@@ -1,4 +1,4 @@
-"""What to do with conditions on unknown sizes that nothing decides.
+"""Policies for conditions on unknown sizes that nothing decides.
 
 Normally such a condition counts as holding only where it does for all sizes. Whoever looks at all sizes at once (proofs of whole
 rules) evaluates with `Rules.assuming` set: then it is asked, and what it answers is a case that it goes on to look at.
@@ -34,7 +34,7 @@ class Assuming(Protocol):
 
 
 def holds(value: Any, assuming: Assuming | None) -> bool:
-    """Whether a condition holds that has to hold: where nobody is asked, for all sizes."""
+    """Return whether a required condition holds: for all sizes where nothing is asked."""
     if isinstance(value, Scalar):
         return always(value) if assuming is None else assuming.require(value)
     return value is True

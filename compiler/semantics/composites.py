@@ -21,7 +21,7 @@ _N = TypeVar("_N")
 
 
 def abbreviates(rules: Rules, op: OperatorDef) -> bool:
-    """Whether an operator only stands for a graph of others and has no ONNX mapping of its own."""
+    """Return whether an operator only stands for a graph of others and has no ONNX mapping of its own."""
     cache = rules_cache(rules, "abbreviates")
     found = cache.get(op.name)
     if found is None:
@@ -37,7 +37,7 @@ def _abbreviates(op: OperatorDef) -> bool:
 
 
 def bodies_of(op: OperatorDef) -> dict[str, tuple[t.Expr, int]]:
-    """What the names without indices stand for (`let`s and outputs), and which of several results of that it is."""
+    """Bodies of the names without indices (`let`s and outputs), and the index among several results."""
     out: dict[str, tuple[t.Expr, int]] = {}
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation) and statement.target.places is None:

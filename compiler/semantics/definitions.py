@@ -51,7 +51,7 @@ class OperatorDef:
 
     @cached_property
     def signature(self) -> str:
-        """What it takes and gives, as it was written: `relu(X: T[*S]) -> Y: T[*S]`."""
+        """Signature as it was written: `relu(X: T[*S]) -> Y: T[*S]`."""
         return " ".join(self.syntax.span.text.split("{")[0].split()).removeprefix("operator ")
 
     @property
@@ -160,7 +160,7 @@ class OnnxClause:
 
 @dataclass(frozen=True)
 class Traits:
-    """What `property NAME is ...` says of an operator. `named` holds every trait with a name as its value."""
+    """Declared traits of an operator (`property NAME is ...`). `named` holds every trait with a name as its value."""
 
     associative: bool = False
     commutative: bool = False

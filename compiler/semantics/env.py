@@ -29,7 +29,7 @@ class EvalError(DslcError):
 
 
 class MismatchKind(Enum):
-    """Why something does not fit; what is decided depends on this, never on the words of a reason."""
+    """Reason for a mismatch; decisions depend on it, never on the words."""
 
     FIT = "types, sizes, axes or attributes do not fit"
     GUARD = "a guard does not hold"
@@ -90,7 +90,7 @@ class Outputs(tuple[Value, ...]):
 
 @dataclass(frozen=True)
 class AttrSet:
-    """What `**a` is bound to."""
+    """Value of `**a`."""
 
     values: Mapping[str, Any]
 

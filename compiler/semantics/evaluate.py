@@ -136,7 +136,7 @@ def _arithmetic_operand(value: Any, expr: t.Expr) -> Any:
 
 
 def _condition(value: Any, expr: t.Expr) -> Any:
-    """What is true or not; a list where all its elements are true."""
+    """Evaluate a condition; a list holds where all its elements do."""
     return truth(_plain_operand(value, expr, "condition"))
 
 
@@ -181,7 +181,7 @@ def _bounded(value: Any, expr: t.Expr) -> Any:
 
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
-    """Whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
+    """Return whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
     from dslc.ir.element import element_type
 
     if env.builder is None or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
@@ -254,7 +254,7 @@ def range_of(binder: t.Binder, env: Env) -> Any:
 
 
 def _sizes(value: Any, expr: t.Expr) -> Any:
-    """What something ranges over: a whole number, an integer expression, or a list of them."""
+    """Evaluate a range: a whole number, an integer expression, or a list of them."""
     for size in value if isinstance(value, tuple) else (value,):
         if isinstance(size, bool) or (isinstance(size, float | Fraction) and not float(size).is_integer()):
             raise fail("E0326", f"`{expr.span.text}` is no size", expr.span)
@@ -303,7 +303,7 @@ def _unrolled(expr: t.Reduction, env: Env) -> Any:
 
 
 def _folded(kind: str) -> str:
-    """What a reduction takes, in words."""
+    """Describe the body of a reduction, in words."""
     return "condition" if kind in {"all", "any"} else "number"
 
 
@@ -465,7 +465,7 @@ def _is_list(scope: t.Traversal, env: Env) -> bool:
 
 
 def reads_tensor(expr: t.Expr, env: Env) -> bool:
-    """Whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
+    """Return whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
     from dslc.semantics.walk import walk_expr
 
     for node in walk_expr(expr):

@@ -1,4 +1,4 @@
-"""Where libraries lie: those of dslc, those in the folders of `$DSLC_PATH`, and what pip has installed."""
+"""Locations of libraries: those of dslc, those in the folders of `$DSLC_PATH`, and those that pip has installed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def libraries() -> dict[str, Path]:
 
 
 def _folder(package: str) -> Path | None:
-    """Where an installed package lies. It is not imported: a library is data, and its `__init__.py` would be code."""
+    """Folder of an installed package. It is not imported: a library is data, and its `__init__.py` would be code."""
     first, *inner = package.split(".")
     try:
         spec = importlib.util.find_spec(first)

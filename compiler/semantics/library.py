@@ -60,7 +60,7 @@ class Rules:
     lowerings: Mapping[str, LoweringDef] = field(default_factory=dict)
     tests: tuple[TestDef, ...] = ()
     rulesets: Mapping[str, RulesetDef] = field(default_factory=dict)
-    #: who decides what unknown sizes leave open, where someone does
+    #: decides conditions on unknown sizes, where there is one
     assuming: Assuming | None = None
     #: folders whose files were all asked for, so that each belongs to the folder's library
     folders: tuple[Path, ...] = ()
@@ -135,7 +135,7 @@ def _meant(name: str, options: Iterable[str]) -> str | None:
 
 
 class Files:
-    """Where the texts of libraries come from, and their trees: the disk. An editor has some of its own."""
+    """Source of libraries' texts and trees: the disk. An editor has some of its own."""
 
     def tree(self, path: Path) -> t.File:
         """Raises DslcError with all that is wrong with the file's text."""
@@ -356,7 +356,7 @@ class _Binder:
 
 
 def _unmet(loader: _Loader, need: t.Requires) -> list[Diagnostic]:
-    """Whether an installed library has a version that a `requires` line allows."""
+    """Return whether an installed library has a version that a `requires` line allows."""
     folder, rest = find_library(need.library)
     if folder is None or rest:
         hint = "`pip install` the package that brings it"
@@ -375,7 +375,7 @@ def _unmet(loader: _Loader, need: t.Requires) -> list[Diagnostic]:
 
 
 def word_of(item: t.Import, name: str) -> Span:
-    """Where an import names something."""
+    """Position of a name in an import."""
     names = item.span.text.find("(")
     found = re.search(rf"\b{re.escape(name)}\b", item.span.text[names:]) if names >= 0 else None
     if found is None:

@@ -1,4 +1,4 @@
-"""Whether an operator is linear where it is used: what `linear(f)` asks of a term."""
+"""Linearity of an operator where it is used: the meaning of `linear(f)`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dslc.semantics.library import Rules
 
 
 def linear_at(rules: Rules, node: Call, count: int) -> bool:
-    """Whether an operator is linear in its first `count` tensors (`is_linear`), with the attributes and numbers of this use.
+    """Return whether an operator is linear in its first `count` tensors (`is_linear`), with the attributes and numbers of this use.
 
     Its other tensors are held fixed. False where its types do not fit.
     """

@@ -72,7 +72,7 @@ def negate(value: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> Any:
-    """Whether two values are equal: True, False, or a condition on sizes."""
+    """Return whether two values are equal: True, False, or a condition on sizes."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         if len(a) != len(b):
             return False

@@ -25,7 +25,7 @@ _A = TypeVar("_A")
 
 
 def takes_many(rules: Rules, op: OperatorDef, traits: Traits | None = None) -> bool:
-    """Whether an operator may be called with any number of tensors, one included.
+    """Return whether an operator may be called with any number of tensors, one included.
 
     Args:
         traits: those that count; all that are declared by default.
@@ -34,7 +34,7 @@ def takes_many(rules: Rules, op: OperatorDef, traits: Traits | None = None) -> b
 
 
 def stands_for_pairs(rules: Rules, op: OperatorDef, count: int) -> bool:
-    """Whether a call with so many tensors is short for calls with two."""
+    """Return whether a call with so many tensors is short for calls with two."""
     return count > 2 and takes_many(rules, op)
 
 
@@ -44,7 +44,7 @@ def in_pairs(args: Sequence[_T], pair: Callable[[_T, _T], _T]) -> _T:
 
 
 def nested_in(outer: Call, inner: Node) -> bool:
-    """Whether a call may be taken apart where it is an operand of another: the same operator with the same attributes."""
+    """Return whether a call may be taken apart where it is an operand of another: the same operator with the same attributes."""
     return isinstance(inner, Call) and inner.op == outer.op and inner.attrs == outer.attrs
 
 
@@ -57,7 +57,7 @@ def parts_attribute(op: OperatorDef, attrs: Mapping[str, Any]) -> str | None:
 
 
 def lists_parts(attr: t.Attr, count: int) -> bool:
-    """Whether an attribute is declared as a list of so many entries."""
+    """Return whether an attribute is declared as a list of so many entries."""
     dims = attr.type.dims
     return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == count
 

@@ -1,4 +1,4 @@
-"""What a rule says of floating-point numbers: `verify numerics = reassociates`, or a list of such words, and `error = 1e-5`."""
+"""Floating-point declarations of rules: `verify numerics = reassociates`, or a list of such words, and `error = 1e-5`."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def words(entry: t.Entry) -> tuple[str, ...]:
 
 
 def numerics_of(syntax: t.Node) -> tuple[str, ...]:
-    """What a rule says, in the order of the vocabulary; nothing where it says nothing."""
+    """A rule's declarations, in the order of the vocabulary; empty without one."""
     said = {word for entry in entries(syntax) for word in words(entry)}
     return tuple(word for word in NUMERICS if word in said)
 
 
 def keeps_nonfinite(syntax: t.Node) -> bool:
-    """Whether a rule says of no infinities, NaN and overflows that they may change."""
+    """Return whether a rule says of no infinities, NaN and overflows that they may change."""
     return NONFINITE not in numerics_of(syntax)

@@ -127,7 +127,7 @@ def bind_statements(op: OperatorDef, env: Env) -> None:
 
 
 def _own_read(target: t.Defined, value: t.Expr) -> Span:
-    """Where a value reads its own target; that target where it does so by way of others."""
+    """Find a read of a value's own target, also by way of others."""
     for node in t.walk(value):
         base = node.base if isinstance(node, t.Subscript) else node
         if isinstance(base, t.Name) and base.id == target.name:
@@ -291,7 +291,7 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
 
 
 def entries(type: t.TypeExpr, env: Env) -> int:
-    """How many numbers an attribute of a type such as `int[rank(D)]` has.
+    """Number of entries of an attribute of a type such as `int[rank(D)]`.
 
     Raises:
         EvalError: E0327 where they are more than any operator has use for.

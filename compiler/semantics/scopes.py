@@ -24,7 +24,7 @@ Ranges = dict[str, t.Expr]
 
 
 def ranges_of_places(places: tuple[t.Place, ...], declared: tuple[t.Expr, ...] | None) -> Ranges:
-    """What the iterators on the left of an equation range over: given, or the declared dimension in that place."""
+    """Ranges of the iterators on the left of an equation: given, or the declared dimension in that place."""
     out: Ranges = {}
     dims: tuple[t.Expr | None, ...] = (
         declared if declared is not None and len(declared) == len(places) else (None,) * len(places)

@@ -1,4 +1,4 @@
-"""What an operator is for every shape, read off its equation's text."""
+"""Properties of operators that hold for every shape, read off an equation's text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dslc.syntax.vocabulary import FUNCTIONS_1
 
 
 def is_pointwise(op: OperatorDef, rules: Rules) -> bool:
-    """Whether each element of the one result is a function of the same (or broadcast) element of every tensor, and of attributes:
+    """Return whether each element of the one result is a function of the same (or broadcast) element of every tensor.
 
-    one function for all positions, ranks and sizes.
+    One function of elements and attributes for all positions, ranks and sizes.
     """
     cache = rules_cache(rules, "pointwise")
     if op.name not in cache:
@@ -58,7 +58,7 @@ def _pointwise(op: OperatorDef, rules: Rules) -> bool:
 
 
 def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, module: Module, rules: Rules) -> bool:
-    """Whether a piece of an operator's text depends on nothing but elements at the place `index` and on attributes."""
+    """Return whether a piece of an operator's text depends on nothing but elements at the place `index` and on attributes."""
     if isinstance(node, tuple):
         return all(_of_elements(part, elsewhere, tensors, index, module, rules) for part in node)
     if not isinstance(node, t.Node):

@@ -32,12 +32,12 @@ class Entry:
 
     @property
     def sheet_names(self) -> tuple[str, ...]:
-        """What `--device` takes, the default first."""
+        """Values of `--device`, the default first."""
         return tuple(loaded(self.sheets)) if self.sheets else ()
 
 
 def loaded(place: str) -> Any:
-    """What is at `module:name`."""
+    """Import the object at `module:name`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 

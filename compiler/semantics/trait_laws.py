@@ -1,4 +1,4 @@
-"""What `property NAME is ...` says, as laws with equations: `sub is commutative` is `sub(A, B) == sub(B, A)`.
+"""Traits (`property NAME is ...`) as laws with equations: `sub is commutative` is `sub(A, B) == sub(B, A)`.
 
 A trait is believed no more than any other law is. Its name is that of the operator and of the trait: `mine.sub.commutative`.
 """

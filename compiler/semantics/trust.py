@@ -1,4 +1,4 @@
-"""Templates of lowerings: files of a library that become code on this machine, where somebody trusts the library."""
+"""Templates of lowerings: files of a library that become code on this machine, where the user trusts the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def template_of(lowering: LoweringDef) -> t.RenderTemplate | None:
 
 
 def trusted(module: Module, trust: Collection[str]) -> bool:
-    """Whether the templates of a file may run: it is a part of dslc, or `trust` has its library, by its name or its path."""
+    """Return whether the templates of a file may run: it is a part of dslc, or `trust` has its library, by its name or its path."""
     path = Path(module.file.source.path).resolve()
     if path.is_relative_to(Path(str(resources.files("dslc.rules"))).resolve()):
         # by its place: whoever calls a file `std` is not std
@@ -31,7 +31,7 @@ def trusted(module: Module, trust: Collection[str]) -> bool:
 
 
 def belongs(module: Module, name: str) -> bool:
-    """Whether a file is of the library of that name or path."""
+    """Return whether a file is of the library of that name or path."""
     if name in (module.library, module.name):
         return True
     path = Path(module.file.source.path).resolve()
@@ -39,7 +39,7 @@ def belongs(module: Module, name: str) -> bool:
 
 
 def template_path(module: Module, name: str) -> Path:
-    """Where a template is that a file names."""
+    """Path of a template that a file names."""
     return Path(module.file.source.path).resolve().parent / PurePosixPath(name)
 
 
@@ -68,7 +68,7 @@ def template_text(module: Module, name: str) -> str:
 
 
 def mistake(text: str) -> str:
-    """What is wrong with the form of a template; empty where nothing is. It is only read."""
+    """Problem with the form of a template; empty where there is none. It is only read."""
     from jinja2 import TemplateSyntaxError
     from jinja2.sandbox import SandboxedEnvironment
 

@@ -1,4 +1,4 @@
-"""What sizes and attributes of a rule may be: the one table from which every drawer and every enumeration takes its values.
+"""Candidate values of a rule's sizes and attributes: the one table of every drawer and every enumeration.
 
 What a rule says may change at the numbers that it names, and those that the operators which it reaches name: so values are these,
 what lies between and beyond them, and small numbers of every sign.
@@ -107,7 +107,7 @@ def _literal(expr: t.Node) -> Fraction | None:
 
 
 def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[tuple[str, int]] = ()) -> Sequence[Any]:
-    """What an attribute, or one entry of a list, of a kind may be; the most telling values of numbers first.
+    """Candidates for an attribute, or one entry of a list, of a kind; the most telling numbers first.
 
     `rank`: that of the first tensor; `near`: the numbers that the rule names; `hints`: what guards say of the number, as relations
     and bounds. Texts and element types are not among it: see `texts`, and the classes of types.

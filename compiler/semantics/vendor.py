@@ -17,7 +17,7 @@ from dslc.syntax import tree as t
 
 
 class Kind(Enum):
-    """What an argument is."""
+    """Kind of an argument."""
 
     INT = "int"
     FLOAT = "float"
@@ -83,8 +83,11 @@ def function_named(name: str) -> VendorFunction | None:
 
 
 def installed(known: VendorFunction) -> VendorFunction | None:
-    """A function as the installed binding declares it: a parameter that it has no more is left out, and kinds and words are its own.
-    None where the binding is not installed."""
+    """A function as the installed binding declares it.
+
+    A parameter that it has no more is left out, and kinds and words are its own. None where the binding is not
+    installed.
+    """
     try:
         module = importlib.import_module(known.module)
     except Exception:  # a binding that does not load raises what its libraries do
@@ -119,8 +122,10 @@ def _declared(module: Any, one: Parameter) -> Parameter | None:
 
 
 def _arguments(doc: str) -> Iterator[tuple[str, str]]:
-    """Names and types of the arguments that a binding's documentation declares: `f(int a, long long b)`, `f(a: int, b: T = x)`, or
-    a line `a (int): ...` for each."""
+    """Names and types of the arguments that a binding's documentation declares.
+
+    `f(int a, long long b)`, `f(a: int, b: T = x)`, or a line `a (int): ...` for each.
+    """
     for line in doc.splitlines():
         listed = re.match(r"\s+(\w+) \(([^)]*)\):", line)
         if listed is not None:
@@ -156,7 +161,7 @@ def _parts(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class CallProblem:
-    """What is wrong with a call: a code, words, a place, a hint."""
+    """A problem with a call: a code, words, a place, a hint."""
 
     code: str
     message: str
@@ -165,7 +170,7 @@ class CallProblem:
 
 
 def wrong(call: t.CallVendor, tensors: frozenset[str]) -> Iterator[CallProblem]:
-    """What of a call is not what its function declares; `tensors` are the names of the lowering's tensors."""
+    """Deviations of a call from its function's declaration; `tensors` are the names of the lowering's tensors."""
     function = function_named(call.function)
     if function is None:
         yield CallProblem(

@@ -1,4 +1,4 @@
-"""How a search applies a derivation: to one expression, to two beside each other, to one and what reads it, or not at all."""
+"""Application of derivations in a search: to one expression, to two beside each other, to one and its consumer, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dslc.syntax import tree as t
 
 
 class SearchWay(Enum):
-    """What one direction of a rule rewrites."""
+    """The expressions that one direction of a rule rewrites."""
 
     ALONE = "one expression"
     BESIDE = "two expressions, neither of which needs the other"
@@ -20,7 +20,7 @@ class SearchWay(Enum):
 
 
 class Never(Enum):
-    """Why no search applies one direction of a rule."""
+    """Reason why no search applies one direction of a rule."""
 
     MANY = "it rewrites more than two expressions"
     UNNAMED = "one of its two expressions has no name"
@@ -29,7 +29,7 @@ class Never(Enum):
 
 
 def way_of(left: Sequence[t.Formula], right: Sequence[t.Formula]) -> SearchWay | Never:
-    """How a search applies a rule with this left side, or why none does."""
+    """Application of a rule with this left side in a search, or the reason for none."""
     if len(left) == 1:
         return Never.NAMES if _only_names(left[0], right) else SearchWay.ALONE
     if len(left) > 2:
@@ -47,7 +47,7 @@ def _reads(formula: t.Formula, name: str) -> bool:
 
 
 def _only_names(left: t.Formula, right: Sequence[t.Formula]) -> bool:
-    """Whether the right side is the left one with names for scopes inside of it."""
+    """Return whether the right side is the left one with names for scopes inside of it."""
     if len(right) < 2 or right[-1].name != left.name:
         return False
     named = {formula.name: formula.scope for formula in right[:-1] if formula.name is not None}

@@ -102,7 +102,7 @@ class _Reading:
         return program(holes, outputs)
 
     def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
-        """What a call of an operator of the text stands for; everything else as it is."""
+        """Value of a call of the text's own operator; everything else as it is."""
         if not isinstance(node, Call) or not node.op.startswith(_LIBRARY):
             return with_args(node, args)
         op = self._rules.operators[node.op]

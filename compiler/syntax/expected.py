@@ -1,4 +1,4 @@
-"""What went wrong where the grammar does not go on: codes and words for Lark's failures."""
+"""Codes and messages for Lark's failures, by the token at which the grammar does not go on."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What follows a `=`: on the same line if it fits, else on the next (indented by `by`) if it fits there, else broken."""
+    """The text behind a `=`: on the same line if it fits, else on the next (indented by `by`) if it fits there, else broken."""
 
     by: int
     doc: Doc
@@ -68,7 +68,7 @@ def join(separator: Doc, parts: Iterable[Doc]) -> Doc:
 
 
 def _fits(room: int, first: _Command, rest: Sequence[_Command]) -> bool:
-    """Whether `first`, flat, and what follows it up to the next break have room."""
+    """Return whether `first`, flat, and what follows it up to the next break have room."""
     todo, below = [first], len(rest)
     while room >= 0:
         if not todo:

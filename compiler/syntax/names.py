@@ -1,4 +1,4 @@
-"""What a file says about names and can be wrong by itself: definitions, exports, tensors that are also sizes."""
+"""Checks of names within one file: definitions, exports, tensors that are also sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFINING = (t.Operator, t.Function, t.Property, t.Substitution, t.Derivation, t
 
 
 def _at(node: t.Node, name: str) -> Span:
-    """Where a name stands in a statement that holds it as text only."""
+    """Position of a name in a statement that holds it as text only."""
     text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), node.span.text)
     # An item's own name follows its keyword; the names of a list follow theirs.
     found = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)

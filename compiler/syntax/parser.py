@@ -163,7 +163,7 @@ class _Reader:
         self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint, fix=fix))
 
     def _piece(self, start: str, begin: int, end: int) -> Any:
-        """What [begin, end) means, or None where it is reported as broken."""
+        """Parse [begin, end); None where it is reported as broken."""
         try:
             tree = grammar().parse(self._source.text[begin:end], start=start)
         except UnexpectedInput:

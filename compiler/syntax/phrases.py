@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dslc.syntax import tree as t
 from dslc.syntax.layout import HARD, LINE, Align, Doc, Fill, Group, Line, Nest, Value, join
 
-# How tightly an expression binds, as in the grammar: what binds less than its place asks for gets parentheses.
+# Precedences, as in the grammar: an expression below its place's gets parentheses.
 CHOICE, OR, AND, NOT, COMPARE, SUM, REDUCTION, PRODUCT, MINUS, POWER, PRIMARY = range(11)
 _LEVELS = {"or": OR, "and": AND, "+": SUM, "-": SUM, "|": SUM, "&": SUM, "^": POWER}
 

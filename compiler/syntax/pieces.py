@@ -16,7 +16,7 @@ from dslc.syntax.parser import MAX_BYTES, parse_with_errors, read_header, read_i
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a piece is found by: its first word and text, whether it is worth parsing, and how many equal ones stand before it."""
+    """Identity of a piece: its first word and text, its parsing, and the number of equal pieces before it."""
 
     word: str
     text: str

@@ -103,7 +103,7 @@ def _raw_tokens(text: str) -> Iterator[Token]:
 
 
 def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
-    """What is wrong with a token by itself."""
+    """Check a token by itself."""
     if token.kind == "bad":
         span = Span(source, token.start, token.end)
         shown = f"`{token.text}` (U+{ord(token.text):04X})" if token.text.isprintable() else f"U+{ord(token.text):04X}"
@@ -218,7 +218,7 @@ class _Splitter:
         index = next((k for k in self._restarts if k > outer), len(self._tokens))
         token = self._tokens[max(k for k in self._stack if k < index)]
         if index < len(self._tokens):
-            # What comes after is looked at once more, and would be reported twice.
+            # The rest is scanned once more, and would be reported twice.
             begin = self._tokens[index].start
             self._scan.findings[:] = [f for f in self._scan.findings if f.span is None or f.span.start < begin]
         # A string or documentation that stayed open has most likely swallowed the closing bracket.

@@ -43,7 +43,7 @@ class Shipped:
 
 @functools.cache
 def shipped(place: Path = PLACE) -> Shipped:
-    """What was installed; nothing where nothing was, or what is there cannot be read."""
+    """Installed grammar tables; None without them, or where they cannot be read."""
     try:
         with place.open("rb") as file:
             line = file.readline()

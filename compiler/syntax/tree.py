@@ -257,7 +257,7 @@ class Param(Node):
 
 @dataclass(frozen=True)
 class Defined(Node):
-    """What stands left of `=`; places is None without brackets."""
+    """Left side of `=`; places is None without brackets."""
 
     name: str
     places: tuple[Place, ...] | None

@@ -52,7 +52,7 @@ class UnitPlaces:
         return next(((token.start, token.end) for token in self._tokens if token.kind == "doc"), (0, 0))
 
     def before(self, offset: int) -> int:
-        """Where the last token before an offset ends."""
+        """End of the last token before an offset."""
         return max((token.end for token in self._tokens if token.start < offset), default=0)
 
     @property

@@ -18,7 +18,7 @@ Range = tuple[float, float]
 
 
 class _Nonsense(Exception):
-    """What is wrong with an expression as a cost."""
+    """Reason why an expression is no cost."""
 
     def __init__(self, expr: t.Expr, problem: str) -> None:
         super().__init__(problem)

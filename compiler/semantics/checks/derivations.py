@@ -33,8 +33,11 @@ SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
 
 def check_unknowns(rule: DerivationDef, report: CheckReport) -> None:
-    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without
-    an end, W0017 for what no search applies."""
+    """Check the unknowns of a derivation.
+
+    E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for undetermined ones, W0003 without an
+    end, W0017 for a rule that no search applies.
+    """
     known = Declared.of(rule.syntax)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
@@ -204,14 +207,14 @@ def _needed(formula: t.Formula, known: Declared) -> set[str]:
 
 
 def _ranged(formula: t.Formula, name: str) -> bool:
-    """Whether an index has a range of its own in a formula."""
+    """Return whether an index has a range of its own in a formula."""
     return any(
         isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope)
     )
 
 
 def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
-    """What is known once the left side is: by `search`, by what a map maps into, and by conditions that leave one unknown."""
+    """Close the known names of a left side: by `search`, by the targets of maps, and by conditions with one unknown."""
     given = names | {known.indexes[name] or "" for name in names if name in known.indexes}
     given |= {one.name for one in rule.statements if isinstance(one, t.Search)}
     grew = True
@@ -330,14 +333,14 @@ def _count(node: t.Expr) -> int:
 
 
 def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
-    """Whether what a rule has for an element is computed from the whole element of its left side."""
+    """Return whether what a rule has for an element is computed from the whole element of its left side."""
     if not isinstance(pattern, t.Reduction) or isinstance(node, t.Reduction):
         return False
     return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in walk_expr(node))
 
 
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:
-    """Whether the pattern of a left side matches an expression that is made of the same unknowns."""
+    """Return whether the pattern of a left side matches an expression that is made of the same unknowns."""
     if isinstance(pattern, t.Traversal):
         return (
             isinstance(node, t.Traversal)

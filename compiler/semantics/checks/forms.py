@@ -110,7 +110,7 @@ def _ranged(binders: Sequence[t.Binder], known: Declared, report: CheckReport) -
 
 
 def _element(node: t.Expr, known: Declared, report: CheckReport) -> None:
-    """What an element of a left side may be."""
+    """Forms of an element of a left side."""
     if isinstance(node, t.Binary) and node.op in {"+", "*", "-", "/", "//", "%", "^"}:
         _element(node.left, known, report)
         _element(node.right, known, report)
@@ -453,7 +453,7 @@ def _uses(
     known: Declared,
     report: CheckReport,
 ) -> None:
-    """What a formula reads of those before it: as many positions as they have, and none behind their end."""
+    """Accesses of a formula to earlier ones: as many positions as they have, and none behind their end."""
     partly = {id(arg) for node in walk_expr(formula.scope) if isinstance(node, t.Call) and node.function in known.terms
               for arg in node.args}  # fmt: skip
     for node in walk_expr(formula.scope):
@@ -473,7 +473,7 @@ def _uses(
 
 
 def _count(sub: t.Expr, known: Declared) -> int:
-    """How many vectors of positions an index is."""
+    """Number of position vectors in an index."""
     if isinstance(sub, t.Call):
         name, _, way = sub.function.partition(".")
         if name in known.maps:

@@ -1,4 +1,4 @@
-"""Whether one rule's pattern covers another's, modulo the order of operands of commutative operators.
+"""Subsumption of rules: one rule's pattern covers another's, modulo the order of operands of commutative operators.
 
 The other rule's tensors, sizes and attributes are constants here. What is not decided by looking at the text counts as no match.
 """
@@ -17,7 +17,7 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class TermMatch:
-    """What the pattern's tensors, its names, and its `**rest` stand for."""
+    """Bindings of the pattern's tensors, its names, and its `**rest`."""
 
     tensors: Mapping[str, Term]
     names: Mapping[str, t.Expr]
@@ -191,7 +191,7 @@ def same(rules: Rules, a: Term, b: Term) -> bool:
 
 
 def allowed(pattern: Direction, match: TermMatch, other: Direction) -> bool:
-    """Whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
+    """Return whether the pattern's types and guards hold wherever the other rule's do, as far as the texts show."""
     found = _types(pattern, match, other)
     if found is None:
         return False

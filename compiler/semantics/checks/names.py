@@ -1,4 +1,4 @@
-"""What the names of an item stand for, and the walk over its expressions that looks every name up."""
+"""Name resolution in an item, and the walk over its expressions that looks every name up."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def children(expr: t.Node) -> Iterable[t.Expr]:
 
 
 def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
-    """What is wrong with the number of subscripts of a tensor with declared dimensions; empty where nothing is."""
+    """Problem with the number of subscripts of a tensor with declared dimensions; empty where there is none."""
     packs = sum(isinstance(dim, t.Pack) for dim in dims)
     spliced = sum(isinstance(sub, t.Pack) for sub in subs)
     if not packs and not spliced and len(dims) != len(subs):
@@ -344,7 +344,7 @@ _LISTS = {"ints", "floats", "axes", "permutation"}
 
 
 def literal_problem(attr: t.Attr, value: t.Expr) -> str:
-    """What is wrong with a value that is written down, for the attribute's declared type; empty where nothing is, or unknown."""
+    """Problem with a literal for the attribute's declared type; empty where there is none, or it is unknown."""
     kind, listed = attr.type.name, attr.type.dims is not None or attr.type.name in _LISTS
     text = attr.type.span.text
     if isinstance(value, t.Str) and kind != "string":

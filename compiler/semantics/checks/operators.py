@@ -194,7 +194,7 @@ def _packs(op: OperatorDef, param: t.Param, report: CheckReport) -> None:
 
 
 def _ranked(op: OperatorDef, pack: str, apart: t.Param, asked: frozenset[str] = frozenset()) -> bool:
-    """Whether something says how many sizes a pack has; `asked` are packs for which that is being found out."""
+    """Return whether something says how many sizes a pack has; `asked` are packs for which that is being found out."""
     if pack in asked:
         return False
     for condition in conditions_of(op):
@@ -278,7 +278,7 @@ def _statements(op: OperatorDef, scope: NameScope) -> None:
 def _circle(op: OperatorDef, report: CheckReport) -> None:
     """An operator that needs itself, whatever its attributes: what stands in a choice may never be wanted."""
     seen: set[str] = set()
-    # who calls, the way there, the call, and the one that the way begins with
+    # caller, path, call, and the operator that the path begins with
     todo: list[tuple[OperatorDef, tuple[str, ...], t.Call, t.Call]]
     todo = [(op, (op.short,), call, call) for call in reversed(_needed(op))]
     while todo:

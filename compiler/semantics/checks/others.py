@@ -135,7 +135,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: CheckReport) -> None
 
 
 def _template(rule: LoweringDef, statement: t.RenderTemplate, report: CheckReport) -> None:
-    """W0015 where a template cannot be read, is none of Jinja's, or is on a device that nobody renders one for."""
+    """W0015 for a template that cannot be read, is none of Jinja's, or is for a device without templates."""
     hint = ""
     if rule.syntax.device not in TEMPLATED:
         problem = f"a template on `{rule.syntax.device}` is nobody's kernel: those are on {' or '.join(TEMPLATED)}"

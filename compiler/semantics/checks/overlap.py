@@ -74,7 +74,7 @@ def _candidates(heads: Mapping[str, list[Direction]], own: Direction) -> list[Su
 
 
 def _covers(rules: Rules, general: Sequence[Direction], special: Direction) -> bool:
-    """Whether one of a rule's directions does what this direction does, wherever it applies."""
+    """Return whether one of a rule's directions does what this direction does, wherever it applies."""
     for each in general:
         for match in matches(rules, each, special.left):
             if not allowed(each, match, special):
@@ -186,7 +186,7 @@ def _occurs(name: str, term: Term, bound: _Bound) -> bool:
 
 
 def _differ(free: frozenset[str], a: AppliedTerm, b: AppliedTerm) -> bool:
-    """Whether an attribute has different constant values."""
+    """Return whether an attribute has different constant values."""
     mine, theirs = dict(a.attrs), dict(b.attrs)
     literal = (t.Int, t.Float, t.Str, t.ListExpr)
     for name in mine.keys() & theirs.keys():

@@ -42,7 +42,7 @@ def declare_params(params: tuple[t.Param, ...], scope: NameScope) -> None:
 
 
 def errors_of(rules: Rules, sub: SubstitutionDef) -> list[Diagnostic]:
-    """What is wrong with the form of a substitution, which is no rule then: whoever uses one as it is asks first."""
+    """Errors in the form of a substitution; only one without errors may be used as a rule."""
     report = CheckReport()
     check_substitution(rules, sub, report)
     return [one for one in report.found if one.severity == "error"]
@@ -158,7 +158,7 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: NameScope, pattern: b
 
 
 def _correct(statement: t.Correct, scope: NameScope) -> None:
-    """What a correction reads; it may use all that both sides bind."""
+    """Names that a correction reads; it may use all that both sides bind."""
     pattern, scope.pattern = scope.pattern, False
     if isinstance(statement.what, t.Bind):
         scope.check(statement.what.value)
@@ -271,7 +271,7 @@ def _partial(rules: Rules, sub: SubstitutionDef, report: CheckReport) -> None:
 
 
 def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
-    """Whether a limit is more than 0 and 1 at most; one that depends on sizes may be."""
+    """Return whether a limit is more than 0 and 1 at most; one that depends on sizes may be."""
     try:
         found = evaluate(limit, Env(sub.module, rules))
     except Unbound:

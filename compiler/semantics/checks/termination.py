@@ -74,7 +74,7 @@ def _constants(step: Direction) -> frozenset[str]:
 
 
 def _folded(term: Term, constants: frozenset[str]) -> Term:
-    """What depends on constants only is computed once: no pattern sees how."""
+    """Treat a node of constants only as folded: no pattern sees its structure."""
     if not isinstance(term, AppliedTerm) or not constants:
         return term
     leaves = [each.name for each in subterms(term) if isinstance(each, InputTerm)]
@@ -88,7 +88,7 @@ def _heads(terms: tuple[Term, ...]) -> tuple[str, ...]:
 
 
 def _holds_itself(rules: Rules, step: Direction) -> bool:
-    """Whether the pattern of one output occurs in the result, where nothing can exclude it from applying there."""
+    """Return whether the pattern of one output occurs in the result, where nothing can exclude it from applying there."""
     if len(step.left) != 1:
         return False
     left = size(step.left[0])

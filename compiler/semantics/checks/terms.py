@@ -21,7 +21,7 @@ class InputTerm:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What is no tensor and no call: a number, a scope."""
+    """An argument that is no tensor and no call: a number, a scope."""
 
     expr: t.Expr
 
