@@ -165,7 +165,7 @@ def runs(level: str) -> bool:
 
 
 def foreign(of: Processor | Level) -> bool:
-    """Return whether it has another architecture than the processor at hand: nothing that is compiled for it can even be loaded here."""
+    """Return whether it has another architecture than the processor at hand, whose code cannot be loaded here."""
     return of.architecture != _architecture()
 
 

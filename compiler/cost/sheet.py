@@ -54,7 +54,7 @@ class CpuSheet(Computed):
         return lowerings_on(("ort", "ort_cpu"), rules)
 
     def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
-        """Price a fused group by a roofline: operands are read and results written once, and the larger of moving and computing counts."""
+        """Price a fused group by a roofline: operands are read and results written once; moving and computing overlap."""
         if costs.is_view(group):
             return Info(MEASURE_LEAST)
         small = costs.samples.small(group)

@@ -75,7 +75,7 @@ class Device:
         return self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
 
     def _filters(self, dtype: DType, window: Sequence[int]) -> bool:
-        """Return whether a vendor's convolution multiplies less than its sum says: a small window, and no tensor cores, which are faster."""
+        """Return whether a vendor's convolution is by Winograd: a small window, and no tensor cores, which are faster."""
         return tuple(window) == (3, 3) and self._peak(dtype) == self.plain.get(dtype)
 
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:

@@ -94,7 +94,7 @@ def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, 
 
 
 def stays(value: Value) -> bool:
-    """Return whether a value from outside is a part of every program that reads it: a number, or positions that are computed of nothing."""
+    """Return whether a value from outside is a part of every program that reads it: a number, or computed positions."""
     return number_of(value) is not None or (isinstance(value.node, Call) and not value.node.args)
 
 
