@@ -28,10 +28,10 @@ import dslc
 from benchmarks import machine
 from benchmarks.real_models import RESULTS
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Interval
 from dslc.cost.inputs import drawn_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
-from dslc.cost.statistics import Interval
 from dslc.cost.timing import raced
 from dslc.version import __version__
 

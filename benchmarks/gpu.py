@@ -149,7 +149,7 @@ def priced(case: Case | Network | Built, sheet: str, budget: float, cache: Path)
 
     import dslc
     from benchmarks.fake_device import FakeDevice
-    from dslc.codegen.limited import TooLong, within
+    from dslc.codegen.limits import TooLong, within
     from dslc.cuda import Session
     from dslc.cuda.code import generable
     from dslc.cuda.costs import plan_model

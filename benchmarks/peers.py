@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Timing
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.rounds import Timing
 from dslc.cost.timing import race
 from dslc.deadline import TimeUp
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from benchmarks import machine, models
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Interval
 from dslc.cost.inputs import drawn_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
-from dslc.cost.statistics import Interval
 from dslc.cost.timing import raced
 from dslc.onnx.reading import read_for_inputs
 

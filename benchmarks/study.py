@@ -16,12 +16,12 @@ from onnx import ModelProto
 
 from dslc.cost.cache import CostCache
 from dslc.cost.compare import outputs_of
+from dslc.cost.confidence_sequence import Interval
 from dslc.cost.inputs import Inputs, drawn_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.statistics import Interval
 from dslc.cost.timing import MemoryShort, race
 from dslc.deadline import Deadline
 from dslc.errors import DslcError

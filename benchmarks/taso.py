@@ -27,7 +27,7 @@ from benchmarks import heatmap, machine
 from benchmarks.real_models import RESULTS
 from benchmarks.study import ORIGINAL, Point, kendall, median_error, study
 from benchmarks.zoo import NAMES, build
-from dslc.cost.statistics import Interval
+from dslc.cost.confidence_sequence import Interval
 from dslc.folders import cache_folder
 from dslc.match import CompiledRule
 from dslc.report import Report

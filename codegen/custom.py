@@ -136,7 +136,7 @@ def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, m
         given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
         given.write_text(json.dumps({"source": source, "values": values, "most": CHARACTERS}), "utf-8")
         try:
-            command = (sys.executable, "-m", "dslc.codegen.sandboxed", str(given), str(answered))
+            command = (sys.executable, "-m", "dslc.codegen.sandbox", str(given), str(answered))
             code, said = limited(command, Path(folder), seconds, memory)
         except NotBuilt as problem:
             late = problem.reason is BuildReason.TIMEOUT

@@ -8,26 +8,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dslc.codegen.emit import Emitter
-from dslc.codegen.factored import factored, parted, strided
-from dslc.codegen.filtered import Filter, filtered
-from dslc.codegen.filtered_code import filtered_code
+from dslc.codegen.empty import reducible_at_zero, refuse_nothing
+from dslc.codegen.factoring import factored, parted, strided
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.halo import padded
 from dslc.codegen.host.processor import Processor
 from dslc.codegen.host.processor import processor as wanted_processor
-from dslc.codegen.lanes import GroupMemory, Pointer
-from dslc.codegen.nothing import reducible_at_zero, refuse_nothing
-from dslc.codegen.padded import padded
-from dslc.codegen.panels import is_product, panelled
+from dslc.codegen.packing import is_product, panelled
 from dslc.codegen.poly import NotPolynomial, Poly
 from dslc.codegen.render import preamble, render
-from dslc.codegen.separate import outermost, separated
 from dslc.codegen.signature import Signature, symbols
+from dslc.codegen.split_reductions import outermost, separated
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
-from dslc.codegen.text import KernelText, NotGenerated, Reason
+from dslc.codegen.text import KernelText, NotGenerated, Reason, Variant
 from dslc.codegen.values import TensorPlace, strides_of
-from dslc.codegen.variant import Variant
+from dslc.codegen.vectorize import GroupMemory, Pointer
+from dslc.codegen.winograd import Filter, filtered
+from dslc.codegen.winograd_code import filtered_code
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
 from dslc.ir.scalar import Num, Reduce, Sym, read, walk

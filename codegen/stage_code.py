@@ -9,14 +9,13 @@ from typing import Any
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import GRAIN as LANES_GRAIN
-from dslc.codegen.lanes import GroupMemory, Pointer, StageLayout, dot
-from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
-from dslc.codegen.pieces import Notes
+from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Notes, Rows, Segments
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
 from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_in, ragged, sizes
+from dslc.codegen.text import Variant
 from dslc.codegen.values import Env, Frozen, TensorPlace, UndecidedCondition, Val
-from dslc.codegen.variant import Variant
+from dslc.codegen.vectorize import GRAIN as LANES_GRAIN
+from dslc.codegen.vectorize import GroupMemory, Pointer, StageLayout, dot
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym

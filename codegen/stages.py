@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.group import Part, Parts, reads_of
-from dslc.codegen.panels import is_product
+from dslc.codegen.packing import is_product
 from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk

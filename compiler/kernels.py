@@ -302,9 +302,9 @@ def _all_generated(
     processor: Processor | None,
 ) -> tuple[dict[str, KernelText], list[Missing]]:
     """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
-    from dslc.codegen.limited import ALL_SECONDS as LIMITED_ALL_SECONDS
-    from dslc.codegen.limited import SECONDS as LIMITED_SECONDS
-    from dslc.codegen.limited import TooLong, within
+    from dslc.codegen.limits import ALL_SECONDS as LIMITED_ALL_SECONDS
+    from dslc.codegen.limits import SECONDS as LIMITED_SECONDS
+    from dslc.codegen.limits import TooLong, within
     from dslc.semantics.library import standard
 
     named, missing, end = dict(given), list[Missing](), time.monotonic() + LIMITED_ALL_SECONDS

@@ -1,7 +1,7 @@
 """Whether a rewritten model gives what the original does, and which rule is to blame where it does not.
 
 The runtime is not to be trusted blindly either: a difference says nothing about a rule where the original is not steady
-(`dslc.cost.steady`).
+(`dslc.cost.compare`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from onnx import ModelProto
 
 from benchmarks.differ.walk import Step
-from dslc.cost.compare import Reference, compare, finite
+from dslc.cost.compare import Reference, compare, finite, meaning, steady
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
-from dslc.cost.steady import meaning, steady
 from dslc.onnx.context import Imported
 from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.numbers import special

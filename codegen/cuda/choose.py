@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dslc.codegen.cuda.nvrtc import Usage
-from dslc.codegen.cuda.text import CudaLaunch, CudaText, at
-from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Tile, Units, at
 from dslc.ir.scalar import Sym
 
 UNKNOWN = 512  #: what an unknown size is taken to be

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import c_type, neutral, store_type
-from dslc.codegen.lanes import dot
 from dslc.codegen.nest import Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Poly, Ranges, Var, product
 from dslc.codegen.stages import merged, places, positions_in, ragged
 from dslc.codegen.values import Env, TensorPlace, Val, literal
+from dslc.codegen.vectorize import dot
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Sym
 

@@ -7,24 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
+from dslc.codegen.cuda.smem_transpose import TurnedStage
 from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, plain, scalar, times
-from dslc.codegen.cuda.text import CudaLaunch, CudaText, Pointer, PointerPlace
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, CudaVariant, Pointer, PointerPlace
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
-from dslc.codegen.cuda.turned import TurnedStage
 from dslc.codegen.cuda.units import UnitStage, takes
-from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.empty import refuse_nothing
 from dslc.codegen.functions import store_type
 from dslc.codegen.generate import UNNAMED, named, reasons, tensor_of, unknown_sizes, with_copies
 from dslc.codegen.group import Part, Parts, parts_of
-from dslc.codegen.lanes import GroupMemory
-from dslc.codegen.lanes import Pointer as Address
-from dslc.codegen.nothing import refuse_nothing
 from dslc.codegen.render import render, template
-from dslc.codegen.separate import Cutting, separated
 from dslc.codegen.signature import Signature
+from dslc.codegen.split_reductions import Cutting, separated
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import TensorPlace
+from dslc.codegen.vectorize import GroupMemory
+from dslc.codegen.vectorize import Pointer as Address
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk

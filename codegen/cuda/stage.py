@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dslc.codegen.cuda.emit import CudaEmitter
-from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.cuda.text import CudaVariant
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.lanes import GroupMemory, Pointer
 from dslc.codegen.nest import Block, Loop, Rows, Store
 from dslc.codegen.poly import Poly, Quotient, Var, const, product
 from dslc.codegen.stage_code import StageWriter
 from dslc.codegen.stages import PlacedInStage, Stage, places, sizes
-from dslc.codegen.text import NotGenerated, Reason
+from dslc.codegen.text import NotGenerated, Reason, Variant
 from dslc.codegen.values import TensorPlace, Val
-from dslc.codegen.variant import Variant
+from dslc.codegen.vectorize import GroupMemory, Pointer
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk

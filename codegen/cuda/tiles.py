@@ -11,14 +11,14 @@ from itertools import combinations
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
-from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
+from dslc.codegen.cuda.text import CudaVariant, Tile, Units
 from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import GroupMemory, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
 from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
 from dslc.codegen.stages import Stage, sizes, split_up
 from dslc.codegen.values import Env, Val, literal
+from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk

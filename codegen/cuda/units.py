@@ -7,15 +7,15 @@ are of single precision, as everywhere.
 from __future__ import annotations
 
 from dslc.codegen.cuda.stage import Room
+from dslc.codegen.cuda.text import CudaVariant, Tile, Units
 from dslc.codegen.cuda.tiles import Product, ProductStage
-from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.codegen.functions import c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.nest import Block, Let, Loop, Store, Variable
 from dslc.codegen.poly import Var, product
 from dslc.codegen.stages import Stage
 from dslc.codegen.values import Val, literal
+from dslc.codegen.vectorize import GroupMemory
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.scalar import Apply, Read, Scalar, Sym

@@ -21,9 +21,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dslc.codegen.host.compiler import COMPILER_MEMORY, SUFFIX, BuildReason, Compiler, NotBuilt, compiler, first_error
+from dslc.codegen.host.compiler import (
+    COMPILER_MEMORY,
+    SUFFIX,
+    BuildReason,
+    Compiler,
+    NotBuilt,
+    compiler,
+    first_error,
+    objects,
+)
 from dslc.codegen.host.compiler import SECONDS as COMPILER_SECONDS
-from dslc.codegen.host.objects import objects
 from dslc.codegen.host.processor import Processor, foreign, identities
 from dslc.codegen.text import KernelText
 from dslc.folders import cache_folder, stand_in

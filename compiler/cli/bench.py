@@ -19,9 +19,8 @@ from dslc.outside import in_line
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from dslc.cost.confidence_sequence import Interval, Timing
     from dslc.cost.inputs import Given
-    from dslc.cost.rounds import Timing
-    from dslc.cost.statistics import Interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,8 @@ def _emit(proto: ModelProto, folder: Path, processor: Processor) -> None:
 
 def _planned(proto: ModelProto) -> dict[str, CudaText]:
     """The kernels of the plan in a model's metadata, by their names there; none where it has none, or dslc plans it otherwise."""
+    from dslc.cuda.costs import stored_kernels
     from dslc.cuda.planning import NotPlanned
-    from dslc.cuda.stored import stored_kernels
     from dslc.semantics.library import standard
 
     try:
@@ -175,8 +175,8 @@ def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText], 
     from dslc.codegen.cuda.nvrtc import NotCompiled
     from dslc.codegen.text import NotGenerated
     from dslc.cuda.code import hardware, hardware_of
+    from dslc.cuda.costs import stored_device
     from dslc.cuda.devices import DEFAULT, device_named
-    from dslc.cuda.stored import stored_device
     from dslc.kernels import groups_of
     from dslc.semantics.library import standard
 

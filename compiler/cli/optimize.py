@@ -182,7 +182,7 @@ def show_budget(report: Report) -> None:
 def show(report: Report, target: Path | None, verbose: bool) -> None:
     """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
     from dslc.cli.tables import print_table
-    from dslc.cost.statistics import Interval
+    from dslc.cost.confidence_sequence import Interval
 
     console = terminal.console(soft_wrap=True)
     if report.steps:

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from dslc.cost.confidence_sequence import median
 from dslc.cost.groups import Group
-from dslc.cost.layout import Info, medians
-from dslc.cost.pairs import GroupPair, deciding
-from dslc.cost.statistics import median
+from dslc.cost.layout import GroupPair, Info, deciding, medians
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph
 
 if TYPE_CHECKING:
-    from dslc.cost.evaluation import Evaluation
+    from dslc.cost.evaluation import Evaluation, Key
     from dslc.cost.model import CostModel
     from dslc.cost.samples import Small
-    from dslc.cost.start import Key
 
 
 TURNS = 5  #: rounds over what is measured, where that is little

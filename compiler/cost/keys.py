@@ -7,10 +7,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from dslc.cost import kinds
+from dslc.cost.evaluation import Key
 from dslc.cost.groups import Group
-from dslc.cost.pairs import GroupPair
+from dslc.cost.layout import GroupPair
 from dslc.cost.samples import Samples, kept_key, program
-from dslc.cost.start import Key
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import exactly

@@ -10,21 +10,17 @@ from math import inf
 
 from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
-from dslc.cost.evaluation import Evaluation
-from dslc.cost.groups import Group, groups_of
-from dslc.cost.guess import GuessedWork
+from dslc.cost.evaluation import Caches, Evaluation, Key, Start
+from dslc.cost.fused_groups import Arguments, Lowered, Lowerings
+from dslc.cost.groups import Group, GuessedWork, groups_of
 from dslc.cost.keys import Keys
-from dslc.cost.layout import Info
-from dslc.cost.lowered import Arguments, Lowered, Lowerings
+from dslc.cost.layout import GroupPair, Info
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.measure import Measurer
-from dslc.cost.pairs import GroupPair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.samples import Samples, bytes_in
-from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
 from dslc.cost.timer import Build, GroupTimer
-from dslc.cost.weights import Caches
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Call, Constant, Graph, Kernel, Node, Value, topological
 from dslc.semantics.library import Rules

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,7 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.kernels import prepared
 from dslc.processes.child import Child, Service, module
 from dslc.processes.process import ProcessFailed, ProcessFailure, halted
+from dslc.reporting.data import Timed
 
 #: what runs models on ONNX Runtime
 RUNNER = "dslc.cost.worker"
@@ -239,3 +241,20 @@ class Worker:
     def _started(self) -> Child:
         spare = None if self._spares is None else self._spares.take(self._runner, self._processor.isa)
         return spare or started(self._runner, self._processor.isa)
+
+
+def profiled(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: float) -> tuple[Timed, ...]:
+    """Medians of each node's time, in order of execution, over the runs that fit into about so many seconds, without the first.
+
+    Nothing where the model does not run, or not in that time; loading it counts.
+    """
+    if seconds <= 0:
+        return ()
+    try:
+        # this process makes it and takes it away, whatever becomes of the worker
+        with TemporaryDirectory(prefix="dslc-") as folder, Worker(threads, Deadline.after(seconds)) as worker:
+            worker.load(file, profile=folder)
+            answer = worker.ask({"do": "profile", "feeds": dict(feeds), "seconds": seconds / 2})
+    except WorkerFailed:
+        return ()
+    return tuple(Timed(name, operator, taken * 1e3) for name, operator, taken in answer["nodes"])

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dslc.cost.cache import CostCache
-from dslc.cost.lowered import Lowerings
+from dslc.cost.fused_groups import Lowerings
 from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import Measurer, Unmeasured
 from dslc.deadline import FOREVER, Deadline
@@ -60,7 +60,7 @@ class OwnKernels(Enum):
 class Target(Protocol):
     """A device and its runtime.
 
-    `dslc.cost.table` has the price of each call that a target runs; a node that it cannot run has an infinite price.
+    `dslc.cost.sheet` has the price of each call that a target runs; a node that it cannot run has an infinite price.
     """
 
     @property

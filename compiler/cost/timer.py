@@ -21,7 +21,7 @@ TINY = 1 << 16  #: bytes; what touches no more is measured several times at once
 TINY_COPIES = 8  #: how often it is measured at once then
 #: bytes; larger weights that are read fast are measured as they are in the model: out of the farther caches,
 #: because other weights come between two uses. What lies beyond the farthest cache is not imitated (see
-#: `dslc.cost.weights`)
+#: `dslc.cost.evaluation`)
 WEIGHTS = 1 << 15
 STREAMED = 4e9  #: bytes a second from which on weights are read fast
 MOST_COPIES = 16  #: copies of such a group that are measured in one model, at most

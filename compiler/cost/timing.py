@@ -12,9 +12,9 @@ from math import ceil, inf, log
 from typing import Any
 
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Rounds, Timing
 from dslc.cost.machine import available_memory
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed, on_disk
-from dslc.cost.rounds import Rounds, Timing
 from dslc.deadline import Deadline, TimeUp
 from dslc.errors import error
 
@@ -90,8 +90,9 @@ def check_memory(files: Sequence[ModelFile]) -> None:
 class Race:
     """Models timed against the first one, whenever there is time: all rounds that were ever run count.
 
-    The order of a round is drawn anew, so that intervals hold at every look (`dslc.cost.sequential`), and one is taken after each
-    round. Every now and then all processes are started anew, since a process may be lucky as a whole. Models may enter at any time.
+    The order of a round is drawn anew, so that intervals hold at every look (`dslc.cost.confidence_sequence`), and
+    one is taken after each round. Every now and then all processes are started anew, since a process may be lucky
+    as a whole. Models may enter at any time.
 
     Attributes:
         clock: ends it at once, and processes that hang with it.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop, heappush
 
-from dslc.cuda.calling import Calls
+from dslc.cuda.cpu_parts import on_the_cpu
 from dslc.cuda.devices import Device
-from dslc.cuda.offload import on_the_cpu
 from dslc.cuda.programs import looks_only, sums_products, view_of_node
+from dslc.cuda.vendor_calls import Calls
 from dslc.cuda.views import StridedView, plain
 from dslc.fuse.groups import GroupLimits, Neighbours, NodeGroup, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded

@@ -1,176 +1,275 @@
-"""The pattern of a lowering's `expr`: its table, and the names that conditions and arguments have for it."""
+"""Calls of vendors' functions, found in scopes: which iterators stand where decides, and the strides of the views say the arguments.
+
+An iterator of both factors and the result is of the batch, one of the left factor and the result is a row, and so on, as the
+lowering's expression has them. Several iterators are one index where they lie in memory as one; those of a batch may be missing in
+a tensor, which is then read again at a stride of 0. What moves along dimensions (`o * u + r * v - w`) is found as for operators.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from math import prod
 
-from dslc.derivation.lowered import operator_of
-from dslc.derivation.tables import OperatorPattern as Table
-from dslc.derivation.tables import Window, tables_of, unknowns_in
-from dslc.ir.scalar import Iter, Num, Sym
-from dslc.semantics.definitions import LoweringDef
-from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
-from dslc.syntax import tree as t
+from dslc.analysis.poly import scalar_of
+from dslc.cuda.arguments import Axis, CallPattern, FoundCall, PlacedPattern, called
+from dslc.cuda.views import StridedView, address, inside, joined, slopes
+from dslc.derivation.equations import put, solved_linear, unknowns
+from dslc.derivation.finding import Along, Sought, Way
+from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
+from dslc.ir.graph import Scope
+from dslc.ir.normal import form_of
+from dslc.ir.scalar import Iter, Num, Read, Scalar, num, walk
+from dslc.ir.scopes import substitute
+from dslc.ir.sizes import sized
+
+CALLS = 64  #: calls that are made where the strides of a batch are not those of one, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """A dimension of a tensor as it is declared.
+@dataclass(frozen=True, slots=True, eq=False)
+class Summed:
+    """A scope with one sum, taken apart, and where everything lies. Iterators of one position are no part of it.
 
-    Attributes:
-        indices: their names; of a merged dimension several.
-        star: whether it stands for as many as there are.
-        sizes: the names that its size is declared by, as many as indices where it is merged; "" where there is none.
-        windows: how many dimensions with windows it stands for.
+    `body`: what is summed. `outer`: what is computed of the sum, which is `TOTAL` in it. `written`: strides of the result by iterator.
     """
 
-    indices: tuple[str, ...]
-    star: bool = False
-    merged: bool = False
-    sizes: tuple[str, ...] = ("",)
-    windows: int = 0
+    views: tuple[StridedView, ...]
+    result: StridedView
+    body: Scalar
+    outer: Scalar
+    extents: Mapping[Iter, int]
+    written: Mapping[Iter, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PatternReading:
-    """A tensor as a lowering reads it, or writes it."""
-
-    tensor: str
-    dims: tuple[Dim, ...]
-
-    @property
-    def indices(self) -> frozenset[str]:
-        return frozenset(name for dim in self.dims for name in dim.indices)
-
-
-@dataclass(frozen=True, eq=False)
-class CallPattern:
-    """A lowering of an expression, as what is looked for.
-
-    Attributes:
-        readings: of each operand of the table, and then of the result.
-        iters: the table's iterators by the names of indices; several for a pack that is in a window.
-        packs: indices that stand for several.
-    """
-
-    rules: Rules
-    lowering: LoweringDef
-    table: Table
-    readings: tuple[PatternReading, ...]
-    iters: dict[str, tuple[Iter, ...]]
-    packs: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        return self.lowering.name
-
-    @property
-    def output(self) -> PatternReading:
-        return self.readings[-1]
-
-    @cached_property
-    def call(self) -> t.CallVendor:
-        return next(s for s in self.lowering.syntax.statements if isinstance(s, t.CallVendor))
-
-    @cached_property
-    def factors(self) -> tuple[int, ...]:
-        """The operands of the product."""
-        return tuple(each.operand for each in self.table.factors)
-
-    @cached_property
-    def roles(self) -> dict[str, frozenset[str]]:
-        """The factors, and the result, in which an index stands."""
-        tensors = (*(self.readings[k] for k in self.factors), self.output)
-        return {name: frozenset(one.tensor for one in tensors if name in one.indices) for name in self.iters}
-
-    @cached_property
-    def numbers(self) -> dict[str, Sym]:
-        """Names outside of the sum that stand for a number."""
-        beside = () if self.table.outer is None else unknowns_in(self.table.outer)
-        return {name: value for name, value in self.table.attrs.items() if value in beside}
-
-    @cached_property
-    def windows(self) -> frozenset[str]:
-        """The indices that move along dimensions together with others."""
-        return frozenset(name for name, iters in self.iters.items() if not set(iters).isdisjoint(self.table.moving))
-
-
-def patterns_of(rules: Rules, lowering: LoweringDef) -> tuple[CallPattern, ...]:
-    """Patterns of a lowering's expression, one for each number of dimensions of its windows.
-
-    None where it is no sum of products of two tensors, whose indices are sums of indices with coefficients, with one pack for each.
-    """
-    equation, op = lowering.syntax.expr, operator_of(lowering, bare=True)
-    assert equation is not None
-    if op is None:
-        return ()
-    tables = [table for table in tables_of(rules, op) if _is_product(table)]
-    # a batch of several axes is one of none, too
-    chosen = [table for table in tables if table.windows] or tables[-1:]
-    return tuple(found for table in chosen if (found := _pattern(rules, lowering, equation, table)) is not None)
-
-
-def _is_product(table: Table) -> bool:
-    factors, moving = {each.operand for each in table.factors}, {operand for operand, _, _ in table.windows}
-    zeros = all(
-        each.other is None or (isinstance(each.other, Num) and each.other.value == 0) for each in table.leaves.values()
-    )
-    return table.kind == "sum" and bool(factors) and len(moving) < 2 and moving <= factors and zeros
-
-
-def _pattern(rules: Rules, lowering: LoweringDef, equation: t.Equation, table: Table) -> CallPattern | None:
-    """The names of a table's iterators and sizes; None where more than one star stands in a tensor, or for what is summed."""
-    places = equation.target.places or ()
-    sums = next(node.binders for node in walk_expr(equation.value) if isinstance(node, t.Reduction))
-    bound = [binder for place in places for binder in (place.places if isinstance(place, t.TuplePlace) else (place,))]
-    lists = ((bound, table.scope.iters), (sums, table.sums))
-    iters = {name: own for binders, every in lists for name, own in _named(binders, every)}
-    subscripts = (node for node in walk_expr(equation.value) if isinstance(node, t.Subscript))
-    reads = {node.base.id: node for node in subscripts if isinstance(node.base, t.Name)}
-    readings = [
-        PatternReading(param.name, tuple(_dims(reads[param.name].subs, param.type.dims or (), table.dims[k], iters)))
-        for k, param in enumerate(lowering.syntax.params) if param.type is not None
-    ]  # fmt: skip
-    written = [
-        Dim((place.name,), place.star)
-        if isinstance(place, t.Binder)
-        else Dim(tuple(each.name for each in place.places), merged=True)
-        for place in places
-    ]
-    readings.append(PatternReading(equation.target.name, tuple(written)))
-    starred: list[Sequence[t.Binder | Dim]] = [sums, bound, *(one.dims for one in readings)]
-    packs = frozenset(binder.name for binders, _ in lists for binder in binders if binder.star)
-    if any(sum(each.star for each in own) > 1 for own in starred):
+def summed_of(scope: Scope, views: Sequence[StridedView], result: StridedView) -> Summed | None:
+    """A scope with one sum; None for any other. `result` is where its elements are to be."""
+    total, outer = around(scope.body)
+    if (
+        total is None
+        or total.kind != "sum"
+        or total.where is not None
+        or not all(isinstance(e, Num) for e in total.extents)
+    ):
         return None
-    return CallPattern(rules, lowering, table, tuple(readings), iters, packs)
-
-
-def _dims(
-    subs: Sequence[t.Expr],
-    declared: Sequence[t.Expr],
-    own: Sequence[tuple[Iter, ...] | Window],
-    iters: dict[str, tuple[Iter, ...]],
-) -> Iterator[Dim]:
-    """Terms in each dimension of a tensor, and the names of its sizes."""
+    every = (*zip(scope.iters, scope.extents, strict=True), *zip(total.iters, total.extents, strict=True))
+    extents = {it: int(str(extent)) for it, extent in every}
+    if min(extents.values(), default=1) < 1:
+        return None
+    written: dict[Iter, int] = {}
     at = 0
-    for sub, size in zip(subs, declared, strict=True):
-        star = isinstance(sub, t.Pack)
-        count = len(own) - len(subs) + 1 if star else 1
-        windows = sum(isinstance(dim, Window) for dim in own[at : at + count])
-        indices = tuple(node.id for node in walk_expr(sub) if isinstance(node, t.Name) and node.id in iters)
-        slots = size.slots if isinstance(size, t.TupleExpr) else (size.value if isinstance(size, t.Pack) else size,)
-        names = tuple(slot.id if isinstance(slot, t.Name) else "" for slot in slots)
-        yield Dim(indices, star, isinstance(size, t.TupleExpr), names, windows)
+    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
+        step = result.strides[axis]
+        for it in reversed(scope.iters[at : at + count]):
+            written[it] = step
+            step *= extents[it]
         at += count
+    single: dict[Iter, Scalar] = {it: num(0) for it, extent in extents.items() if extent == 1}
+    outer = TOTAL if outer is None else form_of(substitute(outer, single))
+    several = {it: extent for it, extent in extents.items() if extent > 1}
+    return Summed(tuple(views), result, substitute(total.body, single), outer, several, written)
 
 
-def _named(binders: Sequence[t.Binder], every: Sequence[Iter]) -> Iterator[tuple[str, tuple[Iter, ...]]]:
-    """The iterators of each name; the one with a star has all that the others leave."""
-    at = 0
-    for binder in binders:
-        count = len(every) - len(binders) + 1 if binder.star else 1
-        yield binder.name, tuple(every[at : at + count])
-        at += count
+#: what a pattern's numbers are, by name, and what stands for each of its reads
+Leaves = tuple[Mapping[str, Scalar], Mapping[int, Read]]
+
+
+def leaves_of(pattern: CallPattern, target: Summed) -> list[Leaves]:
+    """Every way in which the same is computed as by a pattern, wherever the operands lie and whatever their indices are."""
+    table, found = pattern.table, list[Leaves]()
+    if len(pattern.numbers) > 1:
+        return found
+    constants = (
+        [num(1), *(node for node in walk(target.outer) if isinstance(node, Num))] if pattern.numbers else [num(1)]
+    )
+    for constant in dict.fromkeys(constants):
+        outer = form_of(
+            put(TOTAL if table.outer is None else table.outer, dict.fromkeys(pattern.numbers.values(), constant))
+        )
+        numbers = dict.fromkeys(pattern.numbers, constant)
+        for others in leaves_in(outer, target.outer):
+            for factors in leaves_in(table.body, target.body):
+                reads = {
+                    operand: node for operand, node in (*others.items(), *factors.items()) if isinstance(node, Read)
+                }
+                # a product without windows is no convolution
+                ranked = all(len(reads[k].index) == len(table.dims[k]) for k, _, _ in table.windows if k in reads)
+                if ranked and len(reads) == len(pattern.readings) - 1:
+                    found.append((numbers, reads))
+        if found:
+            break
+    return found
+
+
+def found(pattern: CallPattern, target: Summed, ways: Sequence[Leaves] | None = None) -> Iterator[FoundCall]:
+    """Every way in which a lowering's call computes a target; `ways` are those of `leaves_of`, where they are known."""
+    table, factors = pattern.table, frozenset(pattern.factors)
+    for numbers, reads in leaves_of(pattern, target) if ways is None else ways:
+        groups: dict[Iter, Group] = {
+            it: (frozenset(k for k in factors if it in reads[k].free), it in target.written) for it in target.extents
+        }
+        for way in Sought(table, reads, groups, Along.EXACT, factors).ways():
+            axes = _Axes(pattern, target, reads, way)
+            coefficients = _coefficients(pattern, way) if axes.placed() else None
+            if coefficients is not None:
+                moved = {
+                    pattern.readings[k].tensor: [each.at for each in way.moved if each.operand == k] for k in reads
+                }
+                operations = 2.0 * prod(target.extents.values())
+                one = _fewest(PlacedPattern(pattern, axes.axes, axes.below, moved, coefficients, numbers, operations))
+                if one is not None:
+                    yield one
+
+
+def _fewest(placed: PlacedPattern) -> FoundCall | None:
+    """As few calls as there can be: one for each position of the first axes of a batch, where all of them are not one."""
+    batches = [name for name in placed.axes if name in placed.pattern.packs]
+    if len(batches) != 1 or placed.pattern.windows:
+        return called(placed)
+    whole = placed.axes[batches[0]]
+    for count in range(len(whole) + 1):
+        if prod(axis.extent for axis in whole[:count]) > CALLS:
+            return None
+        one = called(replace(placed, axes={**placed.axes, batches[0]: whole[count:]}, outside=whole[:count]))
+        if one is not None:
+            return one
+    return None
+
+
+def _coefficients(pattern: CallPattern, way: Way) -> dict[str, int | tuple[int, ...]] | None:
+    """Coefficients of windows; None where the first position of a window is none of the pattern's."""
+    table, known = pattern.table, dict(way.known)
+    constants = []
+    for each in way.moved:
+        window = table.dims[each.operand][each.dim]
+        assert isinstance(window, Window)
+        # what has one position may move at any stride
+        known.update({name: num(1) for _, slope in window.terms for name in unknowns(scalar_of(slope), known)})
+        constants.append((scalar_of(window.constant), each.rest))
+    if not solved_linear(constants, known) or any(put(constant, known) is not rest for constant, rest in constants):
+        return None
+    found = {name: sized(value, lambda part: put(part, known)) for name, value in table.attrs.items()}
+    return {name: value for name, value in found.items() if not any(isinstance(part, Scalar) for part in _parts(value))}
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+class _Axes:
+    """The axes of a pattern's indices, for one choice of what stands for its reads and of what moves along their dimensions."""
+
+    def __init__(self, pattern: CallPattern, target: Summed, reads: Mapping[int, Read], way: Way) -> None:
+        self.pattern, self.target, self.reads, self.way = pattern, target, reads, way
+        self.output, self.factors = pattern.output.tensor, [pattern.readings[k].tensor for k in pattern.factors]
+        self.plain = [name for name in pattern.iters if name not in pattern.windows]
+        self.strides: dict[str, Mapping[Iter, int]] = {
+            self.output: {it: target.written.get(it, 0) for it in target.extents}
+        }
+        #: where tensors begin, at the first position of every index and window
+        self.below: dict[str, StridedView] = {self.output: target.result}
+        self.axes: dict[str, tuple[Axis, ...]] = {}
+
+    def placed(self) -> bool:
+        """Return whether every iterator has its place."""
+        own = self._given() if self._lie() else None
+        if own is None:
+            return False
+        self.axes = {
+            name: tuple(axis for group in groups if (axis := self._axis(group)) is not None)
+            for name, groups in own.items()
+        }
+        names = {it: name for name, groups in own.items() for group in groups for it in group}
+        others = [one for k, one in enumerate(self.pattern.readings[:-1]) if k not in self.pattern.factors]
+        # what else is read depends on the indices only that its pattern has
+        absent = [
+            axis.strides[one.tensor]
+            for one in others
+            for name in self.axes.keys() - one.indices
+            for axis in self.axes[name]
+        ]
+        return not any(absent) and all(self._apart(k, names) for k in {each.operand for each in self.way.moved})
+
+    def _lie(self) -> bool:
+        """Return whether strides are known for every tensor, and beside its elements is read what the pattern reads."""
+        every = tuple(self.target.extents)
+        within: dict[Scalar, tuple[int, int]] = {it: (0, extent - 1) for it, extent in self.target.extents.items()}
+        for operand, node in self.reads.items():
+            view, name = self.target.views[node.operand], self.pattern.readings[operand].tensor
+            moved = {each.at: each.rest for each in self.way.moved if each.operand == operand}
+            plain = [k for k in range(len(node.index)) if k not in moved]
+            if node.other is not None:
+                zero = (
+                    isinstance(node.other, Num)
+                    and node.other.value == 0
+                    and self.pattern.table.leaves[operand].other is not None
+                )
+                if (moved and not zero) or not inside(
+                    [node.index[k] for k in plain], [view.shape[k] for k in plain], within
+                ):
+                    return False
+            found = slopes(address(node.index, view), every)
+            if found is None:
+                return False
+            *steps, start = found
+            self.strides[name] = dict(zip(every, steps, strict=True))
+            # where a window begins is an argument
+            start -= sum(int(str(rest)) * view.strides[at] for at, rest in moved.items())
+            self.below[name] = replace(view, offset=view.offset + start)
+        return True
+
+    def _given(self) -> dict[str, list[tuple[Iter, ...]]] | None:
+        """The iterators of each index, of a pack those of each of its axes; None where one has no place."""
+        packs, roles = self.pattern.packs, self.pattern.roles
+        homes: dict[str, list[Iter]] = {}
+        for it in [each for each in self.target.extents if each not in self.way.taken]:
+            role = {name for name in self.strides if name in (*self.factors, self.output) and self.strides[name][it]}
+            if it in self.target.written:
+                role.add(self.output)
+            name = next((n for n in self.plain if n not in packs and roles[n] == role), None) or self._wide(role)
+            if name is None:
+                return None
+            homes.setdefault(name, []).append(it)
+        own: dict[str, list[tuple[Iter, ...]]] = {name: [] if name in packs else [()] for name in self.plain}
+        own |= {name: [self.way.given[it] for it in self.pattern.iters[name]] for name in self.pattern.windows}
+        for name in [each for each in homes if each not in packs]:
+            # as many as lie like one, the fastest ones
+            iters = self._ordered(homes[name])
+            first = next(k for k in range(len(iters)) if self._axis(iters[k:]) is not None)
+            own[name] = [iters[first:]]
+            wide = self._wide(roles[name])
+            if first and wide is None:
+                return None
+            if wide is not None:
+                homes.setdefault(wide, []).extend(iters[:first])
+        return own | {name: [(it,) for it in self._ordered(iters)] for name, iters in homes.items() if name in packs}
+
+    def _wide(self, role: AbstractSet[str]) -> str | None:
+        """The index of a batch that iterators of a role may be of: it repeats the tensors in which they are missing."""
+        packs, roles = self.pattern.packs, self.pattern.roles
+        return next(
+            (name for name in self.plain if name in packs and self.output in role and role <= roles[name]), None
+        )
+
+    def _ordered(self, iters: Sequence[Iter]) -> tuple[Iter, ...]:
+        """The slowest one of the result, or else of what has them, first."""
+        return tuple(
+            sorted(iters, key=lambda it: tuple(-self.strides[name][it] for name in (self.output, *self.factors)))
+        )
+
+    def _axis(self, iters: tuple[Iter, ...]) -> Axis | None:
+        """Iterators as one; None where they do not lie so in some tensor."""
+        extents = self.target.extents
+        found = {name: joined([(extents[it], steps[it]) for it in iters]) for name, steps in self.strides.items()}
+        strides = {name: one[1] for name, one in found.items() if one is not None}
+        return Axis(prod(extents[it] for it in iters), strides) if len(strides) == len(found) else None
+
+    def _apart(self, operand: int, names: Mapping[Iter, str]) -> bool:
+        """Return whether the dimensions of a tensor with windows are the pattern's: the groups of a batched product are no channels."""
+        moved, dims = (
+            {each.at for each in self.way.moved if each.operand == operand},
+            self.pattern.readings[operand].dims,
+        )
+        plain = [at for k, at in enumerate(self.reads[operand].index) if k not in moved]
+        homes = [{dim for dim in dims for it in at.free if names.get(it) in dim.indices} for at in plain]
+        return all(len(own) <= 1 for own in homes) and len(set().union(*homes)) == sum(map(len, homes))

@@ -10,13 +10,13 @@ from enum import Enum
 from math import prod
 
 from dslc.cost.targets import NoPlan
-from dslc.cuda.calling import RESULT, Calls, TakenCall
+from dslc.cuda.cpu_parts import Hosted, opaque
 from dslc.cuda.devices import Device
-from dslc.cuda.drafts import StepDraft, assembled
 from dslc.cuda.grouping import grouped, turnable
-from dslc.cuda.hosted import Hosted, opaque
+from dslc.cuda.memory import StepDraft, assembled
 from dslc.cuda.plan import Buffer, BufferPlace, Plan
 from dslc.cuda.programs import as_kernel, lifted, view_of_node
+from dslc.cuda.vendor_calls import RESULT, Calls, TakenCall
 from dslc.cuda.views import StridedView, plain
 from dslc.fuse.estimate import estimate
 from dslc.fuse.groups import Neighbours, NodeGroup

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from dslc.cuda.epilogue import Epilogue, epilogue_of
-from dslc.cuda.hosted import runtime
+from dslc.cuda.cpu_parts import runtime
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
 from dslc.cuda.plan import Buffer, BufferPlace, CallStep, HostStep, KernelStep, Plan
 from dslc.cuda.planning import Planned
@@ -18,8 +18,56 @@ from dslc.cuda.views import StridedView
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run as interpreted
 from dslc.ir.constants import NUMPY
-from dslc.ir.graph import Constant, Graph, Value
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Constant, Graph, Value, input_value
+from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
+
+#: arguments of a call that say what follows
+FOLLOWS = ("bias", "residual", "activation")
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """A call without what follows it, and what a kernel for that reads: the result first, which it changes where it is."""
+
+    plain: Invoked
+    reads: tuple[Tensor, ...]
+    relu: bool
+
+    def program(self, rules: Rules) -> Graph:
+        """The kernel's expression `relu(y + bias + residual)`, with the parts that are there."""
+        holes = tuple(input_value(f"x{k}", TensorType(one.dtype, one.shape)) for k, one in enumerate(self.reads))
+        value = holes[0]
+        for other in holes[1:]:
+            value = apply(rules, "std.add", (value, other), {})[0]
+        if self.relu:
+            value = apply(rules, "std.relu", (value,), {})[0]
+        return Graph(holes, (value,))
+
+
+def epilogue_of(invoked: Invoked) -> Epilogue | None:
+    """A call in two steps; None where nothing follows it."""
+    given = invoked.arguments
+    bias, residual, result = (given.get(name) for name in ("bias", "residual", "y"))
+    relu = given.get("activation") == "RELU"
+    if not isinstance(result, Tensor) or not (relu or isinstance(bias, Tensor) or isinstance(residual, Tensor)):
+        return None
+    # in the order in which elements lie in memory, whether channels come first or last
+    order = sorted(range(len(result.shape)), key=lambda k: (-result.strides[k], k))
+    reads = [_turned(result, order)]
+    if isinstance(bias, Tensor):
+        shape = tuple(result.shape[k] if k == 1 else 1 for k in order)
+        reads.append(Tensor(bias.pointer, bias.dtype, shape, (1,) * len(shape)))
+    if isinstance(residual, Tensor):
+        reads.append(_turned(residual, order))
+    left = {name: one for name, one in given.items() if name not in FOLLOWS}
+    return Epilogue(replace(invoked, arguments=left), tuple(reads), relu)
+
+
+def _turned(one: Tensor, order: Sequence[int]) -> Tensor:
+    return Tensor(one.pointer, one.dtype, tuple(one.shape[k] for k in order), tuple(one.strides[k] for k in order))
+
 
 #: older devices have no kernels and no plans
 OLDEST = (8, 0)

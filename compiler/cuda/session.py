@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dslc.cuda.costs import plan_model
+from dslc.cuda.code import templates_of
+from dslc.cuda.costs import plan_model, stored_plan
 from dslc.cuda.devices import DEFAULT, DEVICES, Device
 from dslc.cuda.launch import LASTING, CudaFailure, Launcher, Reason
 from dslc.cuda.launchers import launcher as found_launcher
 from dslc.cuda.plan import BadPlan, Plan
 from dslc.cuda.planning import Generable, NotPlanned, Places, nowhere
 from dslc.cuda.runner import Runner, Texts, Weights
-from dslc.cuda.stored import stored_plan
-from dslc.cuda.written import templates_of
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
 from dslc.outside import in_line

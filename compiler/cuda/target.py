@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from dslc.cost.fused_groups import Lowerings
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
-from dslc.cost.lowered import Lowerings
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import LEAST as MEASURE_LEAST
 from dslc.cost.model import CostModel
 from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
-from dslc.cuda.code import generable, priced
+from dslc.cuda.code import generable, priced, templates_of
 from dslc.cuda.costs import plan_model
+from dslc.cuda.cpu_parts import hosted
 from dslc.cuda.devices import DEFAULT, Device, device_named
-from dslc.cuda.hosted import hosted
 from dslc.cuda.plan import CallStep, HostStep, KernelStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned, planned
 from dslc.cuda.programs import looks_only
-from dslc.cuda.written import templates_of
 from dslc.fuse.profile import Profiles, Reach
 from dslc.ir.graph import Graph, Node, Value, input_value, replace
 from dslc.onnx.context import Imported

@@ -8,7 +8,7 @@ from enum import IntEnum
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval
-from dslc.codegen.factored import strided
+from dslc.codegen.factoring import strided
 from dslc.cost.kinds import view
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of

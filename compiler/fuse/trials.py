@@ -14,19 +14,17 @@ from pathlib import Path
 import onnx
 
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.ahead import Ahead
+from dslc.codegen.host.background import Ahead
 from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error
 from dslc.codegen.host.library import DOMAIN, Library, build
 from dslc.codegen.host.processor import Processor
-from dslc.codegen.limited import TooLong, within
-from dslc.codegen.text import KernelText, NotGenerated
-from dslc.codegen.variant import Variant
-from dslc.cost.compare import Comparison, Feeds, Reference, compare, ran
+from dslc.codegen.limits import TooLong, within
+from dslc.codegen.text import KernelText, NotGenerated, Variant
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, meaning, ran, steady
 from dslc.cost.inputs import special_inputs
 from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.steady import meaning, steady
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.checked import wrong

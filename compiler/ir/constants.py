@@ -59,9 +59,8 @@ def holds(dtype: DType, value: Number, exact: bool = False) -> bool:
             return False
         with np.errstate(over="ignore", under="ignore"):
             found = float(NUMPY[dtype].type(number))
-        whole = (
-            not exact or found in (0, number) or not abs(found) < float(ml_dtypes.finfo(NUMPY[dtype]).smallest_normal)
-        )  # type: ignore[no-untyped-call]
+        least = float(ml_dtypes.finfo(NUMPY[dtype]).smallest_normal)  # type: ignore[no-untyped-call]
+        whole = not exact or found in (0, number) or not abs(found) < least
         return whole and np.isfinite(found) == np.isfinite(number) and (found == 0) == (value == 0)
     if not dtype.is_integer or isinstance(value, bool) or not isinstance(value, int):
         return True

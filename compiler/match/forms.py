@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
-from dslc.codegen.text import KernelText, NotGenerated
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import KernelText, NotGenerated, Variant
 from dslc.ir.graph import Call, Graph
 from dslc.match.apply import apply_match
 from dslc.match.compile import compile_rule

@@ -156,8 +156,9 @@ class Tensors:
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
         shape = tuple(
-            size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True)
-        )  # type: ignore[operator]
+            size if pad == (0, 0) else size + sum(pad)  # type: ignore[operator]
+            for size, pad in zip(value.type.shape, both, strict=True)
+        )
         amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.fake_device import FakeDevice
 from dslc.codegen.cuda.text import PointerPlace
 from dslc.cuda.launch import Code, Tensor
-from dslc.cuda.recording import FUNCTIONS
+from dslc.cuda.launchers import FUNCTIONS
 from dslc.semantics.library import standard
 from tests.codegen.declared import DECLARED, PYCUDA
 

@@ -15,8 +15,7 @@ from dslc.codegen.cuda.text import at
 from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES
 from dslc.codegen.host.library import build
-from dslc.codegen.text import KernelText
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import KernelText, Variant
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import NUMPY, fill

@@ -22,8 +22,7 @@ from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.choose import candidates
 from dslc.codegen.cuda.generate import generate
 from dslc.codegen.cuda.shim import Shim, Stopped, build
-from dslc.codegen.cuda.text import CudaText
-from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.codegen.cuda.text import CudaText, CudaVariant, Tile
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run

@@ -15,7 +15,7 @@ from dslc.codegen.host import processor as processors
 from dslc.codegen.host.compiler import BuildReason, Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import build, opened
 from dslc.codegen.host.processor import LEVELS, Processor, foreign, here, of_level, processor
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
 from dslc.ir.dtype import DType
 from dslc.kernels import texts_of
 from dslc.semantics.library import Rules

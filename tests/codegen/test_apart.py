@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.semantics.library import standard

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.codegen.host.ahead import Ahead
+from dslc.codegen.host.background import Ahead
 from dslc.codegen.host.compiler import NAMES, Compiler
 from dslc.codegen.host.library import build, library_folder
 from dslc.processes.process import Job

@@ -15,8 +15,7 @@ from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.choose import Hardware, occupancy
 from dslc.codegen.cuda.compiled import available
 from dslc.codegen.cuda.generate import generate, variants
-from dslc.codegen.cuda.text import CudaText
-from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.cuda.text import CudaText, CudaVariant
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType

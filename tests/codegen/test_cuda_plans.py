@@ -11,11 +11,11 @@ import pytest
 
 from benchmarks.fake_device import FakeDevice
 from dslc.codegen.cuda.choose import seconds
+from dslc.cuda.arguments import patterns_of
 from dslc.cuda.code import generable, hardware, priced, texts
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.launch import CudaFailure, Reason
-from dslc.cuda.matching import found, summed_of
-from dslc.cuda.patterns import patterns_of
+from dslc.cuda.patterns import found, summed_of
 from dslc.cuda.plan import BadPlan, BufferPlace, CallStep, KernelStep, Plan, Unfit, plan_of, text_of
 from dslc.cuda.planning import NotPlanned, Planned, WhyUnplanned, planned
 from dslc.cuda.programs import one_scope

@@ -12,8 +12,7 @@ import pytest
 
 from dslc.codegen.cuda.generate import generate
 from dslc.codegen.cuda.shim import Fault, Shim, Stopped, build
-from dslc.codegen.cuda.text import CudaText
-from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.codegen.cuda.text import CudaText, CudaVariant, Tile
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import DType

@@ -17,10 +17,9 @@ from dslc.codegen.cuda.choose import seconds
 from dslc.codegen.cuda.generate import generate, variants
 from dslc.codegen.cuda.shim import build
 from dslc.cuda import Session
-from dslc.cuda.code import hardware, texts
+from dslc.cuda.code import CudaTemplates, hardware, shrunk, templates_of, texts
 from dslc.cuda.devices import device_named
 from dslc.cuda.plan import plan_of
-from dslc.cuda.written import CudaTemplates, shrunk, templates_of
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph

@@ -13,8 +13,7 @@ from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.choose import Hardware
 from dslc.codegen.cuda.generate import generate, variants
 from dslc.codegen.cuda.shim import Fault, Shim, Stopped, build
-from dslc.codegen.cuda.text import CudaText
-from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
+from dslc.codegen.cuda.text import CudaText, CudaVariant, Tile, Units
 from dslc.ir.dtype import DType
 from dslc.semantics.library import standard
 from tests.codegen.groups import Case, M, N, Room, different, group, needs_compiler

@@ -9,7 +9,7 @@ from onnx import helper
 
 from dslc.codegen.generate import generate
 from dslc.codegen.host.library import Library, build
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
 from dslc.interpret import Floats, run
 from dslc.onnx.exporter import function_of
 from dslc.onnx.importer import import_model

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dslc.codegen.factored import factored, strided
+from dslc.codegen.factoring import factored, strided
 from dslc.codegen.generate import variants
 from dslc.codegen.group import parts_of
-from dslc.codegen.separate import outermost, separated
-from dslc.codegen.variant import Variant
+from dslc.codegen.split_reductions import outermost, separated
+from dslc.codegen.text import Variant
 from dslc.fuse.groups import proposals
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Value

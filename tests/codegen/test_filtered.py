@@ -11,14 +11,13 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from dslc.codegen.filtered import filtered
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.group import parts_of
 from dslc.codegen.host.library import DOMAIN, build
 from dslc.codegen.host.processor import processor
-from dslc.codegen.separate import separated
-from dslc.codegen.text import NotGenerated
-from dslc.codegen.variant import Variant
+from dslc.codegen.split_reductions import separated
+from dslc.codegen.text import NotGenerated, Variant
+from dslc.codegen.winograd import filtered
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import Dim, DType, TensorType

@@ -10,8 +10,7 @@ import pytest
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import LEVELS, processor, runs
-from dslc.codegen.text import NotGenerated, Reason
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import NotGenerated, Reason, Variant
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value

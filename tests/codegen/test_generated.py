@@ -12,11 +12,11 @@ import onnx
 import pytest
 
 import dslc
+from dslc.codegen.empty import reducible_at_zero
 from dslc.codegen.generate import generate, unknown_sizes, variants
 from dslc.codegen.group import parts_of
 from dslc.codegen.host.compiler import NAMES, compiler
 from dslc.codegen.host.library import source
-from dslc.codegen.nothing import reducible_at_zero
 from dslc.codegen.text import KernelText
 from dslc.ir.graph import Graph, Kernel
 from dslc.kernels import prepared

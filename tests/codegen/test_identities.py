@@ -14,8 +14,7 @@ from dslc.codegen.generate import generate
 from dslc.codegen.group import parts_of
 from dslc.codegen.host.library import Library, build
 from dslc.codegen.identities import DEFINED, IDENTITIES, Identity, Limit, instance, shortened
-from dslc.codegen.text import KernelText
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import KernelText, Variant
 from dslc.interpret import Exact, run_scopes
 from dslc.interpret.floats import FUNCTIONS
 from dslc.ir.constants import NUMPY

@@ -10,8 +10,7 @@ import pytest
 
 from dslc.codegen.generate import generate
 from dslc.codegen.host.library import Library, build
-from dslc.codegen.text import KernelText
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import KernelText, Variant
 from dslc.interpret.floats import FUNCTIONS
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value

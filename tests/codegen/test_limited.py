@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import dslc
-from dslc.codegen import limited
+from dslc.codegen import limits as limited
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.compiler import NAMES
 from dslc.codegen.host.library import build
-from dslc.codegen.limited import TooLong, within
+from dslc.codegen.limits import TooLong, within
 from dslc.codegen.render import preamble
 from dslc.ir.graph import Kernel
 from dslc.kernels import WhyMissing, prepared

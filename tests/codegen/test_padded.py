@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from dslc.codegen.generate import variants
 from dslc.codegen.group import parts_of
-from dslc.codegen.padded import padded
-from dslc.codegen.separate import separated
-from dslc.codegen.variant import Variant
+from dslc.codegen.halo import padded
+from dslc.codegen.split_reductions import separated
+from dslc.codegen.text import Variant
 from dslc.fuse.groups import proposals
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Value

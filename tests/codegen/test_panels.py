@@ -16,9 +16,9 @@ from onnx import ModelProto, numpy_helper
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.group import parts_of
 from dslc.codegen.host.library import DOMAIN, build
-from dslc.codegen.panels import packed_factors, panelled
-from dslc.codegen.separate import separated
-from dslc.codegen.variant import Variant
+from dslc.codegen.packing import packed_factors, panelled
+from dslc.codegen.split_reductions import separated
+from dslc.codegen.text import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value
 from dslc.onnx.plain import kernel_model

@@ -23,7 +23,7 @@ from dslc.codegen.host import processor as processors
 from dslc.codegen.host.compiler import Compiler, NotBuilt, compiler
 from dslc.codegen.host.library import build, opened, source
 from dslc.codegen.host.processor import LEVELS, NATIVE, here, of_level, processor, runs, wanted
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError

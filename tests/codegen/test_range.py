@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dslc
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.semantics.library import Rules

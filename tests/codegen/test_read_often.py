@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from dslc.codegen.generate import variants
 from dslc.codegen.group import parts_of
-from dslc.codegen.separate import separated
-from dslc.codegen.variant import Variant
+from dslc.codegen.split_reductions import separated
+from dslc.codegen.text import Variant
 from dslc.fuse.groups import NodeGroup
 from dslc.fuse.kernels import fold_of
 from dslc.ir.dtype import DType

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 
 from dslc.codegen.cuda.generate import generate
-from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
+from dslc.codegen.cuda.text import CudaVariant, Tile, Units
 from dslc.cuda import Session
 from dslc.cuda.code import generable, texts
 from dslc.cuda.devices import device_named

@@ -13,7 +13,7 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.cost.clock import Clock
-from dslc.cost.rounds import Rounds, TimedPair
+from dslc.cost.confidence_sequence import Rounds, TimedPair
 from dslc.prove.verdict import RuleVerdict, Verdict
 from dslc.reporting.plots import bars, by_layer, times
 from dslc.semantics.library import Rules

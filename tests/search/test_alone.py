@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dslc.cost.confidence_sequence import Interval
 from dslc.cost.process import ModelFile
-from dslc.cost.statistics import Interval
 from dslc.deadline import TimeUp
 from dslc.search.runs import alone
 from dslc.search.runs.contenders import Contender

@@ -11,10 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dslc.cost.compare import Comparison, Reference, compare, difference, outputs_of, silent
+from dslc.cost.compare import Comparison, Reference, compare, difference, meaning, outputs_of, silent, steady
 from dslc.cost.inputs import drawn_inputs, inputs_at_other_sizes, special_inputs
 from dslc.cost.process import ModelFile
-from dslc.cost.steady import meaning, steady
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.numbers import only_numbers

@@ -11,12 +11,12 @@ import pytest
 from test_cost_model import Invented, names, op, w, x
 
 from dslc.cost.cache import CostCache
+from dslc.cost.fused_groups import Lowered
 from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Reorder
-from dslc.cost.lowered import Lowered
 from dslc.cost.measure import Measured, Sample
 from dslc.cost.model import CostModel
-from dslc.cost.table import PriceTable
+from dslc.cost.sheet import PriceTable
 from dslc.cost.targets import DEFAULT, target_named
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.cost import weights
+from dslc.cost import evaluation as weights
+from dslc.cost.evaluation import MEMORY as WEIGHTS_MEMORY
+from dslc.cost.evaluation import room, spilled
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
-from dslc.cost.weights import MEMORY as WEIGHTS_MEMORY
-from dslc.cost.weights import room, spilled
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import GraphIndex, compile_all, find_matches

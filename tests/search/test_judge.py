@@ -13,9 +13,9 @@ import pytest
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Interval
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.statistics import Interval
 from dslc.cost.timing import Race
 from dslc.deadline import TimeUp
 from dslc.search.phases import finish

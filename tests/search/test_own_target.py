@@ -14,9 +14,9 @@ import pytest
 
 import dslc
 from dslc.cost.cache import CostCache
+from dslc.cost.fused_groups import Lowerings
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
-from dslc.cost.lowered import Lowerings
 from dslc.cost.measure import Sample, Unmeasured
 from dslc.cost.model import CostModel
 from dslc.cost.sheet import CpuSheet

@@ -9,9 +9,8 @@ from math import comb, exp, inf, log
 
 import pytest
 
+from dslc.cost.confidence_sequence import Bet, Rounds, SequentialTest, at_once, balanced, capital
 from dslc.cost.process import ModelFile
-from dslc.cost.rounds import Rounds
-from dslc.cost.sequential import Bet, SequentialTest, at_once, balanced, capital
 from dslc.cost.timing import Race
 
 #: the most generations and rounds that a simulated race has

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dslc.cost.lowered import Lowerings
+from dslc.cost.fused_groups import Lowerings
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.ir.constants import array_value

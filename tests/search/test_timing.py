@@ -19,9 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dslc.cost import process, timing
 from dslc.cost.clock import Clock
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
-from dslc.cost.profiled import profiled
-from dslc.cost.statistics import quick_mean
+from dslc.cost.confidence_sequence import quick_mean
+from dslc.cost.process import ModelFile, Worker, WorkerFailed, profiled
 from dslc.cost.timing import Goal, MemoryShort, Race, Racing, check_memory, race
 from dslc.cost.worker import fastest
 from dslc.deadline import TimeUp

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import heatmap, taso
 from benchmarks.study import ORIGINAL, Point, kendall, median_error
-from dslc.cost.statistics import Interval
+from dslc.cost.confidence_sequence import Interval
 from dslc.match import compile_directions
 from dslc.report import Counts, Report, Step
 from dslc.semantics.library import Rules

@@ -186,8 +186,8 @@ class PairOfPrograms:
         op = self.rules.operator(node.op)
         given = dict(node.attrs)
         parts = next(
-            a.name for a in op.attrs if isinstance(given[a.name], tuple) and len(given[a.name]) == len(node.types)
-        )  # type: ignore[arg-type]
+            a.name for a in op.attrs if isinstance(one := given[a.name], tuple) and len(one) == len(node.types)
+        )
         steps = applying.inverse_steps(self.rules, op, node.args, given, parts)
         total = args[0]
         for k in range(min(index + 1, len(steps))):

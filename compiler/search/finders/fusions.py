@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dslc.codegen.host.ahead import Ahead
+from dslc.codegen.host.background import Ahead
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.fuse.fused import KERNELS as FUSED_KERNELS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnx import ModelProto
 
-from dslc.cost.profiled import profiled
+from dslc.cost.process import profiled
 from dslc.cost.targets import OwnKernels
 from dslc.onnx.picture import compared, pictured
 from dslc.report import Details, Report

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from dslc.codegen.host.ahead import Ahead
+from dslc.codegen.host.background import Ahead
 from dslc.cost.cache import CostCache
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel

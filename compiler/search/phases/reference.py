@@ -12,10 +12,9 @@ from onnx import ModelProto
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
-from dslc.cost.compare import Reference, silent
+from dslc.cost.compare import Reference, meaning, silent
 from dslc.cost.inputs import identity_of
 from dslc.cost.process import ModelFile
-from dslc.cost.steady import meaning
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.kernels import generator

@@ -10,8 +10,8 @@ from onnx import ModelProto
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.processor import Processor
-from dslc.codegen.limited import SECONDS as LIMITED_SECONDS
-from dslc.codegen.limited import TooLong, within
+from dslc.codegen.limits import SECONDS as LIMITED_SECONDS
+from dslc.codegen.limits import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, kernel_value, rebuild, topological, with_args

@@ -9,10 +9,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of, steady
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, Spares, Worker, WorkerFailed
-from dslc.cost.steady import steady
 from dslc.deadline import FOREVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.kernels import note
@@ -140,7 +139,7 @@ class Checker:
     def check(self, candidate: Candidate) -> Contender | Comparison:
         """The candidate as a model, or what is wrong with it.
 
-        An input for which the runtime's own doings change what the original gives says nothing (`dslc.cost.steady`).
+        An input for which the runtime's own doings change what the original gives says nothing (`dslc.cost.compare`).
 
         Raises:
             MemoryShort, TimeUp: memory or time does not suffice.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from dslc.codegen.host.ahead import Ahead
+from dslc.codegen.host.background import Ahead
 from dslc.cost.model import CostModel
 from dslc.deadline import Deadline
 from dslc.match import CompiledRule

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
+from dslc.cost.confidence_sequence import Interval, Rounds, TimedPair
 from dslc.cost.inputs import identity_of
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile, Spares
-from dslc.cost.rounds import Rounds, TimedPair
-from dslc.cost.statistics import Interval
 from dslc.cost.timing import Goal, MemoryShort, Race
 from dslc.deadline import TimeUp
 from dslc.search.runs.contenders import Contender

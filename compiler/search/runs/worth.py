@@ -43,7 +43,7 @@ def expected(run: Run, one: Contender) -> float:
 def deciding(referenced: Referenced, count: int, faster: float) -> float:
     """Seconds of a decision about so many contenders, the best of which is expected to be so many times as fast.
 
-    What is a tenth faster shows in any generation of processes; less takes many (`dslc.cost.sequential`).
+    What is a tenth faster shows in any generation of processes; less takes many (`dslc.cost.confidence_sequence`).
     """
     hope = log(max(faster, 1.001))
     starts = min(MOST_STARTS, max(STARTS, STARTS * log(CLEAR) / hope))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
-from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.cuda.text import CudaVariant
 from dslc.codegen.functions import computed, store_type
-from dslc.codegen.lanes import GroupMemory, dot
 from dslc.codegen.nest import Block, Branch, Let, Loop, Rows, Store
 from dslc.codegen.poly import NotPolynomial, Poly, Var, of_scalar
 from dslc.codegen.stages import PlacedInStage, Stage, places
 from dslc.codegen.values import Val
+from dslc.codegen.vectorize import GroupMemory, dot
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Value

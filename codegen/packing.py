@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslc.codegen.group import Part, Parts
-from dslc.codegen.separate import outermost, part_of
+from dslc.codegen.split_reductions import outermost, part_of
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.codegen.factored import factor_of
+from dslc.codegen.factoring import factor_of
 from dslc.codegen.group import Part, Parts
-from dslc.codegen.separate import outermost, part_of
+from dslc.codegen.split_reductions import outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import (

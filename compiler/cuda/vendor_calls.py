@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from math import prod
 
-from dslc.cuda.arguments import FoundCall
+from dslc.cuda.arguments import CallPattern, FoundCall, patterns_of
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Leaves, found, leaves_of, summed_of
-from dslc.cuda.patterns import CallPattern, patterns_of
+from dslc.cuda.patterns import Leaves, found, leaves_of, summed_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import StridedView, plain, row_major
 from dslc.ir.graph import Kernel

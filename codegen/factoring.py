@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from dslc.codegen.group import Part, Parts
-from dslc.codegen.separate import outermost, part_of
+from dslc.codegen.split_reductions import outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value, scope_value

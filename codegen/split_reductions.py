@@ -109,9 +109,8 @@ class _Taken:
             # an extent may use the iterators before it: only one on which none depends, and that depends on none, is cut
             used = {it for extent in node.extents for it in extent.free}
             free = [k for k, extent in enumerate(node.extents) if not extent.free and node.iters[k] not in used]
-            longest = max(
-                free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else self.cutting.long, default=None
-            )  # type: ignore[arg-type, return-value]
+            lengths = [one if isinstance(one, int) else self.cutting.long for one in sizes]
+            longest = max(free, key=lengths.__getitem__, default=None)
             if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * self.cutting.pieces):  # type: ignore[operator]
                 continue
             if self.cutting.only is None:

@@ -9,13 +9,13 @@ from itertools import product as positions
 from typing import Any
 
 from dslc.codegen.emit import Emitter
-from dslc.codegen.filtered import Filter, Transform
 from dslc.codegen.functions import literal_text
-from dslc.codegen.lanes import GroupMemory
 from dslc.codegen.nest import Block, Let, Store
 from dslc.codegen.poly import Poly, Var, const, of, of_size, product
 from dslc.codegen.stage_code import StageCode
-from dslc.codegen.variant import Variant
+from dslc.codegen.text import Variant
+from dslc.codegen.vectorize import GroupMemory
+from dslc.codegen.winograd import Filter, Transform
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Sym
 

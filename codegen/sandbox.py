@@ -1,4 +1,4 @@
-"""Renders the template of a library in a process of its own: `python -m dslc.codegen.sandboxed FILE ANSWER`.
+"""Renders the template of a library in a process of its own: `python -m dslc.codegen.sandbox FILE ANSWER`.
 
 FILE is JSON with `source`, `values` and `most` (characters of the result), ANSWER becomes JSON, too: `text`, or `error`. The caller
 limits time and memory; a template reaches nothing but the values that it is given.

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dslc.codegen.group import Part
-from dslc.codegen.panels import is_packed
+from dslc.codegen.packing import is_packed
 from dslc.codegen.poly import Poly, Quotient, Ranges, Var, const, of, product
 from dslc.codegen.stages import PlacedInStage, Stage, merged, places, positions_in, ragged, sizes
+from dslc.codegen.text import Variant
 from dslc.codegen.values import TensorPlace
-from dslc.codegen.variant import Variant
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
 

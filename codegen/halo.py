@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import prod
 
 from dslc.analysis.numeric import DataDependent, Interval, interval, value
-from dslc.codegen.factored import apart, factor_of
+from dslc.codegen.factoring import apart, factor_of
 from dslc.codegen.group import Part, Parts
-from dslc.codegen.separate import outermost, part_of
+from dslc.codegen.split_reductions import outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import (
