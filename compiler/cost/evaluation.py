@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from dslc.cost.fused_groups import Lowered
-from dslc.cost.groups import Group, working_nodes
+from dslc.cost.fused_groups import Arguments, Lowered, Lowerings
+from dslc.cost.groups import Group, Key, working_nodes
+from dslc.cost.keys import Keys
 from dslc.cost.layout import GroupPair, Info, Port, layout_cost, pairs_of, port_of
 from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import LEAST as MEASURE_LEAST
+from dslc.cost.samples import Samples
+from dslc.cost.timer import GroupTimer
 from dslc.ir.graph import Call, Graph, Input, Node, Value
-
-if TYPE_CHECKING:
-    from dslc.cost.model import CostModel
-
+from dslc.semantics.library import Rules
 
 ROOM = 0.75  #: share of the farthest cache that weights have room in beside all else
 MEMORY = 2e10  #: bytes that one thread reads from memory in a second
@@ -94,9 +94,6 @@ class Caches:
         return 0.0 if (value, kind_of(node)) in self.start.evaluation.readers else bytes * DRIVEN
 
 
-Key = tuple[int, ...]
-
-
 MOST_ALONE = 0.5  #: share of the original that a run without nodes takes, at most
 
 
@@ -140,6 +137,39 @@ class Start:
         return min(1.0, inside / max(part, MEASURE_LEAST))
 
 
+class Prices(Protocol):
+    """Costs as evaluations and targets ask for them: those of `dslc.cost.model.CostModel`."""
+
+    rules: Rules
+    samples: Samples
+    keys: Keys
+    timer: GroupTimer
+    lowerings: Lowerings
+    caches: Caches
+    start: Start | None
+
+    @property
+    def share(self) -> float: ...
+    @property
+    def pairs_known(self) -> bool: ...
+    def believed(self, seconds: float) -> float: ...
+    def most(self, group: Group) -> float: ...
+    def guess(self, group: Group) -> float: ...
+    def known(self, key: Key) -> Info | None: ...
+    def infos(self, groups: Sequence[Group]) -> list[Info]: ...
+    def timed(self, group: Group, turn: str = "") -> Info: ...
+    def is_view(self, group: Group) -> bool: ...
+    def together(self, pairs: Iterable[GroupPair]) -> float: ...
+    def groups(
+        self,
+        nodes: Sequence[Node],
+        args_of: Arguments,
+        uses: Callable[[Value], int],
+        among: Collection[Node] | None = None,
+        known: Sequence[Lowered] = (),
+    ) -> list[Group]: ...
+
+
 Layed = tuple[Info, Port]
 
 
@@ -150,7 +180,7 @@ class Evaluation:
     is the original's own time. What a rewrite then touches is measured when it is asked for.
     """
 
-    def __init__(self, model: CostModel, graph: Graph, seconds: float | None = None) -> None:
+    def __init__(self, model: Prices, graph: Graph, seconds: float | None = None) -> None:
         """`seconds`: what the graph takes as a whole, where that is known; nothing is measured then."""
         self._model = model
         self.graph = graph

@@ -14,6 +14,10 @@ AFTER_ONE = 8
 AFTER_OTHERS = 4  #: the same after any other operator
 
 
+#: a group's name
+Key = tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last.

@@ -7,8 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from dslc.cost import kinds
-from dslc.cost.evaluation import Key
-from dslc.cost.groups import Group
+from dslc.cost.groups import Group, Key
 from dslc.cost.layout import GroupPair
 from dslc.cost.samples import Samples, kept_key, program
 from dslc.ir.constants import number_of

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from types import MappingProxyType
 from typing import Any
 
+from dslc.cost.evaluation import Prices
 from dslc.cost.fused_groups import Lowered, Lowerings
 from dslc.cost.groups import Group, working_nodes
 from dslc.cost.kinds import flops
@@ -110,7 +111,7 @@ class CpuSheet(Computed):
     def lowerings(self, rules: Rules) -> Lowerings:
         return lowerings_on(("ort", "ort_cpu"), rules)
 
-    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+    def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         """Price a fused group by a roofline: operands are read and results written once; moving and computing overlap."""
         if costs.is_view(group):
             return Info(MEASURE_LEAST)

@@ -6,22 +6,20 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from dslc.cost.cache import CostCache
+from dslc.cost.evaluation import Prices
 from dslc.cost.fused_groups import Lowerings
+from dslc.cost.groups import Group
+from dslc.cost.layout import Info
 from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import Measurer, Unmeasured
 from dslc.deadline import FOREVER, Deadline
 from dslc.errors import error
+from dslc.onnx.context import Imported
 from dslc.semantics.library import Rules, load, rules_cache
 from dslc.semantics.targets import TARGETS
-
-if TYPE_CHECKING:
-    from dslc.cost.groups import Group
-    from dslc.cost.layout import Info
-    from dslc.cost.model import CostModel
-    from dslc.onnx.context import Imported
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"
@@ -102,7 +100,7 @@ class Target(Protocol):
     ) -> Measurer:
         """Takes times there; see `Measurer`."""
 
-    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+    def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         """Price a group; each `turn` is another measurement, where it is measured."""
 
     def plan(
@@ -153,7 +151,7 @@ class OrtCpu:
     ) -> Measurer:
         return Measurer(self.machine, cache, until, during)
 
-    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+    def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         return costs.timed(group, turn)
 
     def plan(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from dslc.cost.evaluation import Prices
 from dslc.cost.fused_groups import Lowerings
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import LEAST as MEASURE_LEAST
-from dslc.cost.model import CostModel
 from dslc.cost.targets import Computed, OwnKernels, Sheet, lowerings_on
 from dslc.cuda.code import generable, priced, templates_of
 from dslc.cuda.costs import plan_model
@@ -54,7 +54,7 @@ class Cuda(Computed):
     def lowerings(self, rules: Rules) -> Lowerings:
         return lowerings_on((self.name,), rules)
 
-    def price(self, costs: CostModel, group: Group, turn: str = "") -> Info:
+    def price(self, costs: Prices, group: Group, turn: str = "") -> Info:
         """Price a group as a plan of its own; views take next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-from dslc.cost.evaluation import Key
-from dslc.cost.groups import Group
+from dslc.cost.groups import Group, Key
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph.extract.program import program_of
