@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from dslc.analysis import isl
-from dslc.analysis.conditions import Case, cases, split_atom
+from dslc.analysis.conditions import Case, both, cases, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, replaced, walk
@@ -35,12 +35,14 @@ def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def always(condition: Scalar) -> bool:
-    """Whether a condition on sizes is proved for all of them, each at least what is known of it."""
-    known = [node for node in walk(condition) if isinstance(node, Sym) and node.least is not None]
-    sizes = Case(tuple(atom(node) - (node.least or 0) for node in known))
+def always(condition: Scalar, given: tuple[Scalar, ...] = ()) -> bool:
+    """Return whether a condition on sizes is proved for all of them that meet the given ones, each at least what is known of it."""
+    known = {node for root in (condition, *given) for node in walk(root) if isinstance(node, Sym)}
+    least = sorted((node for node in known if node.least is not None), key=str)
+    sizes = Case(tuple(atom(node) - (node.least or 0) for node in least))
+    facts = both((sizes,), *map(cases, given))
     try:
-        return all(_refuted_case(sizes, case) for case in cases(condition, False))
+        return all(_refuted_case(each, case) for case in cases(condition, False) for each in facts)
     except NotIntegral:  # a case in which an end is infinite
         return False
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dslc.cli.check import command as check
 from dslc.cli.verify import command as verify_command
-from dslc.prove.axioms.prover import axioms_verdict
+from dslc.prove.axioms.prover import AxiomProver
 from dslc.prove.known.resting import basis, held_traits
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
@@ -83,7 +83,7 @@ def test_a_law_that_is_proved_carries_a_rule_and_its_digest_is_noted(tmp_path: P
         "substitution inside(X: T[*S], Z: T[*S]) -> Y {\n  Y = mul(add(X, Z), Z)\n  =>\n  Y = mul(add(Z, X), Z)\n}\n"
     )
     rules = library(tmp_path, text)
-    verdict = axioms_verdict(rules, rules.substitutions["own.inside"])
+    verdict = AxiomProver().verdict(rules, rules.substitutions["own.inside"])
     assert (verdict.answer, verdict.weakest) == ("equal", "proved")
     assert set(verdict.rests) & {"own.swapped", "std.add.commutative"}
     assert basis(rules, rules.laws["own.swapped"]).status == "proved"

@@ -76,7 +76,7 @@ def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Ty
     if prover == "axioms":
         from dslc.prove.axioms.prover import kept_prover
 
-        axioms = kept_prover(milliseconds=task.milliseconds)
+        axioms = kept_prover(task.milliseconds)
     return prover_verdict(
         rules,
         definition,
