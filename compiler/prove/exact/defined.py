@@ -169,11 +169,9 @@ class DefinedElements:
 
     def _of_terms(self, terms: Sum) -> Iterator[tuple[tuple[Atom, ...], Any]]:
         for term in terms:
-            frame, start, total = self._functions.algebra.frame, 0, sum(each.arity for each in term.atoms)
-            for each in term.atoms:
+            for each, index in self._functions.algebra.factors(term):
                 if not self._functions.is_total(each, _name_is_partial):
-                    yield (each,), term.map.apply_range(frame.move(total, tuple(range(start, start + each.arity))))
-                start += each.arity
+                    yield (each,), index
             if not is_positive(from_poly(term.coefficient.bottom)):
                 yield from self._of_poly(term.coefficient.bottom, term.map.domain())
 

@@ -102,10 +102,10 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
         return value if abs(value) <= 1 << _DIGITS[target] else None
     if source.is_integer:
         return wrapped(value, target)
-    return value if _fits(value, target) else None
+    return value if fits(value, target) else None
 
 
-def _fits(number: Fraction | int, dtype: DType) -> bool:
+def fits(number: Fraction | int, dtype: DType) -> bool:
     low, high = ends(dtype)
     return low <= number <= high
 
@@ -120,7 +120,7 @@ def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
     if (
         dtype is None
         or not dtype.is_integer
-        or not all(number.denominator == 1 and _fits(number, dtype) for number in numbers)
+        or not all(number.denominator == 1 and fits(number, dtype) for number in numbers)
     ):
         return None
     known = [int(number) for number in numbers]
@@ -131,14 +131,14 @@ def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
     if head == "quotient" and known[1]:
         size = abs(known[0]) // abs(known[1])
         found = size if (known[0] < 0) == (known[1] < 0) else -size
-        return from_number(found) if _fits(found, dtype) else None
+        return from_number(found) if fits(found, dtype) else None
     return None
 
 
 def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
     """The largest of some numbers (of a type, where `name` has one: then all must be in its range); else None."""
     head, _, rest = name.partition(":")
-    if rest and not all(_fits(number, DTYPES[rest]) for number in numbers):
+    if rest and not all(fits(number, DTYPES[rest]) for number in numbers):
         return None
     return min(numbers) if head == "smallest" else max(numbers)
 

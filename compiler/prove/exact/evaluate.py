@@ -30,8 +30,7 @@ from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, 
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
 from dslc.prove.exact.functions import Functions
-from dslc.prove.exact.shifted import INFINITY
-from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
+from dslc.prove.exact.terms import INFINITY, Algebra, Atom, Sum, Term, Unsolved, negated
 from dslc.prove.exact.whole import Whole
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
@@ -138,13 +137,9 @@ class Evaluator:
     def _one(self, place: Place) -> Sum:
         return self._algebra.number(ONE, place.domain)
 
-    def _constant(self, name: str, place: Place) -> Sum:
-        return (Term(ONE, (Atom(name, 0, opaque=True),), self._algebra.frame.relation(place.domain, ())),)
-
     def _sizes(self, node: Scalar, place: Place) -> Sum:
         if isinstance(node, Num) and isinstance(node.value, float) and abs(node.value) == float("inf"):
-            sign = ONE if node.value > 0 else MINUS_ONE
-            return (Term(sign, (INFINITY,), self._algebra.frame.relation(place.domain, ())),)
+            return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
         if isinstance(node, Apply) and (
             node.name in _BRANCHING or (node.name in {"max", "min"} and not is_index(node))
         ):
@@ -152,7 +147,7 @@ class Evaluator:
         try:
             return self._algebra.number(from_sizes(node), place.domain)
         except NotRational:
-            return self._constant(str(node), place)
+            return self._algebra.constant(Atom(str(node), 0, opaque=True), place.domain)
 
     def _position(self, node: Scalar, place: Place) -> Sum:
         """An index as a value: a tensor of its own that holds its positions."""
