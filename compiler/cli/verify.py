@@ -290,7 +290,7 @@ def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
 
 def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
     """What a refuted rule's user is told: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
-    from dslc.prove.guards.proposals import find_guards, guard_diagnostics
+    from dslc.prove.guards import find_guards, guard_diagnostics
     from dslc.prove.run.concluding import diagnostic_of
     from dslc.prove.run.provers import exact_verdict
     from dslc.prove.run.worker import definition_of

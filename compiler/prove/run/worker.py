@@ -69,7 +69,7 @@ def _answer(rules: Rules, task: Task, prover: ProverName, without: Collection[Ty
     note(rules, task.laws)
     definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
     if task.guards and isinstance(definition, SubstitutionDef):
-        from dslc.prove.guards.proposals import guards_verdict
+        from dslc.prove.guards import guards_verdict
 
         return guards_verdict(rules, definition, task.seed)
     axioms = None
