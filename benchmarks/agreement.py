@@ -97,7 +97,7 @@ def row(
             found = Verdict(prover, "unknown", reason=found)
             if axioms is not None:
                 # what was asked last may still be answered: the next question needs a solver of its own
-                axioms.close()
+                _axioms.cache_clear()
         verdicts.append(found)
     return Row(sub.name, kind, edit, interpreter, tuple(verdicts), shown)
 

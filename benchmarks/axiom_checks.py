@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from dslc.prove.axioms.laws import Symbols
+from dslc.prove.axioms.laws import Law
 from dslc.prove.axioms.prover import AxiomProver, LawTheory
-from dslc.prove.axioms.smt_process import Query, QueryResult, SmtProcess, Sort, Term, Theory
+from dslc.prove.axioms.solver import Answer, Axiom, Solver, Term, parts, put
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules
@@ -14,33 +15,28 @@ from dslc.semantics.library import Rules
 _TENSORS = 4
 
 
-def collapse(theory: Theory, milliseconds: int) -> QueryResult:
+def _any(number: int) -> Term:
+    return (("tensor", number % _TENSORS),)
+
+
+def collapse(theory: LawTheory, milliseconds: int) -> Answer:
     """Whether axioms force two tensors of which nothing is known to be equal: then they hold of nothing worth calculating.
 
     Equations never contradict each other outright (all hold where there is one tensor only), so this is what inconsistent means.
     Both sides of every axiom at the same few tensors start the matching. `unknown` is no proof of consistency: that is the
     model in which all laws are true, the interpreter's.
     """
-    symbols: Symbols = {f"any:{k}": ((), "tensor") for k in range(_TENSORS)}
-    symbols["any parameter"] = ((), "parameter")
+    laws = {law.rule.name: law for law in theory.laws}
     seeds: dict[Term, None] = {}
     for axiom in theory.axioms:
         for shift in range(2):
-            names = _names(axiom.variables, shift)
-            seeds.update({_put(side, names): None for side in (axiom.left, axiom.right)})
-    query = Query(symbols, ((("any:0",), ("any:1",)),), tuple(range(len(theory.axioms))), (), tuple(seeds))
-    with SmtProcess(theory) as process:
-        return process.ask(query, milliseconds)
+            seeds.update({_at(side, axiom, laws[axiom.name], shift): None for side in (axiom.left, axiom.right)})
+    return Solver(theory.axioms).ask([(_any(0), _any(1))], range(len(theory.axioms)), (), seeds, milliseconds)
 
 
-def _names(variables: Sequence[tuple[str, Sort]], shift: int) -> Mapping[str, Term]:
-    tensors = [name for name, sort in variables if sort == "tensor"]
-    found: dict[str, Term] = {name: ("any parameter",) for name, sort in variables if sort == "parameter"}
-    return found | {name: (f"any:{(k + shift) % _TENSORS}",) for k, name in enumerate(tensors)}
-
-
-def _put(term: Term, variables: Mapping[str, Term]) -> Term:
-    return variables[term] if isinstance(term, str) else (term[0], *(_put(part, variables) for part in term[1:]))
+def _at(term: Term, axiom: Axiom, law: Law, shift: int) -> Term:
+    tensors: dict[str, Term] = {name: _any(k + shift) for k, name in enumerate(law.tensors)}
+    return put(term, {name: tensors.get(name, (("known", False, "any"),)) for name in axiom.variables})
 
 
 def redundant(prover: AxiomProver, rules: Rules, laws: Sequence[PropertyDef]) -> Iterator[tuple[str, str]]:
@@ -52,37 +48,23 @@ def redundant(prover: AxiomProver, rules: Rules, laws: Sequence[PropertyDef]) ->
                 yield sub.name, verdict.reason
 
 
-def without_positions(theory: LawTheory, symbol: str, position: int) -> Theory:
+def without_positions(theory: LawTheory, operator: str, position: int) -> list[Axiom]:
     """The axioms with one argument of an operator left out, as an encoding that knows less would have them."""
 
     def erased(term: Term) -> Term:
         if isinstance(term, str):
             return term
-        parts = tuple(erased(part) for part in term[1:])
-        return (term[0], *parts[:position], *parts[position + 1 :]) if term[0].startswith(symbol) else (term[0], *parts)
+        args = tuple(erased(part) for part in term[1:])
+        left_out = term[0][:2] == ("output", operator)
+        return (term[0], *args[:position], *args[position + 1 :]) if left_out else (term[0], *args)
 
     axioms = []
     for axiom in theory.axioms:
         left, right = erased(axiom.left), erased(axiom.right)
-        patterns = tuple(tuple(erased(term) for term in pattern) for pattern in axiom.patterns)
-        used = {name for term in (left, right) for name in _variables(term)}
+        used = {part for term in (left, right) for part in parts(term) if isinstance(part, str)}
         premises = tuple(pair for pair in axiom.premises if pair[0] in used)
-        variables = tuple(
-            each
-            for each in axiom.variables
-            if each[0] in used | {v for p in premises for t in p for v in _variables(t)}
-        )
-        axioms.append(type(axiom)(axiom.name, variables, premises, left, right, patterns))
-    symbols = {
-        name: ((*sorts[:position], *sorts[position + 1 :]) if name.startswith(symbol) else sorts, result)
-        for name, (sorts, result) in theory.symbols.items()
-    }
-    return Theory(symbols, tuple(axioms))
-
-
-def _variables(term: Term) -> Iterator[str]:
-    if isinstance(term, str):
-        yield term
-    else:
-        for part in term[1:]:
-            yield from _variables(part)
+        used |= {part for pair in premises for term in pair for part in parts(term) if isinstance(part, str)}
+        variables = tuple(name for name in axiom.variables if name in used)
+        pattern = tuple(map(erased, axiom.pattern))
+        axioms.append(replace(axiom, variables=variables, premises=premises, left=left, right=right, pattern=pattern))
+    return axioms

@@ -13,7 +13,7 @@ import time
 
 from benchmarks.edited import Edited, edited
 from dslc.interpret.check_rule import check_substitution
-from dslc.prove.guards.proposals import find_guards
+from dslc.prove.guards import find_guards
 from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.library import load
 

@@ -118,17 +118,15 @@ def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: li
 
 def _together(rules: Rules, laws: list[PropertyDef]) -> None:
     theory = law_theory(rules, laws)
-    forced = collapse(theory.theory, 10_000)
-    print(
-        f"two arbitrary tensors equal: {forced.answer} after {forced.instances} instances of {len(theory.axioms)} axioms"
-    )
+    forced = collapse(theory, 10_000)
+    answer = "unknown" if forced.used is None else "proved"
+    print(f"two arbitrary tensors equal: {answer} after {forced.instances} instances of {len(theory.axioms)} axioms")
     print(
         "consistent, as all of them hold in the interpreter on every shape above"
-        if forced.answer == "unknown"
+        if forced.used is None
         else "INCONSISTENT"
     )
-    with AxiomProver(laws) as prover:
-        following = list(redundant(prover, rules, laws))
+    following = list(redundant(AxiomProver(laws), rules, laws))
     print(f"redundant: {len(following)}" + "".join(f"\n  {name} {reason}" for name, reason in following))
 
 

@@ -15,6 +15,9 @@ from typing import Any, Literal
 MOST_OPERATIONS = 1_000_000  #: operations that a proof may take (about a second); beyond, it counts as not proved
 
 
+Kind = Literal[">=", "=="]
+
+
 class GivenUp(Exception):
     """isl needed more operations than it was allowed."""
 
@@ -25,7 +28,7 @@ class Constraint:
 
     terms: tuple[tuple[str, int], ...]
     constant: int
-    kind: Literal[">=", "=="] = ">="
+    kind: Kind = ">="
 
     def __str__(self) -> str:
         parts = [f"{coefficient}*{name}" for name, coefficient in self.terms]
@@ -35,7 +38,7 @@ class Constraint:
 
 @cache
 def is_empty(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> bool:
-    """Whether no integer point satisfies all constraints. False where isl gives up (its operation limit)."""
+    """Return whether no integer point satisfies all constraints; False beyond isl's operation limit."""
     import islpy
 
     _context().reset_operations()
@@ -145,10 +148,6 @@ class Frame:
             space = space.set_dim_id(isl.dim_type.param, k, isl.Id(name, context=context))
         return space
 
-    def constant(self, count: int, number: int) -> Any:
-        """The piecewise affine function of `count` dimensions that is a number."""
-        return self.affine(count, {}, {}, number)
-
     def affine(self, count: int, dims: Mapping[int, int], parameters: Mapping[int, int], number: int) -> Any:
         """`sum(c * dim) + sum(c * parameter) + number`, by positions."""
         isl = self._isl
@@ -200,17 +199,13 @@ class Frame:
         return what.project_out(kind, start, count) if count else what
 
     def dims(self, what: Any) -> int:
-        """How many dimensions a set has, or the range of a map."""
+        """The number of dimensions of a set, or of the range of a map."""
         isl = self._isl
         return int(what.dim(isl.dim_type.set if isinstance(what, isl.Set) else isl.dim_type.out))
 
     def extended(self, domain: Any, count: int) -> Any:
         """The set with so many more dimensions, which may have any value."""
         return domain.add_dims(self._isl.dim_type.set, count) if count else domain
-
-    def extended_line(self, count: int, at: int, line: Any) -> Any:
-        """All points whose dimension `at` lies in a set of one dimension."""
-        return line.apply(self.move(count, (at,)).reverse())
 
     def descending(self, count: int, start: int, width: int) -> Any:
         """The points at which the `width` dimensions from `start` are lexicographically larger than the `width` after them."""
@@ -248,20 +243,6 @@ class Frame:
         if not all(number.is_int() for number in (*numbers, constant)):
             return None
         return {k: number.to_python() for k, number in enumerate(numbers) if not number.is_zero()}, constant.to_python()
-
-    def points(self, what: Any, parameters: Sequence[int]) -> list[tuple[int, ...]]:
-        """The points of a set at given parameters; they must be finitely many."""
-        isl = self._isl
-        for k, number in enumerate(parameters):
-            what = what.fix_val(isl.dim_type.param, k, isl.Val.int_from_si(_maps_context(), number))
-        found: list[tuple[int, ...]] = []
-        count = self.dims(what)
-        what.foreach_point(
-            lambda point: found.append(
-                tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
-            )
-        )
-        return sorted(found)
 
     def point(self, relation: Any) -> tuple[dict[str, int], list[int], list[int]] | None:
         """Some parameters, a point and one of its images; None where the map is empty."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, reduce
 from math import gcd
+from operator import add, mul
 
 from dslc.ir.polynomials import Polynomial
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, Table, apply, num, walk
@@ -20,6 +21,7 @@ class Poly(Polynomial[Scalar]):
 
 
 def as_poly(value: Poly | int) -> Poly:
+    """A number as a polynomial."""
     return Poly.of(value)
 
 
@@ -28,6 +30,7 @@ ZERO = Poly.of(0)
 
 @cache
 def atom(value: Scalar) -> Poly:
+    """An expression as an unknown."""
     return Poly((((value,), 1),))
 
 
@@ -43,9 +46,9 @@ def polynomial(node: Scalar) -> Poly:
             raise NotIntegral(str(node))
         return as_poly(node.value)
     if isinstance(node, Apply) and node.name == "+":
-        return reduce(lambda a, b: a + b, (polynomial(arg) for arg in node.args), ZERO)
+        return reduce(add, (polynomial(arg) for arg in node.args), ZERO)
     if isinstance(node, Apply) and node.name == "*":
-        return reduce(lambda a, b: a * b, (polynomial(arg) for arg in node.args), as_poly(1))
+        return reduce(mul, (polynomial(arg) for arg in node.args), as_poly(1))
     if not is_integral(node):
         raise NotIntegral(str(node))
     return atom(node)
@@ -53,7 +56,7 @@ def polynomial(node: Scalar) -> Poly:
 
 @cache
 def is_integral(node: Scalar) -> bool:
-    """Whether an expression is an integer at all sizes and positions, and no data."""
+    """Return whether an expression is an integer at all sizes and positions, and no data."""
     if isinstance(node, Num):
         return isinstance(node.value, int) and not isinstance(node.value, bool)
     if isinstance(node, Apply):
@@ -63,6 +66,20 @@ def is_integral(node: Scalar) -> bool:
             return all(is_integral(arg) for arg in node.args)
         return node.name == "select" and all(is_integral(arg) for arg in node.args[1:])
     return isinstance(node, Sym | Iter)
+
+
+#: comparisons, each with the one that holds where it does not
+COMPARISONS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def compared(name: str, left: Scalar, right: Scalar) -> Poly:
+    """The polynomial that a comparison of integers says is at least 0, or (un)equal to 0: `a < b` → `b - a - 1`.
+
+    Raises NotIntegral.
+    """
+    if name in {">", ">="}:
+        left, right = right, left
+    return polynomial(right) - polynomial(left) - (1 if name in {"<", ">"} else 0)
 
 
 def primitive(poly: Poly) -> Poly:

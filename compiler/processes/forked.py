@@ -15,8 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from dslc.processes.child import Answering, goes_first
-from dslc.processes.messages import send
+from dslc.processes.child import Answering, goes_first, send
 
 #: signals that wait until a fork is on its own, and would come out in the middle of this process' work
 _LATER = {signal.SIGINT, signal.SIGTERM}
@@ -74,7 +73,7 @@ _shared: list[tuple[Callable[[Any, Any], Any], Any]] = []
 def mapped(
     work: Callable[[Any, Any], Any], state: Any, tasks: Sequence[Any], workers: int, chunk: int = 1
 ) -> Iterator[Any]:
-    """What `work` makes of the state and each task, in the order of the tasks: by several forks, which share the state's memory."""
+    """The results of `work` on the state and each task, in the order of the tasks: by several forks, which share the state's memory."""
     _shared.append((work, state))
     try:
         with multiprocessing.get_context("fork").Pool(workers, _end_with_parent) as pool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.interpret.adversary import differing
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
 from dslc.interpret.domain import Array, Domain, Redraw
@@ -19,10 +21,10 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.interpret.smallest import smallest
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import float_digits
+from dslc.ir.dtype import DType, float_digits
 from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Read, walk
-from dslc.prove.verdict import Counterexample
+from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -34,6 +36,11 @@ OUTSIDE = 16  #: draws of positions, of which the left side can read some
 PRINTED = 256  #: elements of an array that is printed
 LINES = 200  #: lines that are printed, at most
 EXACT = 1e6  #: operations, up to which fractions are computed with
+
+
+def sides(instance: Instance) -> tuple[tuple[str, ...], tuple[Value, ...], tuple[Value, ...]]:
+    """The outputs of an instance by name, on its left and on its right."""
+    return tuple(instance.left), tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
 
 
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
@@ -53,17 +60,14 @@ def smaller_counterexample(
     if found is None:
         return None
     one, small = found.difference, found.instance
-    names, drawn = tuple(small.left), {name: show(value) for name, value in small.drawn.items()}
+    drawn = {name: show(value) for name, value in small.drawn.items()}
     if one.way == "types":
         return types_differ(small, drawn)
-    left, right = (tuple(side[name] for name in names) for side in (small.left, small.right))
+    names, left, right = sides(small)
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
-        steps = "\n".join(
-            f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items()
-        )
-        steps += f"\n{problem}"
+        steps = "\n".join([*_inputs(one.feeds), str(problem)])
     return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
 
 
@@ -79,10 +83,10 @@ def replayed(
     monomial: str = "",
     exactly: bool = False,
 ) -> Counterexample | None:
-    """The first element that differs, on small integers if those show it (and it does not take long), else on floats, else
-    (`over_field`) modulo p; with `exactly` on exact numbers alone, which show what conversions round.
+    """The first element that differs, with every intermediate; None where no numbers show a difference.
 
-    None where none of them shows a difference.
+    Tried are small integers (where that does not take long), then floats, then (`over_field`) numbers modulo p; with `exactly` exact
+    numbers alone, which show what conversions round.
     """
     domains: list[Domain] = [Exact()] * TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
     domains += [Floats(rounded=False)] * (0 if exactly else 2 * TRIES)
@@ -126,11 +130,8 @@ def outside(
         except InterpretError as problem:
             if problem.kind is not InterpretKind.OUT_OF_BOUNDS:
                 return None
-            lines = [
-                f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()
-            ]
-            lines += ["left:", *(f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True))]
-            trace = "\n".join([*lines, "right:", f"  {problem}"])
+            left_lines = [f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True)]
+            trace = "\n".join([*_inputs(feeds), "left:", *left_lines, "right:", f"  {problem}"])
             return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
     return None
 
@@ -140,14 +141,9 @@ def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
         nodes = topological(value.node for value in expand(rules, tuple(values)))
     except Mismatch:
         return False
-    reads = (
-        part
-        for node in nodes
-        if isinstance(node, ScopeNode)
-        for part in walk(node.scope.body)
-        if isinstance(part, Read)
-    )
-    return any(isinstance(inner, Read) for part in reads for index in part.index for inner in walk(index))
+    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
+    reads = (part for body in bodies for part in walk(body) if isinstance(part, Read))
+    return any(index.reads for part in reads for index in part.index)
 
 
 def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: int, sizes: Sequence[int]) -> Any:
@@ -160,7 +156,7 @@ def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: i
 
 
 def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
-    """Whether fractions are quick enough: a thousand times slower than numbers of the machine."""
+    """Return whether fractions are quick enough: a thousand times slower than numbers of the machine."""
     try:
         operations = known_flops(expand(rules, values))
     except Mismatch:
@@ -175,14 +171,11 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
         return draw(value.type, domain, rng, attempt % 4 if attempt % 3 == 2 else 0)
     if not isinstance(domain, Exact):
         return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
-    shape = value.type.sizes
-    out = np.empty(shape, dtype=object)
-    flat = out.reshape(-1)
-    for k, item in enumerate(rng.integers(-3 - attempt, 5 + attempt, flat.size)):
-        flat[k] = Fraction(int(item))
-        if attempt % 3 == 2:
-            flat[k] = (1 if item >= 0 else -1) * (1 + Fraction(2) ** (1 - float_digits(dtype)) * abs(int(item)))
-    return out
+    items = rng.integers(-3 - attempt, 5 + attempt, value.type.sizes).astype(object)
+    if attempt % 3 < 2:
+        return np.frompyfunc(Fraction, 1, 1)(items)
+    last = Fraction(2) ** (1 - float_digits(dtype))
+    return np.frompyfunc(lambda item: (1 if item >= 0 else -1) * (1 + last * abs(item)), 1, 1)(items)
 
 
 def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] | None:
@@ -204,11 +197,8 @@ def trace(
     domain: Domain,
 ) -> str:
     """Inputs, then the applications of either side in order, each with its value."""
-    known: dict[Value, str] = {}
-    lines = []
-    for value, array in feeds.items():
-        known[value] = getattr(value.node, "name", "?")
-        lines.append(f"{known[value]}: {value.type} = {_array(array)}")
+    known = {value: getattr(value.node, "name", "?") for value in feeds}
+    lines = _inputs(feeds)
     for title, side in (("left", left), ("right", right)):
         lines.append(f"{title}:")
         outputs = dict(zip(side, names, strict=True))
@@ -222,6 +212,10 @@ def trace(
             lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
         lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
     return "\n".join(lines[:LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES))
+
+
+def _inputs(feeds: Mapping[Value, Any]) -> list[str]:
+    return [f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in feeds.items()]
 
 
 def _application(value: Value, known: Mapping[Value, str]) -> str:
@@ -241,7 +235,7 @@ def _array(array: Any) -> str:
 
 
 def _nested(item: Any) -> str:
-    return "[" + ", ".join(_nested(part) for part in item) + "]" if isinstance(item, list) else _item(item)
+    return f"[{', '.join(map(_nested, item))}]" if isinstance(item, list) else _item(item)
 
 
 def _item(item: Any) -> str:
@@ -261,3 +255,37 @@ def text_of(found: Counterexample) -> str:
     place = f"{found.output}{list(found.position)}" if found.position else found.output
     lines.append(f"{place} is {found.left} on the left and {found.right} on the right")
     return "\n".join(lines)
+
+
+INSTANCES = 16  #: instances of one rule
+
+
+def refutation(
+    rules: Rules,
+    sub: SubstitutionDef,
+    types: Types,
+    seed: int = 0,
+    share: float = 1.0,
+    small: bool = True,
+    near: Mapping[str, Any] | None = None,
+) -> Counterexample | None:
+    """The first difference between the sides that some instances show, with all intermediates; None where they show none.
+
+    `share`: of the usual number of instances; `small`: whether a smaller one is looked for; `near`: what names stand for in the first
+    instances, those that a prover left open.
+    """
+    rng, count = np.random.default_rng(seed), ceil(share * INSTANCES)
+    wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
+    if wrong is None:
+        return None
+    instance, one = wrong.instance, wrong.difference
+    found = smaller_counterexample(rules, sub, instance, one.way) if small else None
+    if found is not None:
+        return found
+    names, left, right = sides(instance)
+    try:
+        steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
+    except (InterpretError, Redraw):
+        steps = ""
+    drawn = {name: show(value) for name, value in instance.drawn.items()}
+    return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)

@@ -58,8 +58,14 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         first: list[Types] = []
         others: list[Types] = []
         for types in tried[:TRIED]:
-            alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
-            if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
+            is_class = any(len(_members(kind)) > 1 for _, kind in types.kinds)
+            # all that conversions ask: the types that contain the numbers of others, and integers that are no wider
+            relations = tuple(
+                (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes)
+                for a, b in permutations(types.dtypes, 2)
+            )
+            alike = (types.kinds if is_class else tuple(map(class_of, types.dtypes)), relations)
+            if (alike in known and is_class) or not admits(rules, sub, types.at):
                 continue
             (others if alike in known else first).append(types)
             known.add(alike)
@@ -68,10 +74,6 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         complete = len(every) <= MOST and len(tried) <= TRIED
         found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[:MOST], complete)
     return found
-
-
-def _is_class(types: Types) -> bool:
-    return any(len(_members(kind)) > 1 for _, kind in types.kinds)
 
 
 def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
@@ -102,13 +104,6 @@ def _members(kind: TypeClass | DType) -> Sequence[DType]:
     return kind.members if isinstance(kind, TypeClass) else (kind,)
 
 
-def _relations(dtypes: Sequence[DType]) -> tuple[object, ...]:
-    """Which types contain the numbers of which others, and which integers are no wider than others: all that conversions ask."""
-    return tuple(
-        (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2)
-    )
-
-
 def variables(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names in a rule that stand for element types: those of its parameters' types, then those of attributes."""
     syntax = sub.syntax
@@ -128,7 +123,7 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
 
 
 def tells_types_apart(sub: SubstitutionDef) -> bool:
-    """Whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
+    """Return whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
     for module, node in _reached(sub):
         named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
         if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
@@ -137,7 +132,7 @@ def tells_types_apart(sub: SubstitutionDef) -> bool:
 
 
 def divides(sub: SubstitutionDef) -> bool:
-    """Whether `/` occurs in what a rule means, which is another function for integers than for floats."""
+    """Return whether `/` occurs in what a rule means, which is another function for integers than for floats."""
     return any(isinstance(node, t.Binary) and node.op == "/" for _, node in _reached(sub))
 
 
@@ -181,7 +176,7 @@ _Results = tuple[DType | None, ...]
 def admits(
     rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType], terms: Mapping[str, OperatorDef] | None = None
 ) -> bool:
-    """Whether no guard on element types, of the rule or of an operator on either side, refuses these types.
+    """Return whether no guard on element types, of the rule or of an operator on either side, refuses these types.
 
     `terms`: the operators that the terms of the rule stand for, where they are known.
     """
@@ -194,19 +189,6 @@ def admits(
     try:
         _check(rules, sub.module, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], known)
         _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
-    except _Refused:
-        return False
-    return True
-
-
-def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
-    """Whether the guards of an operator admit element types for the type variables of its declaration."""
-    known = dict(types)
-    for param in op.syntax.params:
-        if param.type is not None and param.type.name in types:
-            known[param.name] = types[param.type.name]
-    try:
-        _check(rules, op.module, _guards(op), known)
     except _Refused:
         return False
     return True
@@ -236,7 +218,7 @@ def _check(rules: Rules, module: Module, conditions: Sequence[t.Expr], known: Ma
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where calls stand: the names that a module sees, the types of attributes, the operators of terms."""
+    """The surroundings of calls: the names that a module sees, the types of attributes, the operators of terms."""
 
     rules: Rules
     module: Module
@@ -266,15 +248,12 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if isinstance(expr, t.Name):
         return (known.get(expr.id),)
     if isinstance(expr, t.Conditional):
-        _results(place, expr.then, known)
-        return _results(place, expr.otherwise, known)
+        return [_results(place, branch, known) for branch in (expr.then, expr.otherwise)][-1]
     if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
         op = place.operator(expr.call.function)
         outputs = [out.name for out in op.syntax.outputs] if op is not None else []
-        results = _results(place, expr.call, known)
-        return (
-            (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
-        )
+        results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
+        return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
         for node in walk_expr(expr):
             if isinstance(node, t.Call):
@@ -298,7 +277,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
 def _bound(
     place: _Place, op: OperatorDef, call: t.Call, args: Sequence[DType | None], known: Mapping[str, DType]
 ) -> dict[str, DType]:
-    """What the names in an operator stand for. Raises _Refused where its declared types do not fit."""
+    """The types that the names in an operator stand for. Raises _Refused where its declared types do not fit."""
     inner: dict[str, DType] = {}
     for param, dtype in zip(op.syntax.params, args, strict=False):
         if param.type is None or dtype is None:

@@ -10,8 +10,8 @@ OBJECTS = 200_000  #: objects that are made until the youngest ones are looked a
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
-    """What exists is not looked at again, and what is made inside seldom: terms and scalars hold no cycles."""
+def gc_paused() -> Iterator[None]:
+    """Look at no object that exists, and seldom at those made inside: terms and scalars hold no cycles."""
     before = gc.get_threshold()
     if before[0] >= OBJECTS:
         # within another such

@@ -1,7 +1,8 @@
-"""What provers say of a rule, and what status follows from it."""
+"""Verdicts of provers on a rule, and the status that follows."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,7 +25,7 @@ RELIABLE: frozenset[Status] = frozenset({"proved", "bounded"})
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What the type variables of a rule stand for: each a class, or one element type where the rule tells them apart.
+    """The meanings of the type variables of a rule: each a class, or one element type where the rule tells them apart.
 
     `kinds`: pairs of a variable (`T`; `to` of `**a` is `a.to`) and its class or type; empty where a rule has no type variable.
     `dtypes`: the type at which each was looked at.
@@ -39,13 +40,14 @@ class Types:
         return {name: dtype for (name, _), dtype in zip(self.kinds, self.dtypes, strict=True)}
 
     def fits(self, names: Mapping[str, Any]) -> bool:
-        """Whether the names of a match have element types of these kinds."""
-        return all(_is(_element_type(name, names), kind) for name, kind in self.kinds)
+        """Return whether the names of a match have element types of these kinds."""
+        found = [(_element_type(name, names), kind) for name, kind in self.kinds]
+        return all(dtype is not None and kind in {dtype, class_of(dtype)} for dtype, kind in found)
 
     def missed(self, every: Sequence[Types], names: Mapping[str, Any]) -> str:
-        """Why a match is none: the element types for which the rule is proved, this one among them, and those of the match."""
+        """The reason for which a match is none: the element types for which the rule is proved, and those of the match."""
         found = ((name, _element_type(name, names)) for name, _ in self.kinds)
-        own = Types(tuple((name, kind) for name, kind in found if isinstance(kind, DType)))
+        own = Types(tuple((name, kind) for name, kind in found if kind is not None))
         return f"proved for {listed(every)}" + (f"; not for {listed([own])}" if own.kinds else "")
 
     def __str__(self) -> str:
@@ -67,14 +69,11 @@ def types_from(kinds: Iterable[tuple[str, str]]) -> Types:
     return Types(read, tuple(kind.members[0] if isinstance(kind, TypeClass) else kind for _, kind in read))
 
 
-def _element_type(name: str, names: Mapping[str, Any]) -> Any:
+def _element_type(name: str, names: Mapping[str, Any]) -> DType | None:
     head, _, attribute = name.partition(".")
     found = names.get(head)
-    return found.values.get(attribute) if attribute and found is not None else found
-
-
-def _is(dtype: Any, kind: TypeClass | DType) -> bool:
-    return isinstance(dtype, DType) and (dtype is kind or class_of(dtype) is kind)
+    found = found.values.get(attribute) if attribute and found is not None else found
+    return found if isinstance(found, DType) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +123,14 @@ class Verdict:
     weakest: Status = "proved"
 
 
+def milliseconds_since(began: float) -> float:
+    """The time since a moment of `time.perf_counter`."""
+    return round((time.perf_counter() - began) * 1e3, 3)
+
+
 @dataclass(frozen=True, slots=True)
 class TypeStatus:
-    """What is known of a rule for some element types; `reason` as that of a `RuleVerdict`."""
+    """The status of a rule for some element types; `reason` as that of a `RuleVerdict`."""
 
     status: Status
     reason: str = ""
@@ -179,10 +183,8 @@ class RuleVerdict:
     @property
     def counterexample(self) -> Counterexample | None:
         """The exact prover's, where it has one."""
-        found = sorted(
-            (one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact"
-        )
-        return found[0].counterexample if found else None
+        found = {one.prover != "exact": one.counterexample for one in reversed(self.verdicts) if one.counterexample}
+        return found.get(False, found.get(True))
 
     @property
     def types_text(self) -> str:

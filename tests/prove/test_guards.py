@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.edited import edited
-from dslc.prove.guards.proposals import find_guards, guard_diagnostics, guarded
+from dslc.prove.guards import find_guards, guard_diagnostics, guarded
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load

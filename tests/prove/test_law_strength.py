@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from dslc.cli.check import command as check
 from dslc.cli.verify import command as verify_command
-from dslc.prove.axioms.prover import axioms_verdict
-from dslc.prove.known.resting import basis, held_traits
+from dslc.prove.axioms.prover import AxiomProver
+from dslc.prove.evidence.dependencies import basis, proved_traits
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import Rules, load_many
@@ -83,7 +83,7 @@ def test_a_law_that_is_proved_carries_a_rule_and_its_digest_is_noted(tmp_path: P
         "substitution inside(X: T[*S], Z: T[*S]) -> Y {\n  Y = mul(add(X, Z), Z)\n  =>\n  Y = mul(add(Z, X), Z)\n}\n"
     )
     rules = library(tmp_path, text)
-    verdict = axioms_verdict(rules, rules.substitutions["own.inside"])
+    verdict = AxiomProver().verdict(rules, rules.substitutions["own.inside"])
     assert (verdict.answer, verdict.weakest) == ("equal", "proved")
     assert set(verdict.rests) & {"own.swapped", "std.add.commutative"}
     assert basis(rules, rules.laws["own.swapped"]).status == "proved"
@@ -113,7 +113,7 @@ def test_a_false_trait_is_refuted_and_the_matcher_does_not_use_it(tmp_path: Path
     assert found[f"{operator}.{trait}"].status == "refuted"
     assert found["twice"].status == "proved"
     rules = library(tmp_path, text)
-    held = held_traits(rules, f"std.{operator}")
+    held = proved_traits(rules, f"std.{operator}")
     assert not (
         held.identity if trait == "identity" and operator == "div" else getattr(held, trait) and trait != "identity"
     )

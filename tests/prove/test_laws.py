@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dslc.prove.axioms.prover import axioms_verdict
+from dslc.prove.axioms.prover import AxiomProver
 from dslc.prove.laws import load_with_laws
 from dslc.semantics.library import load_many
 
@@ -26,7 +26,7 @@ def test_laws_in_files_that_nobody_imports_are_known(tmp_path: Path) -> None:
     assert {name for name in rules.laws if name.startswith("taso.")} == set(load_many(["taso.properties"]).laws) - set(
         load_many(["std"]).laws
     )
-    assert axioms_verdict(rules, rules.substitutions["own.joined"]).answer == "equal"
+    assert AxiomProver().verdict(rules, rules.substitutions["own.joined"]).answer == "equal"
 
 
 def test_what_is_asked_for_is_not_loaded_twice() -> None:

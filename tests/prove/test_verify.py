@@ -14,13 +14,11 @@ import dslc
 import dslc.cli.verify
 from dslc.cli.verify import command
 from dslc.errors import DslcError
-from dslc.prove.known.digest import modules_digest
-from dslc.prove.known.lock import LOCK, read_lock
-from dslc.prove.run.concluding import conclude
-from dslc.prove.run.pool import Changed, ProverPool
+from dslc.prove.evidence.lock import LOCK, read_lock
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import replay
 from dslc.prove.run.verify import has_laws, verify, verify_rule
-from dslc.prove.run.worker import Task, answers
+from dslc.prove.run.worker import Task, answered
 from dslc.prove.run.workers import Workers
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
@@ -136,15 +134,14 @@ def test_what_only_the_axioms_show_is_bounded(rules: Rules) -> None:
 
 def test_a_prover_that_takes_too_long_has_not_decided_and_the_next_is_asked(file: Path, rules: Rules) -> None:
     tasks = [Task("own.wrong", ("field", "exact"), thorough=True), Task("own.swapped", ("field",))]
-    with ProverPool([m.file.source.path for m in rules.modules], modules_digest(rules.modules), 1, 0.001) as pool:
+    with Workers(rules, 1, 0.001) as pool:
         found = {task.rule: answers for task, answers in pool.run(tasks)}
     assert [(one.prover, one.answer) for one in found["own.wrong"]] == [("field", "unknown"), ("exact", "unknown")]
     assert all("stopped after 0.001 s" in one.reason for answers in found.values() for one in answers)
 
 
 def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
-    places, digest = [m.file.source.path for m in rules.modules], modules_digest(rules.modules)
-    with ProverPool(places, digest, 1, 60) as pool:
+    with Workers(rules, 1, 60) as pool:
         answers = pool.run(
             [Task("own.swapped", ("field",)), Task("own.wrong", ("field",)), Task("own.negation", ("field",))]
         )
@@ -155,8 +152,6 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
     assert all(
         one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts
     )
-    with pytest.raises(Changed), ProverPool(places, "another digest", 1, 60) as pool:
-        list(pool.run([Task("own.swapped", ("field",))]))
 
 
 def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,4 +291,4 @@ def test_a_second_opinion_is_asked_for_where_laws_speak_of_every_operator() -> N
     assert has_laws(std, std.substitutions["std.matmul_distributes_right"])
     assert not has_laws(std, std.substitutions["std.square_of_abs"])
     task = Task("std.square_of_abs", ("exact", "axioms"), second=False)
-    assert [one.prover for one in answers(std, task)] == ["exact"]
+    assert [one.prover for one in answered(std, task)] == ["exact"]

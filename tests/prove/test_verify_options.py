@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dslc.cli import verify
 from dslc.cli.verify import command
-from dslc.prove.guards.proposals import find_guards
+from dslc.prove.guards import find_guards
 from dslc.semantics.library import load
 
 RULE = "substitution twice(X: T[N]) -> Y {\n  Y = relu(relu(X))\n  =>\n  Y = relu(X)\n}\n"
@@ -59,7 +59,7 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
         time.sleep(1.0)
         return ()
 
-    monkeypatch.setattr("dslc.prove.guards.proposals.find_guards", slowly)
+    monkeypatch.setattr("dslc.prove.guards.find_guards", slowly)
     without = verified(str(file), "--no-lock", "--no-guards")
     assert asked == []
     found = verified(str(file), "--no-lock")

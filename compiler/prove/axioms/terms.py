@@ -9,66 +9,41 @@ the rule), and both sides have to be exactly the programs that the terms stand f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from contextlib import suppress
 from typing import Any
 
-from dslc.analysis.conditions import TRUE, Case, both, cases
-from dslc.analysis.poly import Poly, polynomial
-from dslc.analysis.prove import nonnegative
+from dslc.analysis.prove import always
 from dslc.errors import DslcError
 from dslc.interpret.instantiate import bind_definitions
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, walk
-from dslc.prove.axioms.laws import (
-    REPEATED,
-    Law,
-    Symbols,
-    constant_symbol,
-    list_symbol,
-    number_symbol,
-    output_symbol,
-    sorts,
-)
-from dslc.prove.axioms.smt_process import Axiom, Instance, Term, put
+from dslc.ir.scalar import Scalar, apply
+from dslc.prove.axioms.laws import LIST, REPEATED, Law, applied, known, number
+from dslc.prove.axioms.solver import Axiom, Equation, Instance, Term, put
 from dslc.prove.cover.path import negated
 from dslc.semantics import apply as applying
 from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
-from dslc.semantics.nary import in_pairs, stands_for_pairs
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
 #: what makes a term no program: each is a reason to drop an instance, never an error
 NO_PROGRAM = (
-    Mismatch,
-    Unbound,
-    DslcError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    IndexError,
-    KeyError,
-    AssertionError,
-)
+    Mismatch, Unbound, DslcError, TypeError, ValueError, ArithmeticError, IndexError, KeyError, AssertionError,
+)  # fmt: skip
 
 
 class KnownConditions:
     """Answers from conditions that hold, and from nothing else. Implements `dslc.semantics.assuming.Assuming`."""
 
     def __init__(self, conditions: Sequence[Scalar]) -> None:
-        self.conditions = frozenset(conditions)
-        self._cases = both(*(cases(condition) for condition in conditions)) if conditions else TRUE
-        self._decided: dict[Scalar, bool] = {}
+        self._conditions = tuple(conditions)
 
     def require(self, condition: Scalar) -> bool:
-        found = self._decided.get(condition)
-        if found is None:
-            found = self._decided[condition] = self._implied(condition)
-        return found
+        return condition in self._conditions or always(condition, self._conditions)
 
     def decide(self, condition: Scalar) -> bool:
         if self.require(condition):
@@ -92,31 +67,6 @@ class KnownConditions:
     def dtype_of(self, number: Scalar) -> DType:
         raise Undecided(f"the element type of {number}")
 
-    def _implied(self, condition: Scalar) -> bool:
-        if isinstance(condition, Num):
-            return bool(condition.value)
-        if condition in self.conditions:
-            return True
-        if isinstance(condition, Apply) and condition.name == "and":
-            return all(self.require(arg) for arg in condition.args)
-        if isinstance(condition, Apply) and condition.name == "or":
-            return any(self.require(arg) for arg in condition.args)
-        wanted = cases(condition)
-        if wanted == TRUE or len(wanted) != 1:
-            return False
-        goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
-        return all(self._nonnegative(goal) for goal in goals)
-
-    def _nonnegative(self, goal: Poly) -> bool:
-        total: Scalar = num(0)
-        for monomial, coefficient in goal.terms:
-            total = apply("+", total, apply("*", num(coefficient), *monomial))
-        syms = {node for root in (total, *self.conditions) for node in walk(root) if isinstance(node, Sym)}
-        least = tuple(
-            polynomial(node) - node.least for node in sorted(syms, key=lambda s: s.name) if node.least is not None
-        )
-        return all(nonnegative(total, (), case & Case(least)) for case in self._cases)
-
 
 class PairOfPrograms:
     """The terms of a pair of programs, and what terms stand for.
@@ -126,17 +76,13 @@ class PairOfPrograms:
 
     def __init__(self, rules: Rules, laws: Sequence[Law], axioms: Sequence[Axiom]) -> None:
         self.rules = rules
-        self.symbols: Symbols = {}
-        self._laws = {law.name: law for law in laws}
-        self._computed = {symbol: law for law in laws for symbol in law.computed}
+        self._laws = {law.rule.name: law for law in laws}
         self._axioms = axioms
-        self._leaves: dict[str, Any] = {}
-        self._names: dict[Any, str] = {}
         self._terms: dict[Value, Term] = {}
         self._values: dict[Term, Any] = {}
         self._environments: dict[tuple[str, tuple[Term, ...]], Env | None] = {}
         #: equations between parameters that follow from their values
-        self.facts: dict[tuple[Term, Term], None] = {}
+        self.facts: dict[Equation, None] = {}
 
     # ---- programs as terms --------------------------------------------------------------------------------------
 
@@ -155,149 +101,113 @@ class PairOfPrograms:
 
     def _term(self, value: Value) -> Term:
         node = value.node
-        if isinstance(node, Call):
-            return self._call(node, value.index)
-        if isinstance(node, ScopeNode):
-            return self._leaf("scope", node.scope, tuple(self._terms[arg] for arg in node.args))
-        number = number_of(value) if isinstance(node, Constant) and value.type.rank == 0 else None
-        if number is not None and value.type.dtype is not DType.BOOL:
-            symbol = number_symbol(number)
-            self.symbols[symbol] = ((), "tensor")
-            return (symbol,)
-        return self._leaf("tensor", value, tuple(self._terms[arg] for arg in node.args))
-
-    def _leaf(self, kind: str, key: Any, args: tuple[Term, ...]) -> Term:
-        name = self._names.setdefault((kind, key), f"{kind}:{len(self._names)}")
-        self.symbols[name] = (sorts(0, len(args)), "tensor")
-        return (name, *args)
-
-    def _call(self, node: Call, index: int) -> Term:
-        op = self.rules.operator(node.op)
         args = [self._terms[arg] for arg in node.args]
-        attrs = [self.parameter(value) for _, value in node.attrs]
-        if stands_for_pairs(self.rules, op, len(args)):
-            return in_pairs(args, lambda total, arg: self._applied(op.name, 0, attrs, (total, arg)))
-        if len(node.types) > len(op.syntax.outputs) == 2:
-            return self._part(node, index, args)
-        return self._applied(op.name, index, attrs, tuple(args))
+        if isinstance(node, Call):
+            op = self.rules.operator(node.op)
+            if len(node.types) > len(op.syntax.outputs) == 2:
+                return self._part(node, value.index, args[0])
+            return applied(self.rules, op, value.index, [self.parameter(item) for _, item in node.attrs], args)
+        if isinstance(node, ScopeNode):
+            return (("scope", node.scope), *args)
+        if isinstance(node, Constant) and value.type.rank == 0 and value.type.dtype is not DType.BOOL:
+            single = number_of(value)
+            if single is not None:
+                return number(single)
+        return (("tensor", value), *args)
 
-    def _part(self, node: Call, index: int, args: list[Term]) -> Term:
+    def _part(self, node: Call, index: int, total: Term) -> Term:
         """One of more than two results: the first of what is left after cutting off those before it."""
         op = self.rules.operator(node.op)
         given = dict(node.attrs)
-        parts = next(
-            a.name for a in op.attrs if isinstance(one := given[a.name], tuple) and len(one) == len(node.types)
-        )
-        steps = applying.inverse_steps(self.rules, op, node.args, given, parts)
-        total = args[0]
-        for k in range(min(index + 1, len(steps))):
-            step = steps[k][0].node
-            assert isinstance(step, Call)
-            attrs = [self.parameter(value) for _, value in step.attrs]
-            last = k == index
-            total = self._applied(op.name, 0 if last else 1, attrs, (total,))
+        lists = {a.name: given[a.name] for a in op.attrs if isinstance(given[a.name], tuple)}
+        name = next(name for name, each in lists.items() if len(each) == len(node.types))  # type: ignore[arg-type]
+        steps = applying.inverse_steps(self.rules, op, node.args, given, name)
+        for k, (step, *_) in enumerate(steps[: index + 1]):
+            assert isinstance(step.node, Call)
+            attrs = [self.parameter(value) for _, value in step.node.attrs]
+            total = applied(self.rules, op, 0 if k == index else 1, attrs, [total])
         return total
-
-    def _applied(self, op: str, index: int, attrs: list[Term], args: tuple[Term, ...]) -> Term:
-        symbol = output_symbol(op, index)
-        self.symbols[symbol] = (sorts(len(attrs), len(args)), "tensor")
-        return (symbol, *attrs, *args)
 
     def parameter(self, value: Any) -> Term:
         """The term of an attribute's value."""
         value = plain(value)
+        term = known(value)
         if isinstance(value, tuple):
-            parts = [self.parameter(item) for item in value]
-            term: Term = (list_symbol(len(parts)), *parts)
-            self.symbols[list_symbol(len(parts))] = (sorts(len(parts), 0), "parameter")
-            if parts and all(part == parts[0] for part in parts):
-                self.symbols[REPEATED] = (("parameter",), "parameter")
-                self.facts[term, (REPEATED, parts[0])] = None
-        elif isinstance(value, Scalar):
-            name = self._names.setdefault(("scalar", value), f"=({value}):{len(self._names)}")
-            self.symbols[name] = ((), "parameter")
-            term = (name,)
-        else:
-            term = (constant_symbol(value),)
-            self.symbols[constant_symbol(value)] = ((), "parameter")
+            items = [self.parameter(item) for item in value]
+            term = (LIST, *items)
+            if items and all(item == items[0] for item in items):
+                self.facts[term, (REPEATED, items[0])] = None
         self._values[term] = value
         return term
 
     # ---- terms as programs --------------------------------------------------------------------------------------
 
-    def value(self, term: Term) -> Any:
-        """What a term without variables stands for: a value, a number, or an attribute.
+    def program(self, term: Term) -> Any:
+        """The value, number or attribute that a term without variables stands for; None where it has no types."""
+        if term not in self._values:
+            self._values[term] = None
+            with suppress(*NO_PROGRAM):
+                self._values[term] = self._evaluated(term)
+        return self._values[term]
 
-        Raises one of NO_PROGRAM.
-        """
-        if term in self._values:
-            found = self._values[term]
-            if found is None:
-                raise Mismatch("no program")
-            return found
-        self._values[term] = None
-        found = self._values[term] = self._evaluated(term)
+    def _value(self, term: Term) -> Any:
+        """The same; raises Mismatch where there is none."""
+        found = self.program(term)
+        if found is None:
+            raise Mismatch("no program")
         return found
 
     def _evaluated(self, term: Term) -> Any:
-        symbol, parts = str(term[0]), term[1:]
-        if symbol in self._computed:
-            law = self._computed[symbol]
-            env = self._environment(law, tuple(term[1:]))
-            if env is None:
-                raise Mismatch("the law does not apply")
-            return plain(evaluate(law.computed[symbol], env))
-        if symbol.startswith("list/"):
-            return tuple(self.value(part) for part in parts)
-        if symbol == REPEATED:
-            return self.value(parts[0])
-        if symbol.startswith("="):
-            return _constant(symbol)
-        if symbol.startswith("number:"):
-            return Fraction(symbol[7:]) if "/" in symbol else int(symbol[7:])
-        name, _, index = symbol.rpartition("#")
-        op = self.rules.operator(name)
-        attrs = {attr.name: self.value(part) for attr, part in zip(op.attrs, parts, strict=False)}
-        args = [self.value(part) for part in parts[len(op.attrs) :]]
-        return applying.apply(self.rules, op, args, attrs)[int(index)]
+        assert not isinstance(term, str)
+        (kind, *about), parts = term[0], term[1:]
+        match kind:
+            case "computed":
+                law = self._laws[about[0]]
+                env = self._environment(law, parts)
+                return None if env is None else plain(evaluate(law.computed[term[0]], env))
+            case "known" | "number":
+                return about[-1]
+            case "repeated":
+                return self._value(parts[0])
+            case "scope" | "tensor":
+                return None
+        values = [self._value(part) for part in parts]
+        if kind == "list":
+            return tuple(values)
+        op = self.rules.operator(about[0])
+        count = len(op.attrs)
+        attrs = {attr.name: value for attr, value in zip(op.attrs, values[:count], strict=True)}
+        return applying.apply(self.rules, op, values[count:], attrs)[about[1]]
 
-    def learned(self, asked: Sequence[Term]) -> tuple[tuple[Term, Term], ...]:
+    def learned(self, asked: Sequence[Term]) -> tuple[Equation, ...]:
         """New facts: the values of what premises speak of, where it has one."""
         before = set(self.facts)
         for term in asked:
-            try:
-                found = self.value(term)
-            except NO_PROGRAM:
-                continue
-            known = self.parameter(found)
-            if known != term:
-                self.facts[term, known] = None
-                self._values[term] = found
+            found = self.program(term)
+            if found is not None and (value := self.parameter(found)) != term:
+                self.facts[term, value] = None
         return tuple(fact for fact in self.facts if fact not in before)
 
     # ---- instances of laws --------------------------------------------------------------------------------------
 
     def holds(self, instance: Instance) -> bool:
-        """Whether an instance of an axiom is a true equation between two programs."""
-        position, terms = instance
-        axiom = self._axioms[position]
-        law = self._laws[axiom.name]
-        by_name = {name: term for (name, _), term in zip(axiom.variables, terms, strict=True)}
-        env = self._environment(law, tuple(by_name[name] for name in (*law.parameters, *law.tensors)))
+        """Return whether an instance of an axiom is a true equation between two programs."""
+        axiom = self._axioms[instance[0]]
+        law, by_name = self._laws[axiom.name], axiom.at(instance[1])
+        env = self._environment(law, tuple(by_name[name] for name in law.variables))
         if env is None:
             return False
         try:
             sides = evaluate(law.left, env), evaluate(law.right, env)
-            wanted = [self.value(put(side, by_name)) for side in (axiom.left, axiom.right)]
         except NO_PROGRAM:
             return False
         if not all(isinstance(side, Value) for side in sides) or sides[0].type != sides[1].type:
             return False
-        return set(sides) == set(wanted)
+        return set(sides) == {self.program(put(side, by_name)) for side in (axiom.left, axiom.right)}
 
     def _environment(self, law: Law, terms: tuple[Term, ...]) -> Env | None:
         """The names of a law at some terms (its parameters, then its tensors); None where its types or guards do not hold."""
-        key = (law.name, terms)
+        key = (law.rule.name, terms)
         if key not in self._environments:
             try:
                 self._environments[key] = self._bound(law, terms)
@@ -308,43 +218,30 @@ class PairOfPrograms:
     def _bound(self, law: Law, terms: tuple[Term, ...]) -> Env:
         env = Env(law.rule.module, self.rules)
         syntax = law.rule.syntax
+        types = {param.name: param.type for param in syntax.params}
         sets: dict[str, dict[str, Any]] = {}
-        for name, term in zip(law.parameters, terms, strict=False):
+        pairs = []
+        for name, term in zip(law.variables, terms, strict=True):
+            value = self._value(term)
             owner, _, attr = name.partition(".")
             if attr:
-                sets.setdefault(owner, {})[attr] = self.value(term)
-            else:
-                env.bind(name, self.value(term))
-        for owner, values in sets.items():
-            env.bind(owner, AttrSet(values))
-        pairs = []
-        for name, term in zip(law.tensors, terms[len(law.parameters) :], strict=True):
-            value = self.value(term)
+                sets.setdefault(owner, {})[attr] = value
+                continue
             env.bind(name, value)
-            param = next(param for param in syntax.params if param.name == name)
-            if param.type is not None:
+            declared = types.get(name) if name in law.tensors else None
+            if declared is not None:
                 if not isinstance(value, Value):
                     raise Mismatch("a number")
-                pairs.append((param.type, value.type))
+                pairs.append((declared, value.type))
+        for owner, values in sets.items():
+            env.bind(owner, AttrSet(values))
         bind_definitions(syntax.left, env)
         solve(pairs, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], env)
         return env
 
 
-def _constant(symbol: str) -> Any:
-    text = symbol[1:]
-    if text in {"true", "false"}:
-        return text == "true"
-    if text.startswith("'"):
-        return text[1:-1]
-    if text in {str(dtype) for dtype in DType}:
-        return next(dtype for dtype in DType if str(dtype) == text)
-    number = Fraction(text)
-    return int(number) if number.denominator == 1 else number
-
-
-def involutions(laws: Sequence[Law]) -> Iterator[tuple[str, tuple[Term, ...]]]:
-    """The operators that some law calls their own inverse, `f(f(x)) == x`: the symbol, and its attributes."""
+def involutions(laws: Sequence[Law]) -> Iterator[tuple[Any, tuple[Term, ...]]]:
+    """The operators that some law calls their own inverse, `f(f(x)) == x`: the head, and its attributes."""
     for law in laws:
         for one, other in (law.sides, law.sides[::-1]):
             if law.parameters or not isinstance(other, str) or isinstance(one, str):

@@ -1,4 +1,4 @@
-"""What the element types hold: ranges, wrap-around, and which conversions keep every value."""
+"""Element types: ranges, wrap-around, and which conversions keep every value."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _TRUTHS = frozenset({"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "isna
 
 
 def is_signed(dtype: DType) -> bool:
+    """Return whether a type is one of signed integers."""
     return dtype in _SIGNED
 
 
@@ -39,7 +40,7 @@ def wrapped(number: int, dtype: DType) -> int:
 
 
 def holds(target: DType, source: DType) -> bool:
-    """Whether every number of one type is one of the other."""
+    """Return whether every number of one type is one of the other."""
     if source is target:
         return True
     if source.is_float:
@@ -55,12 +56,13 @@ def holds(target: DType, source: DType) -> bool:
 
 
 def is_infinite(node: Scalar) -> bool:
+    """Return whether a number is an infinity."""
     return isinstance(node, Num) and node.value in {float("inf"), float("-inf")}
 
 
 @cache
 def is_whole(node: Scalar) -> bool:
-    """Whether a bare number is known to be an integer: made of sizes, positions and integers, and of nothing that may be a fraction."""
+    """Return whether a bare number is known to be an integer: made of sizes, positions and integers alone."""
     if isinstance(node, Num):
         return isinstance(node.value, bool | int)
     if isinstance(node, Sym):
@@ -82,7 +84,7 @@ def _all_whole(values: Any) -> bool:
 
 
 def composes(first: DType, middle: DType, last: DType) -> bool:
-    """Whether a conversion from `first` over `middle` to `last` is the one from `first` to `last`."""
+    """Return whether a conversion from `first` over `middle` to `last` is the one from `first` to `last`."""
     if holds(middle, first):
         return not middle.is_float or last.is_float or holds(last, first)
     if first.is_float:
@@ -102,10 +104,11 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
         return value if abs(value) <= 1 << _DIGITS[target] else None
     if source.is_integer:
         return wrapped(value, target)
-    return value if _fits(value, target) else None
+    return value if fits(value, target) else None
 
 
-def _fits(number: Fraction | int, dtype: DType) -> bool:
+def fits(number: Fraction | int, dtype: DType) -> bool:
+    """Return whether an integer type has a number in its range."""
     low, high = ends(dtype)
     return low <= number <= high
 
@@ -120,7 +123,7 @@ def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
     if (
         dtype is None
         or not dtype.is_integer
-        or not all(number.denominator == 1 and _fits(number, dtype) for number in numbers)
+        or not all(number.denominator == 1 and fits(number, dtype) for number in numbers)
     ):
         return None
     known = [int(number) for number in numbers]
@@ -131,14 +134,14 @@ def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
     if head == "quotient" and known[1]:
         size = abs(known[0]) // abs(known[1])
         found = size if (known[0] < 0) == (known[1] < 0) else -size
-        return from_number(found) if _fits(found, dtype) else None
+        return from_number(found) if fits(found, dtype) else None
     return None
 
 
 def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
     """The largest of some numbers (of a type, where `name` has one: then all must be in its range); else None."""
     head, _, rest = name.partition(":")
-    if rest and not all(_fits(number, DTYPES[rest]) for number in numbers):
+    if rest and not all(fits(number, DTYPES[rest]) for number in numbers):
         return None
     return min(numbers) if head == "smallest" else max(numbers)
 

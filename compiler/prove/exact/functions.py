@@ -8,11 +8,11 @@ tensors are one where they agree as far as both are defined.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dslc.analysis.isl import Frame, coalesced
+from dslc.analysis.isl import coalesced
 from dslc.analysis.poly import as_poly
 from dslc.ir.scalar import Num, apply, num
 from dslc.prove.exact.coefficient import (
@@ -23,41 +23,38 @@ from dslc.prove.exact.coefficient import (
     Ratio,
     from_number,
     from_poly,
+    is_negative,
     is_positive,
     positive_factor,
 )
 from dslc.prove.exact.element_types import best, folded, neutral
-from dslc.prove.exact.shifted import INFINITY, without_common
-from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
-
-Label = tuple[int, tuple[Atom, ...], Ratio]
-
+from dslc.prove.exact.terms import INFINITY, Algebra, Atom, Label, Sum, Term, Unsolved, negated
 
 REGIONS = 48  #: regions of the arguments of one function
 POWERS = 4  #: exp(n * x) is a power of exp(x) up to so large a number
 
 #: functions with values 0 and 1
 _TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
+Terms = list[Term]
+#: parts of a domain, each with the terms that exist there
+Regions = list[tuple[Any, Terms]]
+#: members of a maximum: each a sum over a domain that has so many dimensions more than that of the maximum
+Members = Sequence[tuple[Sum, Any, int]]
 
 
 @dataclass(slots=True)
 class _Function:
-    """`name` of a polynomial: `bodies` give, for every canonical index, where each kind of term is read."""
+    """`name` of a polynomial, whose `terms` say for every canonical index where they are read."""
 
     name: str
-    labels: tuple[Label, ...]
-    arity: int
-    bodies: list[Any]
+    terms: Sum
     domain: Any
     atom: Atom
-    same: _Function | None = field(default=None)
+    same: _Function | None = None
 
     @property
     def representative(self) -> _Function:
-        at = self
-        while at.same is not None:
-            at = at.same
-        return at
+        return self if self.same is None else self.same.representative
 
 
 class Functions:
@@ -80,45 +77,35 @@ class Functions:
         return atom if found is None or found.same is None else found.representative.atom
 
     def name(self, atom: Atom) -> str:
-        """What an atom stands for, in words."""
+        """The function that an atom stands for."""
         found = self._known.get(atom.name)
         return atom.name if found is None else found.name
 
-    def definition(self, atom: Atom) -> tuple[str, tuple[Label, ...], list[Any]] | None:
-        """The function that an atom is, its arguments' terms, and where they are read; None for a tensor."""
+    def definition(self, atom: Atom) -> tuple[str, Sum] | None:
+        """The function that an atom is, and its arguments' terms; None for a tensor."""
         found = self._known.get(atom.name)
-        return (
-            None
-            if found is None
-            else (found.name, tuple(self._resolved(label) for label in found.labels), found.bodies)
-        )
+        return None if found is None else (found.name, tuple(map(self._resolved, found.terms)))
 
     # ---- functions of several arguments -------------------------------------------------------------------------------
 
     def applied(self, name: str, arguments: Sequence[Sum], domain: Any) -> Sum:
-        parts = [
-            ((k, t.atoms, t.coefficient), t.map)
-            for k, argument in enumerate(arguments)
-            for t in self.algebra.normal(argument)
-        ]
-        out: list[Term] = []
-        for region, here in self.regions(parts, domain):
-            out.extend(self._uniform(name, len(arguments), region, here))
-        return tuple(out)
+        sums = [self.algebra.normal(argument) for argument in arguments]
+        parts = [replace(term, argument=k) for k, terms in enumerate(sums) for term in terms]
+        regions = self.regions(parts, domain)
+        return tuple(t for region, here in regions for t in self._uniform(name, len(arguments), region, here))
 
-    def _uniform(self, name: str, count: int, region: Any, parts: list[tuple[Label, Any]]) -> Sum:
+    def _uniform(self, name: str, count: int, region: Any, parts: Terms) -> Sum:
         algebra = self.algebra
-        if all(not atoms for (_, atoms, _), _ in parts):
-            numbers = [sum((c for (k, _, c), _ in parts if k == at), ZERO).number for at in range(count)]
+        if not any(t.atoms for t in parts):
+            numbers = [sum((t.coefficient for t in parts if t.argument == at), ZERO).number for at in range(count)]
             folded = _folded(name, numbers)
             if isinstance(folded, Ratio):
                 return algebra.number(folded, region)
             if folded is not None:
-                return (Term(ONE, (folded,), algebra.frame.relation(region, ())),)
-        if name == "inverse" and len(parts) == 1:
-            (_, atoms, coefficient), map = parts[0]
-            if map.is_single_valued():
-                return (Term(coefficient.inverse, tuple(inverse(atom) for atom in atoms), map),)
+                return algebra.constant(folded, region)
+        if name == "inverse" and len(parts) == 1 and parts[0].map.is_single_valued():
+            (part,) = parts
+            return (Term(part.coefficient.inverse, tuple(map(inverse, part.atoms)), part.map),)
         if parts and name in {"inverse", "log"} and (factor := self._common(parts)) is not None:
             atom, index, rest = factor
             if name == "log":
@@ -129,168 +116,138 @@ class Functions:
             return found
         if name == "log" and len(parts) == 1 and (found := self._logarithm(parts[0], region)) is not None:
             return found
-        atom, index = self._function(name, parts, region)
-        return (Term(ONE, (atom,), index),)
+        return (self._function(name, parts, region),)
 
-    def _common(self, parts: list[tuple[Label, Any]]) -> tuple[Atom, Any, list[tuple[Label, Any]]] | None:
+    def _common(self, parts: Terms) -> tuple[Atom, Any, Terms] | None:
         """A positive atom that every term of a longer sum has at one index, that index, and the sum without it."""
-        if len(parts) == 1 and parts[0][1].is_single_valued():
+        if len(parts) == 1 and parts[0].map.is_single_valued():
             return None
-        (_, atoms, _), first = parts[0]
-        for k, atom in enumerate(atoms):
-            if not self._positive(self.resolve(atom)):
-                continue
-            index = _component(self.algebra.frame, atoms, first, k)
-            if not index.is_single_valued():
-                continue
-            rest = [self._without(part, atom, index) for part in parts]
-            if all(part is not None for part in rest):
-                return self.resolve(atom), index, [part for part in rest if part is not None]
+        for atom, index in self.algebra.factors(parts[0]):
+            if self._positive(atom) and index.is_single_valued():
+                rest = [without for part in parts if (without := self._without(part, atom, index)) is not None]
+                if len(rest) == len(parts):
+                    return atom, index, rest
         return None
 
-    def _without(self, part: tuple[Label, Any], atom: Atom, index: Any) -> tuple[Label, Any] | None:
-        (argument, atoms, coefficient), map = part
-        frame = self.algebra.frame
-        for k, other in enumerate(atoms):
-            if other == atom and _component(frame, atoms, map, k).is_equal(index):
-                start, total = sum(a.arity for a in atoms[:k]), sum(a.arity for a in atoms)
-                kept = (*range(start), *range(start + atom.arity, total))
-                return (argument, (*atoms[:k], *atoms[k + 1 :]), coefficient), map.apply_range(frame.move(total, kept))
+    def _without(self, part: Term, atom: Atom, index: Any) -> Term | None:
+        for k, (other, where) in enumerate(self.algebra.factors(part)):
+            if other == atom and where.is_equal(index):
+                return self.algebra.keep(part, [at for at in range(len(part.atoms)) if at != k])
         return None
 
-    def _exponential(self, parts: list[tuple[Label, Any]], region: Any) -> Sum | None:
+    def _exponential(self, parts: Terms, region: Any) -> Sum | None:
         """`exp(a + b)` as `exp(a) * exp(b)`, and `exp(-a)` as `1 / exp(a)`; None where a part is a sum itself."""
-        if not all(map.is_single_valued() for _, map in parts):
+        if not all(part.map.is_single_valued() for part in parts):
             return None
         total = self.algebra.number(ONE, region)
-        for (_, atoms, coefficient), map in parts:
-            number = coefficient.number
-            power, unit = 1, coefficient
-            if number is not None and number.denominator == 1 and abs(number) <= POWERS:
+        for part in parts:
+            power, unit, number = 1, part.coefficient, part.coefficient.number
+            if INFINITY in part.atoms:  # its exponential has no inverse
+                pass
+            elif number is not None and number.denominator == 1 and abs(number) <= POWERS:
                 power, unit = int(number), ONE
-            elif str(coefficient).lstrip("(").startswith("-"):
-                power, unit = -1, -coefficient
-            if INFINITY in atoms:  # its exponential has no inverse
-                power, unit = 1, coefficient
-            atom, index = self._function("exp", [((0, atoms, unit), map)], region)
-            factor: Sum = (Term(ONE, (atom if power > 0 else inverse(atom),), index),)
+            elif is_negative(unit):
+                power, unit = -1, -unit
+            factor = self._function("exp", [replace(part, coefficient=unit)], region)
+            if power < 0:
+                factor = replace(factor, atoms=(inverse(factor.atoms[0]),))
             for _ in range(abs(power)):
-                total = self.algebra.product(total, factor)
+                total = self.algebra.product(total, (factor,))
         return total
 
-    def _logarithm(self, part: tuple[Label, Any], region: Any) -> Sum | None:
+    def _logarithm(self, part: Term, region: Any) -> Sum | None:
         """`log(a * b)` as `log(a) + log(b)` where both are positive, and `log(exp(a))` as `a`; None where that is not known."""
-        (_, atoms, coefficient), map = part
-        if coefficient != ONE or not atoms or not map.is_single_valued() or not all(self._positive(a) for a in atoms):
+        if part.coefficient != ONE or not part.atoms or not part.map.is_single_valued():
             return None
-        out: list[Term] = []
-        frame, start, total = self.algebra.frame, 0, sum(atom.arity for atom in atoms)
-        for atom in atoms:
-            index = map.apply_range(frame.move(total, tuple(range(start, start + atom.arity))))
-            start += atom.arity
-            out.extend(self._log(self.resolve(atom), index, region))
-        return tuple(out)
+        if not all(map(self._positive, part.atoms)):
+            return None
+        return tuple(t for atom, index in self.algebra.factors(part) for t in self._log(atom, index, region))
 
     def _log(self, atom: Atom, index: Any, region: Any) -> Sum:
-        below = self._known.get(atom.name)
         if atom.name.startswith("1/"):
             return negated(self._log(self.resolve(inverse(atom)), index, region))
+        below = self._known.get(atom.name)
         if below is not None and below.name in {"exp", "inverse"}:
-            bodies = zip(below.labels, below.bodies, strict=True)
-            inner = tuple(Term(c, atoms, index.apply_range(body)) for (_, atoms, c), body in bodies)
+            inner = tuple(t.read(index) for t in below.terms)
             return inner if below.name == "exp" else negated(self.applied("log", [inner], region))
-        symbol, at = self._function("log", [((0, (atom,), ONE), index)], region)
-        return (Term(ONE, (symbol,), at),)
+        return (self._function("log", [Term(ONE, (atom,), index)], region),)
 
     def _positive(self, atom: Atom) -> bool:
-        """Whether an atom is known to be larger than 0: an exponential, or the inverse of a sum of such."""
+        """Return whether an atom is known to be larger than 0: an exponential, or the inverse of a sum of such."""
         if atom.name.startswith("1/"):
             return self._positive(self.resolve(inverse(atom)))
         found = self._known.get(atom.name)
-        if found is None or found.name not in {"exp", "inverse"}:
-            return False
+        if found is None or found.name != "inverse":
+            return found is not None and found.name == "exp"
         # without terms it is the inverse of 0
-        return found.name == "exp" or (
-            bool(found.labels)
-            and all(
-                (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
-                for _, atoms, c in found.labels
-            )
+        return bool(found.terms) and all(
+            (number := t.coefficient.number) is not None
+            and number > 0
+            and all(self._positive(self.resolve(a)) for a in t.atoms)
+            for t in found.terms
         )
 
     def is_total(self, atom: Atom, is_partial: Callable[[str], bool]) -> bool:
-        """Whether an atom is a tensor, or a function that has a value at every argument, or at the one it has."""
+        """Return whether an atom is a tensor, or a function that has a value at every argument, or at the one it has."""
         if atom.name.startswith("1/"):
             return self._positive(self.resolve(inverse(atom)))
         found = self.definition(self.resolve(atom))
         if found is None:
             return True
-        name, labels, bodies = found
-        head = name.partition(":")[0]
+        head, terms = found[0].partition(":")[0], found[1]
         if not is_partial(head):
             return True
-        if head not in {"sqrt", "log", "inverse"} or not all(map(self._never_negative, labels, bodies)):
+        if head not in {"sqrt", "log", "inverse"} or not all(map(self._never_negative, terms)):
             return False
         # without terms the argument is 0
-        return head == "sqrt" or (
-            bool(labels) and all(self._positive(self.resolve(each)) for label in labels for each in label[1])
-        )
+        return head == "sqrt" or (bool(terms) and all(self._positive(each) for term in terms for each in term.atoms))
 
-    def _never_negative(self, label: Label, body: Any) -> bool:
-        """Whether a term is a positive coefficient times squares, and what is never negative by itself."""
-        _, atoms, coefficient = label
-        if not is_positive(coefficient):
+    def _never_negative(self, term: Term) -> bool:
+        """Return whether a term is a positive coefficient times squares, and what is never negative by itself."""
+        if not is_positive(term.coefficient):
             return False
-        frame, start, total, k = self.algebra.frame, 0, sum(atom.arity for atom in atoms), 0
+        atoms, start, total, k = term.atoms, 0, sum(atom.arity for atom in term.atoms), 0
         while k < len(atoms):
             atom, arity = atoms[k], atoms[k].arity
-            twice = atoms[k + 1 : k + 2] == (atom,) and body.range().is_subset(frame.repeated(total, start, arity))
-            if not (twice or self._positive(self.resolve(atom)) or atom.truth):
+            square = self.algebra.frame.repeated(total, start, arity) if atoms[k + 1 : k + 2] == (atom,) else None
+            twice = square is not None and term.map.range().is_subset(square)
+            if not (twice or self._positive(atom) or atom.truth):
                 return False
             k, start = k + 1 + twice, start + arity * (1 + twice)
         return True
 
-    def regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
-        """The domain cut into regions where the same kinds of terms exist, each with the maps restricted to it."""
-        regions: list[tuple[Any, tuple[int, ...]]] = [(domain, ())]
-        for k, (_, map) in enumerate(parts):
+    def regions(self, parts: Sequence[Term], domain: Any) -> Regions:
+        """The domain cut into regions where the same kinds of terms exist, each with the terms restricted to it."""
+        regions: Regions = [(domain, [])]
+        for part in parts:
             self.algebra.check()
-            where = map.domain()
-            new: list[tuple[Any, tuple[int, ...]]] = []
+            where = part.map.domain()
+            new: Regions = []
             for region, inside in regions:
                 both = region.intersect(where)
-                if both.is_empty():
-                    new.append((region, inside))
-                    continue
-                new.append((both, (*inside, k)))
-                rest = region.subtract(where)
-                if not rest.is_empty():
-                    new.append((rest, inside))
+                rest = region
+                if not both.is_empty():
+                    new.append((both, [*inside, part]))
+                    rest = region.subtract(where)
+                    if rest.is_empty():
+                        continue
+                new.append((rest, inside))
             regions = new
             if len(regions) > REGIONS:
                 raise Unsolved("the argument of a function is a different sum in too many regions")
-        return [
-            (
-                region,
-                [
-                    (parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1])
-                    for k in inside
-                ],
-            )
-            for region, inside in regions
-        ]
+        if len(regions) == 1:
+            return regions
+        return [(at, [replace(t, map=t.map.intersect_domain(at)) for t in inside]) for at, inside in regions]
 
     # ---- one function --------------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, parts: list[tuple[Label, Any]], region: Any) -> tuple[Atom, Any]:
-        """The atom and the map to its index, for a polynomial that is uniform on a region."""
-        parts = sorted(parts, key=lambda part: _label_order(part[0]))
-        labels = tuple(label for label, _ in parts)
-        maps = [map for _, map in parts]
-        index = self._index(maps, region)
+    def _function(self, name: str, parts: Terms, region: Any) -> Term:
+        """The atom at the index where it is read, for a polynomial that is uniform on a region."""
+        parts = sorted(parts, key=_order)
+        index = self._index([part.map for part in parts], region)
         back = index.reverse()
-        bodies = [back.apply_range(map) for map in maps]
-        return self._lookup(name, labels, bodies, index.range(), self.algebra.frame.dims(index)), index
+        terms = tuple(part.read(back) for part in parts)
+        return Term(ONE, (self._lookup(name, terms, index.range(), self.algebra.frame.dims(index)),), index)
 
     def _index(self, maps: list[Any], region: Any) -> Any:
         """A map from positions to indices that determines what every map reads."""
@@ -311,62 +268,55 @@ class Functions:
             return index
         for map in several:
             index = index.flat_range_product(map.lexmax())
-        if self._determine(index, several):
-            return index
-        return index.flat_range_product(everything)
+        return index if self._determine(index, several) else index.flat_range_product(everything)
 
     def _determine(self, index: Any, maps: Sequence[Any]) -> bool:
-        """Whether an index determines what every map reads; each takes the longer the more indices there are."""
+        """Return whether an index determines what every map reads; each takes the longer the more indices there are."""
         for map in maps:
             self.algebra.check_clock()
-            if not _determines(index, map):
+            if not index.apply_range(index.reverse().apply_range(map)).is_equal(map):
                 return False
         return True
 
-    def _lookup(self, name: str, labels: tuple[Label, ...], bodies: list[Any], domain: Any, arity: int) -> Atom:
+    def _lookup(self, name: str, terms: Sum, domain: Any, arity: int) -> Atom:
         found: _Function | None = None
+        labels = [t.label for t in terms]
         for known in list(self._known.values()):
-            if known.same is not None or known.name != name or known.arity != arity or len(known.labels) != len(labels):
+            if known.same is not None or known.name != name or known.atom.arity != arity:
                 continue
-            if tuple(self._resolved(label) for label in known.labels) != labels:
+            if [self._resolved(t).label for t in known.terms] != labels:
                 continue
             common = known.domain.intersect(domain)
             if arity and common.is_empty():
                 continue
-            if not all(
-                a.intersect_domain(common).is_equal(b.intersect_domain(common))
-                for a, b in zip(known.bodies, bodies, strict=True)
-            ):
+            pairs = [(a.map, b.map) for a, b in zip(known.terms, terms, strict=True)]
+            if not all(a.intersect_domain(common).is_equal(b.intersect_domain(common)) for a, b in pairs):
                 continue
-            bodies = [coalesced(a.union(b)) for a, b in zip(known.bodies, bodies, strict=True)]
+            terms = tuple(replace(t, map=coalesced(a.union(b))) for t, (a, b) in zip(terms, pairs, strict=True))
             domain = coalesced(known.domain.union(domain))
             if found is None:
                 found = known
             else:
                 known.same = found
-            found.bodies, found.domain = bodies, domain
+            found.terms, found.domain = terms, domain
         if found is None:
-            atom = Atom(
-                f"~{len(self._known):03d}",
-                arity,
-                opaque=True,
-                truth=name.partition(":")[0].partition("[")[0] in _TRUTHS,
-            )
-            found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
+            truth = name.partition(":")[0].partition("[")[0] in _TRUTHS
+            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=truth)
+            found = self._known[atom.name] = _Function(name, terms, domain, atom)
         return found.atom
 
     def of_elements(self, name: str, atom: Atom) -> Atom:
         """The tensor of a function of each element of a tensor, read where that is."""
         frame = self.algebra.frame
         same = frame.move(atom.arity, tuple(range(atom.arity)))
-        return self._lookup(name, ((0, (atom,), ONE),), [same], frame.universe(atom.arity), atom.arity)
+        return self._lookup(name, (Term(ONE, (atom,), same),), frame.universe(atom.arity), atom.arity)
 
-    def _resolved(self, label: Label) -> Label:
-        return label[0], tuple(self.resolve(atom) for atom in label[1]), label[2]
+    def _resolved(self, term: Term) -> Term:
+        return replace(term, atoms=tuple(map(self.resolve, term.atoms)))
 
     # ---- the largest of a set ------------------------------------------------------------------------------------------
 
-    def largest(self, members: Sequence[tuple[Sum, Any, int]], domain: Any, name: str = "largest") -> Sum:
+    def largest(self, members: Members, domain: Any, name: str = "largest") -> Sum:
         """The largest of all members: each a sum over a domain that has so many dimensions more than `domain`.
 
         `name`: with the type of integers (`largest:int8`, `smallest:int8`) no more is known than that it depends on the set of the
@@ -374,148 +324,148 @@ class Functions:
         """
         common: Sum = ()
         if name == "largest":
-            members, common = without_common(self.algebra, members)
-        elements: dict[Label, Any] = {}
+            members, common = self._without_common(members)
+        elements: dict[Label, Term] = {}
         for terms, where, bound in members:
-            for label, map in self._elements(terms, where, name):
-                outer = self.algebra.frame.dims(where) - bound
-                flat = self.algebra.frame.drop(map, outer, bound)
-                elements[label] = coalesced(elements[label].union(flat)) if label in elements else flat
-        out: list[Term] = []
-        for region, parts in self.regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
-            out.extend(self._largest(region, parts, name))
-        return tuple(out) + common
+            for term in self._elements(terms, where, name):
+                flat = self.algebra.frame.drop(term.map, self.algebra.frame.dims(where) - bound, bound)
+                known = elements.get(term.label)
+                elements[term.label] = replace(term, map=flat if known is None else coalesced(known.map.union(flat)))
+        regions = self.regions(sorted(elements.values(), key=_order), domain)
+        return tuple(term for region, parts in regions for term in self._largest(region, parts, name)) + common
 
-    def _largest(self, region: Any, parts: list[tuple[Label, Any]], name: str) -> Sum:
-        numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
-        if (
-            len(numbers) > 1
-            and (top := best(name, [value for value in numbers.values() if value is not None])) is not None
-        ):
-            parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] == top]
+    def _largest(self, region: Any, parts: Terms, name: str) -> Sum:
+        numbers = [number for part in parts if (number := _number(part)) is not None]
+        if len(numbers) > 1 and (top := best(name, numbers)) is not None:
+            parts = [part for part in parts if _number(part) in {None, top}]
         if len(parts) > 1 and numbers and ":" in name:  # the end of the type, which says nothing beside others
             end = neutral(name)
-            parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] != end] or parts[:1]
+            parts = [part for part in parts if end is None or _number(part) != end] or parts[:1]
         if not parts:
-            sign = ONE if name.startswith("smallest") else MINUS_ONE
-            return (Term(sign, (INFINITY,), self.algebra.frame.relation(region, ())),)
-        if len(parts) == 1 and parts[0][1].is_single_valued():
-            (_, atoms, coefficient), map = parts[0]
-            if coefficient.is_zero:
+            return self.algebra.constant(INFINITY, region, ONE if name.startswith("smallest") else MINUS_ONE)
+        if len(parts) == 1 and parts[0].map.is_single_valued():
+            (part,) = parts
+            if part.coefficient.is_zero:
                 return ()
-            found = self._known.get(self.resolve(atoms[0]).name) if len(atoms) == 1 else None
+            found = self._single(part)
             if found is not None and found.name == _sum_in(name):
-                return tuple(
-                    Term(coefficient * c, inner, map.apply_range(body))
-                    for (_, inner, c), body in zip(found.labels, found.bodies, strict=True)
-                )
-            return (Term(coefficient, atoms, map),)
+                return tuple(_scaled(t.read(part.map), part.coefficient) for t in found.terms)
+            return (part,)
         factor, parts = (ONE, parts) if ":" in name else _homogeneous(parts)
-        atom, index = self._function(name, parts, region)
-        return (Term(factor, (atom,), index),)
+        return (replace(self._function(name, parts, region), coefficient=factor),)
 
-    def _elements(self, terms: Sum, domain: Any, name: str) -> list[tuple[Label, Any]]:
+    def _single(self, term: Term) -> _Function | None:
+        """The function that a term is a multiple of."""
+        return self._known.get(self.resolve(term.atoms[0]).name) if len(term.atoms) == 1 else None
+
+    def _elements(self, terms: Sum, domain: Any, name: str) -> Terms:
         """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
-        parts = [((0, t.atoms, t.coefficient), t.map) for t in self.algebra.normal(terms)]
-        neutral = ONE if name.startswith("smallest") else MINUS_ONE
-        out: list[tuple[Label, Any]] = []
-        for region, here in self.regions(parts, domain):
+        lowest = ONE if name.startswith("smallest") else MINUS_ONE
+        out: Terms = []
+        for region, here in self.regions(self.algebra.normal(terms), domain):
             if not here:
-                out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
-                continue
-            if (spread := self._spread(here, region, name)) is not None:
+                out.append(Term(ZERO, (), self.algebra.frame.relation(region, ())))
+            elif (spread := self._spread(here, region, name)) is not None:
                 out.extend(spread)
-                continue
-            if len(here) > 1 or not here[0][1].is_single_valued():
+            elif len(here) > 1 or not here[0].map.is_single_valued():
                 factor, here = (ONE, here) if ":" in name else _homogeneous(here)
-                atom, index = self._function(_sum_in(name), here, region)
-                out.append(((0, (atom,), factor), index))
-                continue
-            (_, atoms, coefficient), map = here[0]
-            if atoms == (INFINITY,) and (value := (coefficient * neutral).number) is not None and value > 0:
-                continue
-            taken_out = coefficient == ONE if ":" in name else is_positive(coefficient)
-            found = self._known.get(atoms[0].name) if len(atoms) == 1 and taken_out else None
-            if found is not None and found.name == name:
-                bodies = zip(found.labels, found.bodies, strict=True)
-                out.extend(
-                    (_scaled(self._resolved(label), coefficient), map.apply_range(body)) for label, body in bodies
-                )
-            else:
-                out.append(((0, atoms, coefficient), map))
-        return [(label, map) for label, map in out if not map.is_empty()]
+                out.append(replace(self._function(_sum_in(name), here, region), coefficient=factor))
+            elif here[0].atoms != (INFINITY,) or (end := (here[0].coefficient * lowest).number) is None or end <= 0:
+                (part,) = here
+                taken_out = part.coefficient == ONE if ":" in name else is_positive(part.coefficient)
+                found = self._single(part) if taken_out else None
+                if found is not None and found.name == name:
+                    inner = (self._resolved(t).read(part.map) for t in found.terms)
+                    out.extend(_scaled(t, part.coefficient) for t in inner)
+                else:
+                    out.append(part)
+        return [term for term in out if not term.map.is_empty()]
 
-    def _spread(self, parts: list[tuple[Label, Any]], region: Any, name: str) -> list[tuple[Label, Any]] | None:
+    def _spread(self, parts: Terms, region: Any, name: str) -> Terms | None:
         """The members of `c + max(y)` as those of the maximum of `c + y`; None where a member is no such sum."""
-        if len(parts) < 2 or name != "largest" or not all(map.is_single_valued() for _, map in parts):
+        if len(parts) < 2 or name != "largest" or not all(part.map.is_single_valued() for part in parts):
             return None
-        at = next((k for k, (label, _) in enumerate(parts) if self._is_largest(label)), None)
-        if at is None:
+        sums = [self._single(part) if is_positive(part.coefficient) else None for part in parts]
+        at, found = next(((k, one) for k, one in enumerate(sums) if one and one.name == "largest"), (0, None))
+        if found is None:
             return None
-        (_, atoms, coefficient), map = parts[at]
-        found, frame, count = (
-            self._known[self.resolve(atoms[0]).name],
-            self.algebra.frame,
-            self.algebra.frame.dims(region),
-        )
-        out: list[tuple[Label, Any]] = []
-        for (_, inner, c), body in zip(found.labels, found.bodies, strict=True):
-            read = map.apply_range(body).intersect_domain(region)
+        part = parts[at]
+        frame, count = self.algebra.frame, self.algebra.frame.dims(region)
+        out: Terms = []
+        for inner in found.terms:
+            read = part.map.apply_range(inner.map).intersect_domain(region)
             more = frame.dims(read)
             here = frame.move(count, tuple(range(count))).intersect_domain(region).flat_range_product(read).range()
             back = frame.move(count + more, tuple(range(count))).intersect_domain(here)
             element = frame.move(count + more, tuple(range(count, count + more))).intersect_domain(here)
-            rest = tuple(
-                Term(label[2], label[1], back.apply_range(where)) for k, (label, where) in enumerate(parts) if k != at
-            )
-            sums = (*rest, Term(c * coefficient, inner, element))
-            out.extend((label, frame.drop(where, count, more)) for label, where in self._elements(sums, here, name))
+            rest = tuple(each.read(back) for k, each in enumerate(parts) if k != at)
+            member = (*rest, Term(inner.coefficient * part.coefficient, inner.atoms, element))
+            made = self._elements(member, here, name)
+            out.extend(replace(term, map=frame.drop(term.map, count, more)) for term in made)
         return out
 
-    def _is_largest(self, label: Label) -> bool:
-        found = (
-            self._known.get(self.resolve(label[1][0]).name) if len(label[1]) == 1 and is_positive(label[2]) else None
-        )
-        return found is not None and found.name == "largest"
+    def _without_common(self, members: Members) -> tuple[Members, Sum]:
+        """The members without the terms that all of them have, and these terms: `max(x + c)` → `max(x) + c`."""
+        there = [(self.algebra.normal(terms), where, bound) for terms, where, bound in members if not where.is_empty()]
+        if all(len(terms) < 2 for terms, _, _ in there):
+            return members, ()
+        first, where, bound = there[0]
+        common: Terms = []
+        for term in first:
+            flat = self._outer(term, where, bound)
+            if flat is not None and all(self._has(term, flat, *other) for other in there[1:]):
+                common.append(replace(term, map=flat))
+        if not common:
+            return members, ()
+        taken = {term.label for term in common}
+        kept = [(tuple(t for t in terms if t.label not in taken), where, bound) for terms, where, bound in there]
+        return kept, tuple(common)
+
+    def _outer(self, term: Term, where: Any, bound: int) -> Any:
+        """The index of a term, by the position of the maximum alone; None where it depends on the member, or is not in all of them."""
+        if INFINITY in term.atoms or not where.is_subset(term.map.domain()):
+            return None
+        frame = self.algebra.frame
+        count = frame.dims(where)
+        flat = frame.drop(term.map, count - bound, bound)
+        again = frame.move(count, tuple(range(count - bound))).intersect_domain(where).apply_range(flat)
+        return flat if again.is_equal(term.map) else None
+
+    def _has(self, term: Term, flat: Any, terms: Sum, where: Any, bound: int) -> bool:
+        alike = next((other for other in terms if other.label == term.label), None)
+        found = None if alike is None else self._outer(alike, where, bound)
+        return found is not None and bool(found.is_equal(flat))
+
+
+def _number(term: Term) -> Fraction | None:
+    return None if term.atoms else term.coefficient.number
 
 
 def _sum_in(name: str) -> str:
     """The function that stands for a longer sum among the members of a largest."""
-    return "sum" + name[name.index(":") :] if ":" in name else "sum"
+    return "".join(("sum", *name.partition(":")[1:]))
 
 
-def _homogeneous(parts: list[tuple[Label, Any]]) -> tuple[Ratio, list[tuple[Label, Any]]]:
+def _homogeneous(parts: Terms) -> tuple[Ratio, Terms]:
     """The positive factor that all terms have in common, and the terms without it: a sum, or the largest, is that times theirs."""
-    factor = positive_factor([coefficient for (_, _, coefficient), _ in parts])
-    if factor == ONE:
-        return ONE, parts
-    return factor, [(_scaled(label, factor.inverse), map) for label, map in parts]
+    factor = positive_factor([part.coefficient for part in parts])
+    return (ONE, parts) if factor == ONE else (factor, [_scaled(part, factor.inverse) for part in parts])
 
 
-def _scaled(label: Label, by: Ratio) -> Label:
-    argument, atoms, coefficient = label
-    return argument, atoms, coefficient * by
-
-
-def _component(frame: Frame, atoms: Sequence[Atom], map: Any, k: int) -> Any:
-    """Where the k-th of several atoms is read."""
-    start, total = sum(atom.arity for atom in atoms[:k]), sum(atom.arity for atom in atoms)
-    return map.apply_range(frame.move(total, tuple(range(start, start + atoms[k].arity))))
+def _scaled(term: Term, by: Ratio) -> Term:
+    return replace(term, coefficient=term.coefficient * by)
 
 
 def inverse(atom: Atom) -> Atom:
+    """The atom of which each element is one over that of another one."""
     if atom.name.startswith("1/"):
         name = atom.name[2:]
         return Atom(name, atom.arity, opaque=not name.startswith("$"))
     return Atom(f"1/{atom.name}", atom.arity, opaque=True)
 
 
-def _determines(index: Any, map: Any) -> bool:
-    return bool(index.apply_range(index.reverse().apply_range(map)).is_equal(map))
-
-
-def _label_order(label: Label) -> tuple[int, list[tuple[str, int]], str]:
-    return label[0], [(atom.name, atom.arity) for atom in label[1]], str(label[2])
+def _order(term: Term) -> tuple[int, list[tuple[str, int]], str]:
+    return term.argument, [(atom.name, atom.arity) for atom in term.atoms], str(term.coefficient)
 
 
 def _folded(name: str, numbers: list[Fraction | None]) -> Ratio | Atom | None:

@@ -52,7 +52,7 @@ class CannotInline(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What the iterators and operands of a scope's body stand for; `depth` counts the reductions around it."""
+    """The meanings of the iterators and operands of a scope's body; `depth` counts the reductions around it."""
 
     at: Mapping[Iter, Scalar]
     args: tuple[Value, ...]
@@ -121,13 +121,13 @@ class Inliner:
         dtype = value.type.dtype
         if isinstance(node, ScopeNode):
             body = self._scalar(node.scope.body, positions(node.scope, index, self.size), node.args, depth)
-            return self._of_type(body, self._type(node.scope.body, node.args), dtype)
+            return self._of_type(body, element_type(node.scope.body, _types(node.args)), dtype)
         if isinstance(node, Constant):
             data = node.data
             if isinstance(data, FillRef):
                 return self._of_type(num(clamped(data.value, dtype)), None, dtype)
             if isinstance(data, ArrayData) and 0 < data.array.size <= TABLE and dtype is not DType.BF16:
-                found = table(_nested(data.array.tolist()), index) if index else num(data.array.item())
+                found = table(nested(data.array.tolist()), index) if index else num(data.array.item())
                 return self._of_type(found, None, dtype)
         elif not isinstance(node, Input):
             raise CannotInline(f"the node {getattr(node, 'label', getattr(node, 'op', '?'))} has no expression")
@@ -136,22 +136,24 @@ class Inliner:
             self.inputs.append(value)
         return read(number, index)
 
-    def _type(self, body: Scalar, args: tuple[Value, ...]) -> DType | None:
-        """The element type of a scope's body; None for bare numbers."""
-        return element_type(body, tuple([arg.type.dtype for arg in args]))
-
     def _of_type(self, body: Scalar, source: DType | None, target: DType) -> Scalar:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
         if source is target or (source is None and target.is_float):
             return body
         if source is None and isinstance(body, Num):
-            return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
+            # a truth value, or an int64 far from the ends, is the same with and without its type
+            same = (
+                target is DType.BOOL
+                if isinstance(body.value, bool)
+                else target is DType.I64 and isinstance(body.value, int) and abs(body.value) < _SMALL
+            )
+            return body if same else raw_apply(f"convert:{target}", body)
         if source is None and target is DType.I64 and is_whole(body):
             return body
         return raw_apply(f"convert:{target}", body)
 
     def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
-        return self._put(root, _Body(at, args, depth, tuple([arg.type.dtype for arg in args])))
+        return self._put(root, _Body(at, args, depth, _types(args)))
 
     def _put(self, node: Scalar, body: _Body) -> Scalar:
         found = body.memo.get(node)
@@ -232,14 +234,10 @@ def _position(index: Scalar) -> Scalar:
     )
 
 
-def _is_small(value: Any, dtype: DType) -> bool:
-    """Whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
-    return (
-        isinstance(value, bool)
-        if dtype is DType.BOOL
-        else dtype is DType.I64 and isinstance(value, int) and abs(value) < _SMALL
-    )
+def _types(args: tuple[Value, ...]) -> tuple[DType, ...]:
+    return tuple([arg.type.dtype for arg in args])
 
 
-def _nested(item: Any) -> Any:
-    return tuple(_nested(part) for part in item) if isinstance(item, list) else item
+def nested(item: Any) -> Any:
+    """Lists as tuples."""
+    return tuple(nested(part) for part in item) if isinstance(item, list) else item

@@ -7,15 +7,18 @@ of Z3's decision procedure for real arithmetic, with few resources. What is not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from dslc.analysis.poly import Poly, as_poly
 from dslc.ir.dtype import DTYPES
 from dslc.ir.scalar import Scalar, Sym
 from dslc.prove.exact.coefficient import ONE, ZERO, Ratio, from_poly
-from dslc.prove.exact.element_types import ends
-from dslc.prove.exact.functions import Functions, Label
+from dslc.prove.exact.element_types import fits
+from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.terms import Atom, Sum, Term
 
 RESOURCES = 300_000  #: what Z3 may take, counted by itself (some tenths of a second, mostly)
@@ -30,10 +33,9 @@ class _NotPointwise(Exception):
 
 
 def vanishes(terms: Sum, domain: Any, functions: Functions) -> bool:
-    """Whether a sum is proved to be zero at every position of the domain."""
-    parts: list[tuple[Label, Any]] = [((0, t.atoms, t.coefficient), t.map) for t in terms]
+    """Return whether a sum is proved to be zero at every position of the domain."""
     try:
-        return all(_Formula(functions).is_zero(here) for _, here in functions.regions(parts, domain) if here)
+        return all(_Formula(functions).is_zero(here) for _, here in functions.regions(terms, domain) if here)
     except _NotPointwise:
         return False
 
@@ -52,30 +54,20 @@ class _Formula:
         self._sizes: dict[Scalar, Any] = {}
         self._count = 0
 
-    def is_zero(self, parts: list[tuple[Label, Any]]) -> bool:
-        difference = self._sum(parts)
-        self._solver.add(difference != 0)
+    def is_zero(self, parts: Sequence[Term]) -> bool:
+        self._solver.add(self._sum(parts) != 0)
         self._solver.set("rlimit", RESOURCES)
         self._solver.set("timeout", MILLISECONDS)
         return bool(self._solver.check() == self._z3.unsat)
 
-    def _sum(self, parts: list[tuple[Label, Any]]) -> Any:
-        total = self._z3.RealVal(0)
-        for (_, atoms, coefficient), map in parts:
-            total = total + self._product(atoms, coefficient, map)
-        return total
+    def _sum(self, parts: Sequence[Term]) -> Any:
+        return sum(map(self._product, parts), self._z3.RealVal(0))
 
-    def _product(self, atoms: tuple[Atom, ...], coefficient: Ratio, map: Any) -> Any:
-        if not map.is_single_valued():
+    def _product(self, term: Term) -> Any:
+        if not term.map.is_single_valued():
             raise _NotPointwise
-        value = self._coefficient(coefficient)
-        frame = self._functions.algebra.frame
-        start, total = 0, sum(atom.arity for atom in atoms)
-        for atom in atoms:
-            index = map.apply_range(frame.move(total, tuple(range(start, start + atom.arity))))
-            start += atom.arity
-            value = value * self._element(self._functions.resolve(atom), index)
-        return value
+        factors = self._functions.algebra.factors(term)
+        return prod((self._element(*each) for each in factors), start=self._coefficient(term.coefficient))
 
     def _coefficient(self, coefficient: Ratio) -> Any:
         number = coefficient.number
@@ -87,21 +79,15 @@ class _Formula:
         return self._z3.Q(number.numerator, number.denominator)
 
     def _poly(self, poly: Poly) -> Any:
-        total = self._z3.RealVal(0)
-        for monomial, coefficient in poly.terms:
-            part = self._z3.RealVal(coefficient)
-            for factor in monomial:
-                part = part * self._size(factor)
-            total = total + part
-        return total
+        terms = (prod(map(self._size, monomial), start=self._z3.RealVal(c)) for monomial, c in poly.terms)
+        return sum(terms, self._z3.RealVal(0))
 
     def _size(self, size: Scalar) -> Any:
-        found = self._sizes.get(size)
-        if found is None:
-            found = self._sizes[size] = self._fresh("s")
+        if size not in self._sizes:
+            self._sizes[size] = self._fresh("s")
             if isinstance(size, Sym) and size.least is not None:
-                self._solver.add(found >= size.least)
-        return found
+                self._solver.add(self._sizes[size] >= size.least)
+        return self._sizes[size]
 
     def _fresh(self, name: str) -> Any:
         self._count += 1
@@ -123,93 +109,84 @@ class _Formula:
         return variable
 
     def _define(self, atom: Atom, index: Any, value: Any) -> None:
-        z3 = self._z3
+        z3, add = self._z3, self._solver.add
         if atom.name.startswith("1/"):
             below = self._element(self._functions.resolve(Atom(atom.name[2:], atom.arity, atom.opaque)), index)
-            self._solver.add(z3.Implies(below != 0, below * value == 1))
+            add(z3.Implies(below != 0, below * value == 1))
             return
         found = self._functions.definition(atom)
         if found is None:
             return
-        name, labels, bodies = found
-        arguments = [(label, index.apply_range(body)) for label, body in zip(labels, bodies, strict=True)]
-        if name == "largest":
-            members = [self._product(atoms, c, map) for (_, atoms, c), map in arguments]
-            self._solver.add(z3.Or(*(value == member for member in members)), *(value >= member for member in members))
-            return
-        if name.startswith(("largest:", "smallest:")):
-            self._among_integers(name, atom, index, value, arguments)
-            return
-        if name.startswith("less:"):
-            smaller, larger = (
-                self._place([(label, map) for label, map in arguments if label[0] == side], name) for side in (0, 1)
-            )
-            self._solver.add(z3.If(smaller < larger, value == 1, value == 0))
-            return
-        first = [(label, map) for label, map in arguments if label[0] == 0]
-        if name.partition(":")[0] == "sum":
-            self._solver.add(value == self._sum(first))
-        elif name == "positive":
-            self._solver.add(z3.If(self._sum(first) > 0, value == 1, value == 0))
-        elif name == "zero":
-            self._solver.add(z3.If(self._sum(first) == 0, value == 1, value == 0))
-        elif name == "inverse":
-            below = self._sum(first)
-            self._solver.add(z3.Implies(below != 0, below * value == 1))
-        elif name == "sqrt":
-            below = self._sum(first)
-            self._solver.add(z3.Implies(below >= 0, z3.And(value >= 0, value * value == below)))
-        elif name == "exp":
-            self._solver.add(value > 0)
-        elif name == "tanh":
-            twice = tuple(Term(c * _TWO, atoms, map) for (_, atoms, c), map in first)
-            power = self._sum(
-                [((0, t.atoms, t.coefficient), t.map) for t in self._functions.applied("exp", [twice], index.domain())]
-            )
-            self._solver.add(power > 0, value * (power + 1) == power - 1)
+        name, terms = found[0], tuple(t.read(index) for t in found[1])
+        first = [t for t in terms if t.argument == 0]
+        match name.partition(":")[0]:
+            case "largest" if name == "largest":
+                members = list(map(self._product, terms))
+                add(z3.Or(*(value == member for member in members)), *(value >= member for member in members))
+            case "largest" | "smallest":
+                self._among_integers(name, atom, index, value, terms)
+            case "less" if ":" in name:
+                smaller, larger = (self._place([t for t in terms if t.argument == side], name) for side in (0, 1))
+                add(z3.If(smaller < larger, value == 1, value == 0))
+            case "sum":
+                add(value == self._sum(first))
+            case "positive" if name == "positive":
+                add(z3.If(self._sum(first) > 0, value == 1, value == 0))
+            case "zero" if name == "zero":
+                add(z3.If(self._sum(first) == 0, value == 1, value == 0))
+            case "inverse":
+                below = self._sum(first)
+                add(z3.Implies(below != 0, below * value == 1))
+            case "sqrt" if name == "sqrt":
+                below = self._sum(first)
+                add(z3.Implies(below >= 0, z3.And(value >= 0, value * value == below)))
+            case "exp" if name == "exp":
+                add(value > 0)
+            case "tanh" if name == "tanh":
+                twice = tuple(replace(t, coefficient=t.coefficient * _TWO) for t in first)
+                power = self._sum(self._functions.applied("exp", [twice], index.domain()))
+                add(power > 0, value * (power + 1) == power - 1)
 
-    def _among_integers(self, name: str, atom: Atom, index: Any, value: Any, members: list[tuple[Label, Any]]) -> None:
+    def _among_integers(self, name: str, atom: Atom, index: Any, value: Any, members: Sequence[Term]) -> None:
         """An integer that is one of some, by an order that has nothing to do with what their sums and products are.
 
         So each element has a place in that order, besides its value: but for an element of a tensor, and what is one of such, for which
         the value may be the number of the type. What holds for all places and values holds in the ring.
         """
         z3, largest = self._z3, name.startswith("largest:")
-        own = self._place([((0, (atom,), ONE), index)], name)
-        both = [(self._place([(label, map)], name), self._product(label[1], label[2], map)) for label, map in members]
+        own = self._place([Term(ONE, (atom,), index)], name)
+        both = [(self._place([member], name), self._product(member)) for member in members]
         self._solver.add(z3.Or(*(z3.And(value == each, own == place) for place, each in both)))
         self._solver.add(*(own >= place if largest else own <= place for place, _ in both))
 
-    def _place(self, terms: list[tuple[Label, Any]], name: str) -> Any:
+    def _place(self, terms: Sequence[Term], name: str) -> Any:
         """The unknown for the place of a sum among the numbers of a type: that of a number is the number."""
         type_ = name.partition(":")[2]
-        key = tuple((atoms, coefficient) for (_, atoms, coefficient), _ in terms)
-        if all(not atoms for atoms, _ in key):
-            number = sum((c for _, c in key), ZERO).number
-            low, high = ends(DTYPES[type_])
-            if number is not None and low <= number <= high:
+        if not any(term.atoms for term in terms):
+            number = sum((term.coefficient for term in terms), ZERO).number
+            if number is not None and fits(number, DTYPES[type_]):
                 return self._number(number)
-        if len(terms) == 1 and self._is_plain(terms[0][0], type_):
-            return self._product(terms[0][0][1], ONE, terms[0][1])
-        known = self._places.setdefault((type_, key), [])
+        if len(terms) == 1 and self._is_plain(terms[0], type_):
+            return self._product(replace(terms[0], coefficient=ONE))
+        key = type_, tuple((term.atoms, term.coefficient) for term in terms)
+        known = self._places.setdefault(key, [])
         for maps, variable in known:
-            if all(a.is_equal(b) for a, (_, b) in zip(maps, terms, strict=True)):
+            if all(a.is_equal(b.map) for a, b in zip(maps, terms, strict=True)):
                 return variable
         variable = self._fresh("o")
-        known.append(([map for _, map in terms], variable))
+        known.append(([term.map for term in terms], variable))
         return variable
 
-    def _is_plain(self, label: Label, type_: str) -> bool:
-        """Whether a term is an element, or one of some elements and numbers of the type: no sum and no product."""
-        _, atoms, coefficient = label
-        if not atoms:
-            low, high = ends(DTYPES[type_])
-            return coefficient.number is not None and low <= coefficient.number <= high
-        if len(atoms) > 1 or coefficient != ONE:
+    def _is_plain(self, term: Term, type_: str) -> bool:
+        """Return whether a term is an element, or one of some elements and numbers of the type: no sum and no product."""
+        if not term.atoms:
+            return (number := term.coefficient.number) is not None and fits(number, DTYPES[type_])
+        if len(term.atoms) > 1 or term.coefficient != ONE:
             return False
-        name = self._functions.name(self._functions.resolve(atoms[0]))
+        atom = self._functions.resolve(term.atoms[0])
+        name = self._functions.name(atom)
         head, _, of_type = name.partition(":")
         if head not in {"largest", "smallest"} or not of_type:
             return name.startswith(("$", "read ")) or (bool(of_type) and head != "sum")
-        found = self._functions.definition(self._functions.resolve(atoms[0]))
+        found = self._functions.definition(atom)
         return found is not None and all(self._is_plain(inner, type_) for inner in found[1])

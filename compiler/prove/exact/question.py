@@ -15,11 +15,10 @@ from dslc.prove.exact.affine import (
     Affine,
     MissingUnknown,
     NotAffine,
-    about_positions,
     largest_first,
     strides,
 )
-from dslc.prove.exact.defined import DefinedElements
+from dslc.prove.exact.definedness import DefinedElements
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import ComparisonProblem, symbols
@@ -31,7 +30,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Question:
-    """What `roots` say of a problem: two expressions for each output, over iterators with the given ranges (others are any integer).
+    """A question about `roots`: two expressions for each output, over iterators with the given ranges (others are any integer).
 
     `by_position`: how functions are told apart (see Functions).
     """
@@ -75,9 +74,7 @@ class Question:
         polys = [monomial_of(monomial) for monomial in self.monomials]
         self._algebra = Algebra(self.frame, polys, self._effort, self.functions.resolve)
         self.functions.algebra = self._algebra
-        self._evaluator = Evaluator(
-            self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges
-        )
+        self._evaluator = Evaluator(self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges)
         self._defined = DefinedElements(self._evaluator, self.functions)
         self._sizes = self._possible_sizes()
 
@@ -100,11 +97,9 @@ class Question:
         for monomial in self.monomials:
             if len(monomial) == 1 and isinstance(monomial[0], Sym):
                 if monomial[0].least is not None:
-                    yield _at_least(monomial[0])
+                    yield comparison(">=", monomial[0], num(monomial[0].least))
             elif all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in monomial):
                 for factor in dict.fromkeys(monomial):
-                    rest = list(monomial)
-                    rest.remove(factor)
                     yield comparison(">=", apply("*", *monomial), factor)
 
     # ---- while it is asked -----------------------------------------------------------------------------------------
@@ -130,7 +125,7 @@ class Question:
         return place, self._algebra.normal(left + negated(right))
 
     def defined_alike(self, number: int) -> bool:
-        """Whether both sides of an output have a value at the same positions, for the same inputs (see defined)."""
+        """Return whether both sides of an output have a value at the same positions, for the same inputs (see defined)."""
         one, other = self.pairs[number]
         return one is other or self._defined.alike(one, other, self.place(self.variables(number)))
 
@@ -139,7 +134,7 @@ def _layouts(roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, .
     found: dict[tuple[int, int], set[Monomial]] = {}
     for root in roots:
         for node in walk(root):
-            if isinstance(node, Read) and all(about_positions(index) for index in node.index):
+            if isinstance(node, Read) and not any(index.reads for index in node.index):
                 for axis, index in enumerate(node.index):
                     found.setdefault((node.operand, axis), set()).update(strides(index))
     return {place: largest_first(monomials) for place, monomials in found.items()}
@@ -148,8 +143,3 @@ def _layouts(roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, .
 def comparison(name: str, left: Scalar, right: Scalar) -> Scalar:
     """A comparison as it is, also where the smart constructors know its truth."""
     return Apply._make((left, right), name)
-
-
-def _at_least(size: Sym) -> Scalar:
-    """A size's own lower bound, as a condition (the smart constructors know it and would drop it)."""
-    return comparison(">=", size, num(size.least or 0))

@@ -9,11 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 
 from dslc.analysis.conditions import Case
-from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, monomial_of, polynomial, scalar_of
+from dslc.analysis.poly import (
+    COMPARISONS,
+    Monomial,
+    NotIntegral,
+    Poly,
+    as_poly,
+    atom,
+    compared,
+    monomial_of,
+    polynomial,
+    scalar_of,
+)
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import ReadLoop
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -34,15 +48,17 @@ from dslc.ir.scalar import (
 
 ROUNDS = 6  #: rounds of cutting, as long as one cuts something
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
-
 
 # the same question comes from every instance of a rule
 _nonnegative = lru_cache(maxsize=1 << 14)(nonnegative)
 
 
+#: iterators that are split, each in terms of its parts
+_Splits = dict[Iter, tuple[Scalar, tuple[Iter, ...]]]
+
+
 class _Facts:
-    """What is known, by the unknowns that it connects."""
+    """Facts, by the unknowns that they connect."""
 
     def __init__(self, facts: Case) -> None:
         self._every = facts
@@ -92,20 +108,17 @@ class Radix:
         self._check()
         if not isinstance(node, Apply):
             return node
-        if node.name in {"//", "%"} and len(node.args) == 2 and not isinstance(node.args[1], Num):
-            return self._divided(node.name, node.args[0], node.args[1])
-        if node.name in {"//", "%"} and len(node.args) == 2 and not is_affine(node.args[0]):
-            return self._divided(node.name, node.args[0], node.args[1])
-        if node.name in _COMPARISONS and not all(is_affine(arg) for arg in node.args):
+        if node.name in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0])):
+            return self._divided(node.name, *node.args)
+        if node.name in COMPARISONS and not all(is_affine(arg) for arg in node.args):
             decided = self._decided(node.name, *node.args)
             return self._by_digits(node) if decided is None else num(decided)
         return node
 
     def _by_digits(self, node: Apply) -> Scalar:
         """`s * q + r >= 0` is `q >= 0` where `0 <= r < s`: comparisons of positions in mixed radix, by their leading digits."""
-        left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
         try:
-            difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
+            difference = compared(node.name, *node.args)
         except NotIntegral:
             return node
         for stride in sorted(
@@ -153,7 +166,7 @@ class Radix:
         return apply("+", whole, apply("//", left, by))
 
     def _inside(self, node: Scalar, size: Scalar) -> bool:
-        """Whether `0 <= node < size` is proved."""
+        """Return whether `0 <= node < size` is proved."""
         if isinstance(node, Iter) and self.extents.get(node) is size:
             return True
         if isinstance(node, Num):
@@ -163,18 +176,14 @@ class Radix:
         return self.least(apply("-", apply("-", size, node), num(1))) and self.least(node)
 
     def least(self, goal: Scalar) -> bool:
-        """Whether `goal >= 0` is proved from the ranges and the conditions."""
-        found = self._proved.get(goal)
-        if found is None:
-            found = self._proved[goal] = self._least(goal, self.extents) or any(
-                self._least(goal, {**self.extents, it: part}) for it in _by_name(goal.free) for part in self._longer(it)
+        """Return whether `goal >= 0` is proved from the ranges and the conditions."""
+        if goal not in self._proved:
+            # where a range is the smaller one of two, an iterator stays in both
+            smaller = ((it, extent) for it in _by_name(goal.free) if (extent := _as(self.extents.get(it), "min")))
+            self._proved[goal] = self._least(goal, self.extents) or any(
+                self._least(goal, {**self.extents, it: part}) for it, parts in smaller for part in parts
             )
-        return found
-
-    def _longer(self, it: Iter) -> tuple[Scalar, ...]:
-        """Ranges that an iterator stays in, where its own is the smaller one of two."""
-        extent = self.extents.get(it)
-        return extent.args if isinstance(extent, Apply) and extent.name == "min" else ()
+        return self._proved[goal]
 
     def _least(self, goal: Scalar, extents: Mapping[Iter, Scalar]) -> bool:
         loops: dict[Iter, ReadLoop] = {}
@@ -190,24 +199,16 @@ class Radix:
     def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
         if left.reads or right.reads:
             return None
-        difference = apply("-", right, left)
         if name in {">", ">="}:
             return self._decided("<" if name == ">" else "<=", right, left)
-        if name == "<=":
-            return True if self.least(difference) else False if self._negative(difference) else None
-        if name == "<":
-            return (
-                True
-                if self._negative(apply("-", left, right))
-                else False
-                if self.least(apply("-", left, right))
-                else None
-            )
-        if self._negative(difference) or self._negative(apply("-", left, right)):
+        above, below = apply("-", right, left), apply("-", left, right)
+        if name in {"<", "<="}:
+            goal = above if name == "<=" else below
+            holds = True if self.least(goal) else False if self._negative(goal) else None
+            return holds if name == "<=" or holds is None else not holds
+        if self._negative(above) or self._negative(below):
             return name == "!="
-        if self.least(difference) and self.least(apply("-", left, right)):
-            return name == "=="
-        return None
+        return name == "==" if self.least(above) and self.least(below) else None
 
     def _negative(self, node: Scalar) -> bool:
         return self.least(apply("-", num(-1), node))
@@ -223,28 +224,27 @@ class Radix:
             if not new:
                 break
             values: dict[Scalar, Scalar] = {it: value for it, (value, _) in new.items()}
-            parts = {it: rebuild(value, values.get) for it, value in parts.items()} | {
-                it: value for it, (value, _) in new.items()
-            }
-            for it, extent in list(self.extents.items()):
-                self.extents[it] = rebuild(extent, values.get)
+            parts = {it: rebuild(value, values.get) for it, value in parts.items()}
+            parts |= {it: value for it, (value, _) in new.items()}
+            self.extents.update({it: rebuild(extent, values.get) for it, extent in self.extents.items()})
             self._memo.clear()
             current = [self.simplify(self._rebound(root, new)) for root in current]
         return current, parts
 
-    def _splits(self, roots: Sequence[Scalar]) -> dict[Iter, tuple[Scalar, tuple[Iter, ...]]]:
+    def _splits(self, roots: Sequence[Scalar]) -> _Splits:
         divisors: dict[Iter, dict[Scalar, None]] = {}
-        for root in roots:
-            for node in walk(root):
-                if isinstance(node, Apply) and node.name in {"//", "%"}:
-                    for it, by in _divisors(node):
-                        divisors.setdefault(it, {})[by] = None
-        if not divisors:
-            divisors = self._mixed(roots)
-        out: dict[Iter, tuple[Scalar, tuple[Iter, ...]]] = {}
-        for it, found in divisors.items():
+        for node in (node for root in roots for node in walk(root)):
+            if isinstance(node, Apply) and node.name in {"//", "%"}:
+                # `i // a % b` is about `a` (found by itself) and `a * b`
+                top, by = node.args
+                inner = _as(top, "//") if node.name == "%" else None
+                top, by = (top, by) if inner is None else (inner[0], apply("*", inner[1], by))
+                if isinstance(top, Iter):
+                    divisors.setdefault(top, {})[by] = None
+        out: _Splits = {}
+        for it, found in (divisors or self._mixed(roots)).items():
             chain = self._chain(it, list(found))
-            if chain is None:
+            if not chain:
                 continue
             names: list[Iter] = []
             value: Scalar = num(0)
@@ -285,26 +285,26 @@ class Radix:
         return out
 
     def in_range(self, digits: Sequence[Poly], strides: Sequence[Monomial]) -> bool:
-        """Whether the digits of an index (those of larger strides first) are the only ones that give it."""
+        """Return whether the digits of an index (those of larger strides first) are the only ones that give it."""
         for above, stride, digit in zip(strides, strides[1:], digits[1:], strict=False):
             radix = monomial_of(above).quotient(monomial_of(stride))
             if radix is None or not self._inside(scalar_of(digit), scalar_of(radix)):
                 return False
         return True
 
-    def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar] | None:
+    def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar]:
         """Divisors of the extent, the largest first, each of which is a multiple of the next."""
         extent = self.extents.get(it)
-        if extent is None:
-            return None
         chain: list[Scalar] = []
-        fitting = [by for by in divisors if by is not extent and multiple(extent, by) is not None]
+        fitting = [
+            by for by in divisors if extent is not None and by is not extent and multiple(extent, by) is not None
+        ]
         for by in sorted(fitting, key=_larger_first):
             if not chain or multiple(chain[-1], by) is not None:
                 chain.append(by)
-        return chain or None
+        return chain
 
-    def _rebound(self, root: Scalar, new: dict[Iter, tuple[Scalar, tuple[Iter, ...]]]) -> Scalar:
+    def _rebound(self, root: Scalar, new: _Splits) -> Scalar:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
         memo: dict[Scalar, Scalar] = {}
 
@@ -337,13 +337,14 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
 
 
 def quotient_by_size(index: Scalar) -> bool:
-    return any(_quotient_by_size(part) for part in walk(index))
-
-
-def _quotient_by_size(node: Scalar) -> bool:
-    if not (isinstance(node, Apply) and node.name in {"//", "%"} and node.free):
-        return False
-    return not (isinstance(node.args[1], Num) and is_affine(node.args[0]))
+    """Return whether an index has a quotient or a remainder that isl cannot take."""
+    return any(
+        isinstance(part, Apply)
+        and part.name in {"//", "%"}
+        and bool(part.free)
+        and not (isinstance(part.args[1], Num) and is_affine(part.args[0]))
+        for part in walk(index)
+    )
 
 
 def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
@@ -391,7 +392,7 @@ def _join(poly: Poly, rest: Scalar) -> Poly | None:
 
 
 def is_affine(node: Scalar) -> bool:
-    """Whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
+    """Return whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
     if isinstance(node, Apply):
         if node.name in {"//", "%"} and not isinstance(node.args[1], Num):
             return False
@@ -404,7 +405,7 @@ def _by_name(iters: Iterable[Iter]) -> list[Iter]:
     return sorted(iters, key=lambda it: it.name)
 
 
-def _as(node: Scalar, name: str) -> tuple[Scalar, Scalar] | None:
+def _as(node: Scalar | None, name: str) -> tuple[Scalar, Scalar] | None:
     return (node.args[0], node.args[1]) if isinstance(node, Apply) and node.name == name else None
 
 
@@ -415,16 +416,6 @@ def multiple(node: Scalar, by: Scalar) -> Scalar | None:
     except NotIntegral:
         return None
     return None if found is None else scalar_of(found)
-
-
-def _divisors(node: Apply) -> list[tuple[Iter, Scalar]]:
-    """The iterator that is divided, and by what: `i // a % b` is about `a` (found by itself) and `a * b`."""
-    top, by = node.args
-    if isinstance(top, Iter):
-        return [(top, by)]
-    if isinstance(top, Apply) and top.name == "//" and node.name == "%" and isinstance(top.args[0], Iter):
-        return [(top.args[0], apply("*", top.args[1], by))]
-    return []
 
 
 def _larger_first(by: Scalar) -> tuple[int, int, str]:
@@ -443,7 +434,7 @@ def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
         for it in sorted((a for a in top.atoms if isinstance(a, Iter)), key=str):
             if top.degree_in(it) == 1 and (part := top.split(it)[0].quotient(by)) is not None:
                 quotient = quotient + part * atom(it)
-        if (part := _sizes_only(top).quotient(by)) is not None:
+        if (part := sizes_only(top).quotient(by)) is not None:
             quotient = quotient + part
     return quotient, top - quotient * by
 
@@ -453,5 +444,50 @@ def _sizes_in(monomial: Monomial) -> Monomial:
     return tuple(factor for factor in monomial if not factor.free) if any(factor.free for factor in monomial) else ()
 
 
-def _sizes_only(poly: Poly) -> Poly:
+def sizes_only(poly: Poly) -> Poly:
+    """The terms without iterators."""
     return Poly.of_terms({m: c for m, c in poly.terms if all(not factor.free for factor in m)})
+
+
+def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] | None:
+    """The expressions over names for places that are quotients by sizes; None where a tensor is read otherwise too.
+
+    `inputs`: the tensors that are read; those of truth values are added.
+    """
+    found: dict[tuple[int, int], set[Scalar]] = {}
+    for node in {part: None for root in roots for part in walk(root)}:
+        if isinstance(node, Read):
+            for axis, index in enumerate(node.index):
+                found.setdefault((node.operand, axis), set()).add(_shape(index))
+    places = {place for place, shapes in found.items() if any(map(quotient_by_size, shapes))}
+    if any(len(found[place]) > 1 for place in places):
+        return None
+    truths: dict[Scalar, int] = {}
+    memo: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
+            at = _iterators(node)
+            shape = _shape(node)
+            if shape not in truths:
+                truths[shape] = len(inputs)
+                inputs.append(input_value(f"truth {len(truths)}", TensorType(DType.BOOL, tuple(1 for _ in at))))
+            return read(truths[shape], at)
+        if isinstance(node, Read) and any((node.operand, axis) in places for axis in range(len(node.index))):
+            index: list[Scalar] = []
+            for axis, part in enumerate(node.index):
+                index.extend(_iterators(part) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
+            return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
+        return None
+
+    return [rebuild(root, leaf, memo) for root in roots]
+
+
+def _iterators(node: Scalar) -> tuple[Iter, ...]:
+    return tuple(sorted(node.free, key=lambda it: it.name))
+
+
+def _shape(node: Scalar) -> Scalar:
+    """The expression without the names of its iterators."""
+    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in zip(count(), _iterators(node), strict=False)}
+    return rebuild(node, names.get)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
-from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
+from dslc.prove.exact.coefficient import ONE, Ratio, from_poly, is_negative
 
 TERMS = 600  #: terms of one sum, beyond which the comparison is given up
 STEPS = 2000  #: steps in a second, about
@@ -52,7 +52,7 @@ class Effort:
 
     @property
     def is_over(self) -> bool:
-        """Whether all steps are taken."""
+        """Return whether all steps are taken."""
         return self._left < 0
 
     def check(self) -> None:
@@ -82,14 +82,40 @@ class Atom:
     truth: bool = False
 
 
+INFINITY = Atom("inf", 0, opaque=True)
+
+#: the terms that are added up to a sum of arguments of a function: which argument, which atoms, the coefficient
+Label = tuple[int, tuple[Atom, ...], Ratio]
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
+    """A coefficient times atoms, summed over the images of a map; `argument`: the one of a function whose part it is."""
+
     coefficient: Ratio
     atoms: tuple[Atom, ...]
     map: Any
+    argument: int = 0
+
+    @property
+    def label(self) -> Label:
+        """The kind of the term: what it is but for where it is read."""
+        return self.argument, self.atoms, self.coefficient
+
+    def read(self, index: Any) -> Term:
+        """The term at the images of a map."""
+        return replace(self, map=index.apply_range(self.map))
 
 
 Sum = tuple[Term, ...]
+#: maps, each with its coefficient
+_Pieces = list[tuple[Ratio, Any]]
+
+
+def dims_of(atoms: Sequence[Atom]) -> list[tuple[int, ...]]:
+    """The dimensions of each atom's index in the range of a term's map."""
+    ends = list(accumulate((atom.arity for atom in atoms), initial=0))
+    return [tuple(range(*each)) for each in pairwise(ends)]
 
 
 class Algebra:
@@ -102,13 +128,38 @@ class Algebra:
         self._monomials = monomials
         self.check = effort.check
         self.check_clock = effort.check_clock
-        self._resolve = resolve
+        self.resolve = resolve
         self._normal: dict[tuple[int, ...], tuple[Sum, Sum]] = {}
 
     # ---- building --------------------------------------------------------------------------------------------------
 
     def number(self, coefficient: Ratio, domain: Any) -> Sum:
         return () if coefficient.is_zero else (Term(coefficient, (), self.frame.relation(domain, ())),)
+
+    def constant(self, atom: Atom, domain: Any, coefficient: Ratio = ONE) -> Sum:
+        """A multiple of an atom without an index."""
+        return (Term(coefficient, (atom,), self.frame.relation(domain, ())),)
+
+    def signed(self, terms: Sum) -> Sum:
+        """The normal form of a sum or of its negation, whichever has a positive coefficient first."""
+        normal = self.normal(terms)
+        return negated(normal) if normal and is_negative(normal[0].coefficient) else normal
+
+    def factors(self, term: Term) -> list[tuple[Atom, Any]]:
+        """The atoms of a term, each with where it is read."""
+        dims = dims_of(term.atoms)
+        total = sum(map(len, dims))
+        return [
+            (self.resolve(atom), term.map.apply_range(self.frame.move(total, own)))
+            for atom, own in zip(term.atoms, dims, strict=True)
+        ]
+
+    def keep(self, term: Term, chosen: Sequence[int]) -> Term:
+        """A term of some of the atoms, in another order."""
+        dims = dims_of(term.atoms)
+        order = tuple(dim for k in chosen for dim in dims[k])
+        moved = term.map.apply_range(self.frame.move(sum(map(len, dims)), order))
+        return replace(term, atoms=tuple(term.atoms[k] for k in chosen), map=moved)
 
     def product(self, left: Sum, right: Sum) -> Sum:
         out: list[Term] = []
@@ -150,7 +201,7 @@ class Algebra:
         return Term(term.coefficient * count_of, term.atoms, frame.drop(moved, outer, bound - len(free)))
 
     def _boxes(self, domain: Any, count: int, free: list[int]) -> Ratio | None:
-        """How many values the dimensions have that no read determines; None where that is no product of sizes."""
+        """The number of values of the dimensions that no read determines; None where that is no product of sizes."""
         frame = self.frame
         coefficient = ONE
         box = frame.universe(count)
@@ -163,7 +214,7 @@ class Algebra:
             if low is None or high is None:
                 return None
             coefficient = coefficient * from_poly(self.poly(high) - self.poly(low) + 1)
-            box = box.intersect(frame.extended_line(count, k, line))
+            box = box.intersect(line.apply(frame.move(count, (k,)).reverse()))
         move = frame.move(count, tuple(k for k in range(count) if k not in free))
         whole = domain.apply(move).apply(move.reverse()).intersect(box)
         # where a range is empty its extent may come out negative, but then the whole domain is empty
@@ -187,7 +238,7 @@ class Algebra:
         found = self._normal.get(key)
         if found is not None and all(a is b or a == b for a, b in zip(found[0], terms, strict=True)):
             return found[1]
-        groups: dict[tuple[Atom, ...], list[tuple[Ratio, Any]]] = {}
+        groups: dict[tuple[Atom, ...], _Pieces] = {}
         for term in terms:
             for sorted_ in self._ordered(self._sorted(term)):
                 groups.setdefault(sorted_.atoms, []).append((sorted_.coefficient, sorted_.map))
@@ -204,17 +255,9 @@ class Algebra:
         return tuple(out)
 
     def _sorted(self, term: Term) -> Term:
-        atoms = tuple(self._resolve(atom) for atom in term.atoms)
-        order = sorted(range(len(atoms)), key=lambda k: (atoms[k].name, atoms[k].arity))
-        if order == list(range(len(atoms))):
-            return Term(term.coefficient, atoms, term.map)
-        starts = [0]
-        for atom in atoms:
-            starts.append(starts[-1] + atom.arity)
-        dims = tuple(d for k in order for d in range(starts[k], starts[k + 1]))
-        return Term(
-            term.coefficient, tuple(atoms[k] for k in order), term.map.apply_range(self.frame.move(starts[-1], dims))
-        )
+        found = Term(term.coefficient, tuple(map(self.resolve, term.atoms)), term.map)
+        order = sorted(range(len(found.atoms)), key=lambda k: (found.atoms[k].name, found.atoms[k].arity))
+        return found if order == list(range(len(order))) else self.keep(found, order)
 
     def _ordered(self, term: Term) -> list[Term]:
         """Reads of one tensor in lexicographic order, so that `A[i] * A[j]` is one monomial; a truth value squared is itself."""
@@ -239,30 +282,30 @@ class Algebra:
 
     def _cancelled(self, term: Term) -> list[Term]:
         """`a * (1/a)` as 1, where both are read at one place; that `a` is not 0 is asked for elsewhere (see defined)."""
-        frame, atoms = self.frame, term.atoms
-        starts = [sum(atom.arity for atom in atoms[:k]) for k in range(len(atoms) + 1)]
-        for k, below in enumerate(atoms):
-            pair = next(
-                (j for j, atom in enumerate(atoms) if f"1/{atom.name}" == below.name and atom.arity == below.arity),
-                None,
-            )
+        frame, dims = self.frame, dims_of(term.atoms)
+        total = sum(map(len, dims))
+        for k, below in enumerate(term.atoms):
+            same = (j for j, a in enumerate(term.atoms) if f"1/{a.name}" == below.name and a.arity == below.arity)
+            pair = next(same, None)
             if pair is None:
                 continue
-            dims = [tuple(range(starts[at], starts[at + 1])) for at in (k, pair)]
-            same = frame.repeated(2 * below.arity, 0, below.arity).apply(
-                frame.move(starts[-1], dims[0] + dims[1]).reverse()
-            )
-            equal, other = term.map.intersect_range(same), term.map.subtract_range(same)
-            kept = tuple(dim for dim in range(starts[-1]) if dim not in dims[0] and dim not in dims[1])
-            if equal.is_empty() or not self._determined(equal, kept):
+            both = frame.move(total, dims[k] + dims[pair])
+            equal, other = self._apart(term, frame.repeated(2 * below.arity, 0, below.arity).apply(both.reverse()))
+            rest = [j for j in range(len(dims)) if j not in {k, pair}]
+            if equal is None or not self._determined(equal.map, tuple(dim for j in rest for dim in dims[j])):
                 continue
-            rest = tuple(atom for at, atom in enumerate(atoms) if at not in {k, pair})
-            out = self._cancelled(Term(term.coefficient, rest, equal.apply_range(frame.move(starts[-1], kept))))
-            return out if other.is_empty() else [*out, *self._cancelled(Term(term.coefficient, atoms, other))]
+            out = self._cancelled(self.keep(equal, rest))
+            return out if other is None else [*out, *self._cancelled(other)]
         return [term]
 
+    def _apart(self, term: Term, where: Any) -> tuple[Term | None, Term | None]:
+        """A term where its index lies in a set, and where it does not; None for what is nowhere."""
+        parts = [replace(term, map=map) for map in (term.map.intersect_range(where), term.map.subtract_range(where))]
+        inside, outside = [None if part.map.is_empty() else part for part in parts]
+        return inside, outside
+
     def _determined(self, map: Any, kept: tuple[int, ...]) -> bool:
-        """Whether the images of a point differ in some dimension that is kept: nothing is counted less often without the rest."""
+        """Return whether the images of a point differ in some kept dimension: none is counted less often without the rest."""
         if map.is_single_valued():
             return True
         frame, domain = self.frame, map.domain()
@@ -272,47 +315,35 @@ class Algebra:
         return bool(frame.move(count + frame.dims(map), order).intersect_domain(pairs).is_injective())
 
     def _swapped(self, term: Term, k: int) -> list[Term] | None:
-        start, total = sum(a.arity for a in term.atoms[:k]), sum(a.arity for a in term.atoms)
-        n = term.atoms[k].arity
-        descending = self.frame.descending(total, start, n)
-        high = term.map.intersect_range(descending)
-        if high.is_empty():
+        dims = dims_of(term.atoms)
+        start, width = (dims[k] or (0,))[0], len(dims[k])
+        high, low = self._apart(term, self.frame.descending(sum(map(len, dims)), start, width))
+        if high is None:
             return None
-        order = (
-            *range(start),
-            *range(start + n, start + 2 * n),
-            *range(start, start + n),
-            *range(start + 2 * n, total),
-        )
-        low = term.map.subtract_range(descending)
-        swapped = Term(term.coefficient, term.atoms, high.apply_range(self.frame.move(total, order)))
-        return [swapped] if low.is_empty() else [Term(term.coefficient, term.atoms, low), swapped]
+        order = list(range(len(dims)))
+        order[k : k + 2] = k + 1, k
+        swapped = self.keep(high, order)
+        return [swapped] if low is None else [low, swapped]
 
     def _idempotent(self, term: Term) -> list[Term]:
         for k, (a, b) in enumerate(pairwise(term.atoms)):
             if a == b and a.truth:
-                start, total = sum(x.arity for x in term.atoms[:k]), sum(x.arity for x in term.atoms)
-                same = self.frame.repeated(total, start, a.arity)
-                equal, other = term.map.intersect_range(same), term.map.subtract_range(same)
-                out = [] if other.is_empty() else [Term(term.coefficient, term.atoms, other)]
-                if not equal.is_empty():
-                    kept = (*range(start + a.arity), *range(start + 2 * a.arity, total))
-                    merged = Term(
-                        term.coefficient,
-                        (*term.atoms[:k], *term.atoms[k + 1 :]),
-                        equal.apply_range(self.frame.move(total, kept)),
-                    )
-                    out.extend(self._idempotent(merged))
+                dims = dims_of(term.atoms)
+                same = self.frame.repeated(sum(map(len, dims)), sum(map(len, dims[:k])), a.arity)
+                equal, other = self._apart(term, same)
+                out = [] if other is None else [other]
+                if equal is not None:
+                    out += self._idempotent(self.keep(equal, [j for j in range(len(dims)) if j != k + 1]))
                 return out
         return [term]
 
-    def _disjoint(self, pieces: list[tuple[Ratio, Any]]) -> list[tuple[Ratio, Any]]:
+    def _disjoint(self, pieces: _Pieces) -> _Pieces:
         if len(pieces) == 1:
             return [] if pieces[0][0].is_zero or pieces[0][1].is_empty() else pieces
-        atoms: list[tuple[Ratio, Any]] = []
+        atoms: _Pieces = []
         for coefficient, rest in pieces:
             self.check()
-            new: list[tuple[Ratio, Any]] = []
+            new: _Pieces = []
             for known, where in atoms:
                 both = where.intersect(rest)
                 if both.is_empty():
@@ -333,6 +364,7 @@ class Algebra:
 
 
 def negated(terms: Iterable[Term]) -> Sum:
+    """The sum with the opposite sign."""
     return tuple(Term(-t.coefficient, t.atoms, t.map) for t in terms)
 
 

@@ -14,15 +14,15 @@ from typing import Any
 from dslc.ir.dtype import DTYPES, DType
 from dslc.prove.exact.coefficient import ONE, from_number
 from dslc.prove.exact.element_types import composes, constant, holds, is_signed
-from dslc.prove.exact.functions import Functions, Label
-from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
+from dslc.prove.exact.functions import Functions
+from dslc.prove.exact.terms import Atom, Sum, Term, Unsolved, negated
 
 
 class Whole:
     """Functions of integers, and conversions, on sums over one algebra."""
 
-    def __init__(self, algebra: Algebra, functions: Functions) -> None:
-        self._algebra = algebra
+    def __init__(self, functions: Functions) -> None:
+        self._algebra = functions.algebra
         self._functions = functions
 
     # ---- functions ---------------------------------------------------------------------------------------------------
@@ -33,31 +33,23 @@ class Whole:
 
     def quotient(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """`a / b`, cut towards zero; known by 1, and by -1 where that is a number of the type."""
-        by = self._number(b, domain)
+        # the number that the divisor is everywhere
+        normal = self._algebra.normal(b)
+        alone = len(normal) == 1 and not normal[0].atoms and domain.is_subset(normal[0].map.domain())
+        by = normal[0].coefficient.number if alone else None
         if by == 1 or (by == -1 and is_signed(dtype)):
             return a if by == 1 else negated(a)
         return self.applied("quotient" + marks, dtype, [a, b], domain)
 
     def is_zero(self, dtype: DType, value: Sum, domain: Any) -> Sum:
         """1 where a value is 0 modulo 2^bits; that of the negation is the same."""
-        normal = self._algebra.normal(value)
-        if normal and str(normal[0].coefficient).lstrip("(").startswith("-"):
-            normal = negated(normal)
-        return self.applied("zero", dtype, [normal], domain)
+        return self.applied("zero", dtype, [self._algebra.signed(value)], domain)
 
     def less(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """1 where `a < b`: not that of a difference, which may overflow."""
         if not marks and not self._algebra.normal(a + negated(b)):
             return ()
         return self.applied("less" + marks, dtype, [a, b], domain)
-
-    def _number(self, terms: Sum, domain: Any) -> int | None:
-        """The number that a sum is everywhere."""
-        normal = self._algebra.normal(terms)
-        if len(normal) != 1 or normal[0].atoms or not domain.is_subset(normal[0].map.domain()):
-            return None
-        number = normal[0].coefficient.number
-        return int(number) if number is not None and number.denominator == 1 else None
 
     # ---- conversions -------------------------------------------------------------------------------------------------
 
@@ -69,40 +61,35 @@ class Whole:
             raise Unsolved("a truth value is not 0, and no conversion")
         if source.is_float and holds(target, source):
             return value
-        parts: list[tuple[Label, Any]] = [((0, t.atoms, t.coefficient), t.map) for t in self._algebra.normal(value)]
-        out: list[Term] = []
-        for region, here in self._functions.regions(parts, domain):
-            out.extend(self._converted(here, source, target, region))
-        return tuple(out)
+        regions = self._functions.regions(self._algebra.normal(value), domain)
+        return tuple(t for region, here in regions for t in self._converted(here, source, target, region))
 
-    def _converted(self, parts: list[tuple[Label, Any]], source: DType, target: DType, region: Any) -> Sum:
-        algebra = self._algebra
+    def _converted(self, parts: list[Term], source: DType, target: DType, region: Any) -> Sum:
         if not parts:
             return ()
         if source.is_integer and target.is_integer and target.bytes <= source.bytes:
             return self._narrowed(parts, source, target, region)
-        (_, atoms, coefficient), map = parts[0]
-        if len(parts) == 1 and not atoms and (number := constant(coefficient, source, target)) is not None:
-            return algebra.number(from_number(number), region)
-        if len(parts) == 1 and coefficient == ONE and len(atoms) == 1 and map.is_single_valued():
-            return self._of_atom(self._functions.resolve(atoms[0]), map, source, target)
-        terms = tuple(Term(c, a, m) for (_, a, c), m in parts)
-        return self._functions.applied(f"convert:{source}>{target}", [terms], region)
+        if len(parts) == 1:
+            (part,) = parts
+            value = None if part.atoms else constant(part.coefficient, source, target)
+            if value is not None:
+                return self._algebra.number(from_number(value), region)
+            if part.coefficient == ONE and len(part.atoms) == 1 and part.map.is_single_valued():
+                return self._of_atom(self._functions.resolve(part.atoms[0]), part.map, source, target)
+        return self._functions.applied(f"convert:{source}>{target}", [tuple(parts)], region)
 
-    def _narrowed(self, parts: list[tuple[Label, Any]], source: DType, target: DType, region: Any) -> Sum:
+    def _narrowed(self, parts: list[Term], source: DType, target: DType, region: Any) -> Sum:
         """Between rings: the elements are converted, and sums and products stay."""
-        algebra, frame = self._algebra, self._algebra.frame
+        algebra = self._algebra
         out: list[Term] = []
-        for (_, atoms, coefficient), map in parts:
-            resolved = [self._functions.resolve(atom) for atom in atoms]
-            if not map.is_single_valued():
-                out.append(Term(coefficient, tuple(self._element(atom, source, target) for atom in resolved), map))
+        for part in parts:
+            if not part.map.is_single_valued():
+                resolved = map(self._functions.resolve, part.atoms)
+                atoms = tuple(self._element(atom, source, target) for atom in resolved)
+                out.append(Term(part.coefficient, atoms, part.map))
                 continue
-            product: Sum = algebra.number(coefficient, map.domain().intersect(region))
-            start, total = 0, sum(atom.arity for atom in atoms)
-            for atom in resolved:
-                index = map.apply_range(frame.move(total, tuple(range(start, start + atom.arity))))
-                start += atom.arity
+            product: Sum = algebra.number(part.coefficient, part.map.domain().intersect(region))
+            for atom, index in algebra.factors(part):
                 product = algebra.product(product, self._of_atom(atom, index, source, target))
             out.extend(product)
         return tuple(out)
@@ -116,11 +103,7 @@ class Whole:
             first, middle = (DTYPES[each] for each in found[0].removeprefix("convert:").split(">"))
             # what widens among floats leaves no trace
             if (middle is source or source.is_float) and composes(first, middle, target):
-                inner = tuple(
-                    Term(c, atoms, index.apply_range(body))
-                    for (_, atoms, c), body in zip(found[1], found[2], strict=True)
-                )
-                return self.converted(inner, first, target, index.domain())
+                return self.converted(tuple(t.read(index) for t in found[1]), first, target, index.domain())
         return (Term(ONE, (self._element(atom, source, target),), index),)
 
     def _element(self, atom: Atom, source: DType, target: DType) -> Atom:

@@ -9,16 +9,26 @@ programs that are equal so are equal; what differs so may still be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym, walk
-from dslc.prove.exact.affine import about_positions
-from dslc.prove.exact.radix import is_affine
+from dslc.analysis.poly import (
+    COMPARISONS,
+    NotIntegral,
+    Poly,
+    as_poly,
+    atom,
+    compared,
+    is_integral,
+    polynomial,
+    scalar_of,
+)
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, apply, num, read, rebuild, reduce, sym, walk
+from dslc.prove.exact.coefficient import is_positive_poly
+from dslc.prove.exact.radix import is_affine, sizes_only
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 Kind = Literal["read", "least", "same"]
 
 
@@ -27,24 +37,11 @@ MOST_ASKED = 3  #: questions about sizes, of which each makes twice as many case
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where iterators occur: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
+    """A use of iterators: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
 
     kind: Kind
     poly: Poly
     place: tuple[int, int] = (-1, -1)
-
-
-@dataclass(slots=True)
-class _Uses:
-    """All uses of iterators in some expressions, and the iterators that occur otherwise too."""
-
-    found: dict[_Use, None] = field(default_factory=dict)
-    other: set[Iter] = field(default_factory=set)
-    #: axes of operands that are read at what is no polynomial of positions
-    unknown: set[tuple[int, int]] = field(default_factory=set)
-
-    def of(self, it: Iter) -> list[_Use]:
-        return [use for use in self.found if it in use.poly.atoms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,7 @@ class Claim:
 
 def generalized(roots: Sequence[Scalar], extents: Mapping[Iter, Scalar]) -> Claim | None:
     """A stronger claim about fewer unknowns; None where there are no windows."""
-    uses = _Uses()
-    seen: set[Scalar] = set()
-    for root in roots:
-        _collect(root, uses, seen)
-    positions = {it for root in roots for it in root.free}
-    for use in uses.found:  # places of windows in two axes at once are left alone
-        if len(both := use.poly.atoms & positions) > 1:
-            uses.other.update(it for it in both if isinstance(it, Iter))
-    windows = [window for it in sorted(positions, key=lambda it: it.name) for window in _windows(it, uses, positions)]
+    windows = list(_Uses(roots).windows())
     if not windows:
         return None
     writer = _Writer(windows)
@@ -115,82 +104,111 @@ def cases_of_sizes(
 # ---- uses ------------------------------------------------------------------------------------------------------------
 
 
-def _collect(node: Scalar, uses: _Uses, seen: set[Scalar]) -> None:
-    if node in seen:
-        return
-    seen.add(node)
-    if isinstance(node, Iter):
-        uses.other.add(node)
-    elif isinstance(node, Read):
-        for axis, index in enumerate(node.index):
-            _used(index, "read", (node.operand, axis), uses, seen)
-        if node.other is not None:
-            _collect(node.other, uses, seen)
-    elif (compared := _compared(node)) is not None:
-        _used(compared[0], compared[1], (-1, -1), uses, seen)
-    elif isinstance(node, Reduce):
-        uses.other.update(it for extent in node.extents for it in extent.free)
-        for part in (node.body, node.where):
-            if part is not None:
-                _collect(part, uses, seen)
-    else:
-        for child in node.children:
-            _collect(child, uses, seen)
+class _Uses:
+    """All uses of iterators in some expressions, and the iterators that occur otherwise too."""
 
+    def __init__(self, roots: Sequence[Scalar]) -> None:
+        self.positions = {it for root in roots for it in root.free}
+        self.found: dict[_Use, None] = {}
+        self.other: set[Scalar] = set()
+        #: axes of operands that are read at what is no polynomial of positions
+        self.unknown: set[tuple[int, int]] = set()
+        self._seen: set[Scalar] = set()
+        for root in roots:
+            self._collect(root)
+        for use in self.found:  # places of windows in two axes at once are left alone
+            both = use.poly.atoms & self.positions
+            self.other.update(both if len(both) > 1 else ())
 
-def _used(node: Scalar, kind: Kind, place: tuple[int, int], uses: _Uses, seen: set[Scalar]) -> None:
-    if not about_positions(node):
-        uses.unknown.add(place)
-        _collect(node, uses, seen)
-        return
-    try:
-        poly = polynomial(node)
-    except NotIntegral:
-        uses.unknown.add(place)
-        uses.other.update(node.free)
-        return
-    uses.found[_Use(kind, poly, place)] = None
-    for monomial, _ in poly.terms:
-        bound = [factor for factor in monomial if factor.free]
-        if len(bound) > 1 or any(not isinstance(factor, Iter) for factor in bound):
-            uses.other.update(it for factor in bound for it in factor.free)
+    def _collect(self, node: Scalar) -> None:
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        goal = _compared(node)
+        if isinstance(node, Iter):
+            self.other.add(node)
+        elif isinstance(node, Read):
+            for axis, index in enumerate(node.index):
+                self._use(index, "read", (node.operand, axis))
+            if node.other is not None:
+                self._collect(node.other)
+        elif goal is not None:
+            self._use(*goal)
+        elif isinstance(node, Reduce):
+            self.other.update(it for extent in node.extents for it in extent.free)
+            for part in (node.body, *(() if node.where is None else (node.where,))):
+                self._collect(part)
+        else:
+            for child in node.children:
+                self._collect(child)
+
+    def _use(self, node: Scalar, kind: Kind, place: tuple[int, int] = (-1, -1)) -> None:
+        poly = None
+        if not node.reads:
+            with suppress(NotIntegral):
+                poly = polynomial(node)
+        if poly is None:
+            self.unknown.add(place)
+            if node.reads:
+                self._collect(node)
+            else:
+                self.other.update(node.free)
+            return
+        self.found[_Use(kind, poly, place)] = None
+        for monomial, _ in poly.terms:
+            bound = [factor for factor in monomial if factor.free]
+            if len(bound) > 1 or any(not isinstance(factor, Iter) for factor in bound):
+                self.other.update(it for factor in bound for it in factor.free)
+
+    # ---- windows ---------------------------------------------------------------------------------------------------
+
+    def windows(self) -> Iterator[_Window]:
+        """The windows of output positions: one where one occurs in nothing else, else one for each unknown factor of it."""
+        for it in sorted(self.positions, key=lambda it: it.name):
+            groups: dict[Poly, list[_Use]] = {}
+            whole = it not in self.other
+            for use in self.found:
+                slope, _ = use.poly.split(it)
+                if it in slope.atoms or any(factor.free for factor in slope.atoms):
+                    whole = False
+                elif it in use.poly.atoms:
+                    groups.setdefault(-slope if -slope in groups else slope, []).append(use)
+            for mine in groups.values():
+                first = next((use for use in mine if use.kind == "read"), mine[0])
+                slope, rest = first.poly.split(it)
+                if (whole and len(groups) == 1 and first.kind == "read") or not slope.is_constant:
+                    window = _Window(it, slope, sizes_only(rest), tuple(mine))
+                    step, own = self._step(window)
+                    if own or slope != as_poly(1) or window.offset.terms:
+                        yield replace(window, step=step, own=own)
+
+    def _step(self, window: _Window) -> tuple[Poly | None, bool]:
+        """The `d` of all `d * b`, where everything is at `place + d * b` (1 where nothing is bound), and whether all reads are."""
+        places = {use.place for use in window.uses if use.kind == "read"}
+        own = not places & self.unknown and all(use.place not in places or use in window.uses for use in self.found)
+        steps: dict[Poly, None] = {}
+        for use in window.uses:
+            sign = _turned(use.poly, window.at, window.slope)
+            if use.kind == "same" or sign is None:
+                return None, False
+            rest = use.poly.split(window.at)[1] * sign - window.offset
+            own = own and not (use.kind == "read" and (sign < 0 or sizes_only(rest).terms))
+            bound = {factor for factor in rest.atoms if factor.free}
+            if len(bound) > 1 or bound & self.positions or not all(isinstance(factor, Iter) for factor in bound):
+                return None, False  # also `b // 2`: what is read is no multiple of `d` away
+            steps.update((rest.split(other)[0], None) for other in bound)
+        if len(steps) > 1:
+            return None, False
+        step = next(iter(steps), as_poly(1))
+        # with a number for the step comparisons are linear as they are, and say how places and elements go together
+        return (step, own) if is_positive_poly(step) and (own or not step.is_constant) else (None, False)
 
 
 def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
-    """What a comparison of integers says is at least 0, or (un)equal to 0."""
-    if not (isinstance(node, Apply) and node.name in _COMPARISONS and all(is_integral(arg) for arg in node.args)):
+    """The integer of which a comparison says that it is at least 0, or (un)equal to 0."""
+    if not (isinstance(node, Apply) and node.name in COMPARISONS and all(is_integral(arg) for arg in node.args)):
         return None
-    left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
-    difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
-    return scalar_of(difference), "same" if node.name in {"==", "!="} else "least"
-
-
-def _sizes_only(poly: Poly) -> Poly:
-    return sum((Poly((term,)) for term in poly.terms if not any(factor.free for factor in term[0])), as_poly(0))
-
-
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-
-def _windows(it: Iter, uses: _Uses, positions: Set[Scalar]) -> Iterator[_Window]:
-    """The windows of an output position: one where it occurs in nothing else, else one for each unknown that it is multiplied with."""
-    groups: dict[Poly, list[_Use]] = {}
-    whole = it not in uses.other
-    for use in uses.of(it):
-        slope, rest = use.poly.split(it)
-        if it in slope.atoms or any(factor.free for factor in slope.atoms):
-            whole = False
-            continue
-        groups.setdefault(-slope if -slope in groups else slope, []).append(use)
-    whole = whole and len(groups) == 1
-    for mine in groups.values():
-        first = next((use for use in mine if use.kind == "read"), mine[0])
-        slope, rest = first.poly.split(it)
-        if (whole and first.kind == "read") or not slope.is_constant:
-            window = _Window(it, slope, _sizes_only(rest), tuple(mine))
-            step, own = _step(window, uses, positions)
-            if own or slope != as_poly(1) or window.offset.terms:
-                yield replace(window, step=step, own=own)
+    return scalar_of(compared(node.name, *node.args)), "same" if node.name in {"==", "!="} else "least"
 
 
 def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
@@ -199,39 +217,6 @@ def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
         return None
     found, _ = poly.split(it)
     return 1 if found == slope else -1 if found == -slope else None
-
-
-def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | None, bool]:
-    """The `d` of all `d * b`, where everything is at `place + d * b` (1 where nothing is bound), and whether all reads there are."""
-    places = {use.place for use in window.uses if use.kind == "read"}
-    own = not places & uses.unknown and all(use.place not in places or use in window.uses for use in uses.found)
-    steps: dict[Poly, None] = {}
-    for use in window.uses:
-        sign = _turned(use.poly, window.at, window.slope)
-        if use.kind == "same" or sign is None:
-            return None, False
-        rest = use.poly.split(window.at)[1] * sign - window.offset
-        own = own and not (use.kind == "read" and (sign < 0 or _sizes_only(rest).terms))
-        bound = {factor for factor in rest.atoms if factor.free}
-        if len(bound) > 1 or bound & positions or not all(isinstance(factor, Iter) for factor in bound):
-            return None, False  # also `b // 2`: what is read is no multiple of `d` away
-        for other in bound:
-            steps[rest.split(other)[0]] = None
-    if len(steps) > 1:
-        return None, False
-    step = next(iter(steps), as_poly(1))
-    # with a number for the step comparisons are linear as they are, and say how places and elements go together
-    return (step, own) if _positive(step) and (own or not step.is_constant) else (None, False)
-
-
-def _positive(step: Poly) -> bool:
-    if step.is_constant:
-        return step.constant > 0
-    return (
-        len(step.terms) == 1
-        and step.terms[0][1] > 0
-        and all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in step.terms[0][0])
-    )
 
 
 # ---- the stronger claim ----------------------------------------------------------------------------------------------
@@ -252,23 +237,22 @@ class _Writer:
         if isinstance(node, Read):
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, None if node.other is None else self.write(node.other))
-        if self._concerns(node) and (compared := _compared(node)) is not None:
+        if self._concerns(node) and (goal := _compared(node)) is not None:
             assert isinstance(node, Apply)
-            new = scalar_of(self._poly(polynomial(compared[0]), compared[1]))
-            return apply(node.name if compared[1] == "same" else ">=", new, num(0))
+            new = scalar_of(self._poly(polynomial(goal[0]), goal[1]))
+            return apply(node.name if goal[1] == "same" else ">=", new, num(0))
         if isinstance(node, Reduce):
             where = None if node.where is None else self.write(node.where)
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
         return None
 
     def _index(self, node: Scalar) -> Scalar:
-        try:
+        with suppress(NotIntegral):
             return scalar_of(self._poly(polynomial(node), "read"))
-        except NotIntegral:
-            return node
+        return node
 
     def _concerns(self, node: Scalar) -> bool:
-        return about_positions(node) and any(w.at in node.free for w in self._windows)
+        return not node.reads and any(w.at in node.free for w in self._windows)
 
     def _poly(self, poly: Poly, kind: Kind) -> Poly:
         for window in self._windows:
@@ -280,7 +264,7 @@ class _Writer:
         rest = poly.split(window.at)[1] * sign - window.offset
         if window.step is None or (kind == "read" and not window.own):
             return (self._places[window.at, window.slope] + rest) * sign
-        sizes = _sizes_only(rest)
+        sizes = sizes_only(rest)
         bound = next((factor for factor in rest.atoms if isinstance(factor, Iter)), None)
         along = as_poly(0) if bound is None else atom(bound)
         if bound is not None:
@@ -294,7 +278,7 @@ class _Writer:
         return along * sign + self._bounds[key]
 
     def facts(self, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
-        """What holds of bounds and places if something (the second of each pair) holds at all positions.
+        """Conditions on bounds and places that hold if something (the second of each pair) holds at all positions.
 
         That bounds let the first, the last, or (with step 1) some `b` through; that one bound is never before another one; that a
         place is one at which a comparison holds for the first, or the last, of what is bound.

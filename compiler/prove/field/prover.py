@@ -25,11 +25,11 @@ from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
+from dslc.prove.counterexample import outside, replayed, sides, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
-from dslc.prove.partial.rules import ROOMY, partial_verdict
-from dslc.prove.verdict import Counterexample, Types, Verdict
+from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
+from dslc.prove.verdict import Counterexample, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -77,7 +77,9 @@ def field_verdict(
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
         verdict = partial_verdict(rules, sub, found)
         wrong = _wrongly_corrected(rules, sub, seed, operators, types) if verdict.answer == "unknown" else None
-        return verdict if wrong is None else Verdict("field", "differs", _since(began), counterexample=wrong)
+        return (
+            verdict if wrong is None else Verdict("field", "differs", milliseconds_since(began), counterexample=wrong)
+        )
     for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
@@ -90,14 +92,13 @@ def field_verdict(
             continue
         if outcome.counterexample is not None:
             shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
-            return Verdict("field", "differs", _since(began), counterexample=shown)
+            return Verdict("field", "differs", milliseconds_since(began), counterexample=shown)
         kinds.append(outcome)
         if sum(value.type.elements for value in instance.inputs) > LARGE:
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-        return Verdict("field", "unknown", _since(began), f"no instance was found; most often: {common}")
+        return Verdict("field", "unknown", milliseconds_since(began), most_often(reasons))
     floats = sum(one.how == "floats" for one in compared)
     bounds = [one.error_bound for one in compared]
     bound = None if floats or None in bounds else max(b for b in bounds if b is not None)
@@ -107,13 +108,13 @@ def field_verdict(
         reason = f"{floats} of {len(compared)} only in float64: functions that are random modulo p have laws there"
     elif bound is None:
         reason = "what is no polynomial, or no random element, occurs"
-    return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
+    return Verdict("field", "equal", milliseconds_since(began), reason, scope, error_bound=bound)
 
 
 def _wrongly_corrected(
     rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types
 ) -> Counterexample | None:
-    """Where a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
+    """A position at which a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
     if not own_corrections(sub):
         return None
     rng = np.random.default_rng(seed)
@@ -125,10 +126,6 @@ def _wrongly_corrected(
                 dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction"
             )
     return None
-
-
-def _since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1e3, 3)
 
 
 def _drawn(
@@ -160,8 +157,7 @@ def compare_instance(
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
         return ComparedInstance("types", counterexample=mistyped)
-    names = tuple(instance.left)
-    left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
+    names, left, right = sides(instance)
     return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
 
 
@@ -188,18 +184,14 @@ def compare_values(
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
     draws = 2 * DRAWS if sum(value.type.elements for value in left) < FEW else DRAWS
-    agrees, seen = True, 0
+    seen, differs = 0, False
     for _ in range(draws):
         found = _differs(sides, inputs, Field(int(rng.integers(1 << 20))), rng)
-        if found is None:
-            continue
-        seen += 1
+        seen += found is not None
         if found:
-            agrees = False
+            differs = True
             break
-    if seen == 0:
-        agrees = False  # not even one draw is defined over the field
-    if agrees:
+    if seen and not differs:
         return ComparedInstance("field", None if degree is None else (degree / P) ** seen)
     certain = degree is not None and seen > 0
     if not certain:
@@ -208,19 +200,15 @@ def compare_values(
             return ComparedInstance("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
-            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
+            bodies = [n.scope.body for n in topological(each.node for each in scopes) if isinstance(n, ScopeNode)]
+            applied = (part.name for body in bodies for part in walk(body) if isinstance(part, Apply))
+            converts = any(name.startswith("convert:") for name in applied)
+            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if converts else None
             return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
     return (
         ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
     )
-
-
-def _converts(scopes: Sequence[Value]) -> bool:
-    """Whether element types are converted."""
-    nodes = topological(value.node for value in scopes)
-    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
-    return any(isinstance(part, Apply) and part.name.startswith("convert:") for body in bodies for part in walk(body))
 
 
 def _differs(
@@ -230,7 +218,7 @@ def _differs(
     rng: np.random.Generator,
     positive: bool = False,
 ) -> bool | None:
-    """Whether the sides differ on one draw; None where no inputs were found for which both are defined."""
+    """Return whether the sides differ on one draw; None where no inputs were found for which both are defined."""
     left, right = sides
     for attempt in range(REDRAWS):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}

@@ -1,4 +1,4 @@
-"""Where two programs over the same inputs differ, at given sizes: found modulo p, proved by inclusion.
+"""The difference of two programs over the same inputs, at given sizes: found modulo p, proved by inclusion.
 
 Both programs are computed modulo 2^31 - 1 on common random inputs; wherever two elements are not equal, they differ, and a position
 that no draw shows differs with probability (degree / p)^draws at most (Schwartz, Zippel; PET, theorem 2). What is no polynomial stands
@@ -18,6 +18,9 @@ from math import prod
 
 import numpy as np
 
+from dslc.interpret.domain import Redraw
+from dslc.interpret.exact import Exact
+from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
 from dslc.prove.exact.answers import Equal
@@ -25,8 +28,8 @@ from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
-from dslc.prove.partial.basis import equal_on_a_basis
-from dslc.prove.partial.draws import Draws, NotCompared, WhyUncompared, few
+from dslc.prove.field.degree import degrees
+from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared, inputs_of
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -39,7 +42,7 @@ MOST_ELEMENTS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where one output of two programs differs.
+    """The positions at which one output of two programs differs.
 
     `boxes`: disjoint; `share`: the part of the output's positions that they hold; `proved`: outside of them the programs are equal for
     all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what all
@@ -75,7 +78,9 @@ def difference(
     seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
     evident: bool = False,
 ) -> tuple[Difference, ...]:  # fmt: skip
-    """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
+    """The positions at which each output of two programs differs.
+
+    Both have static shapes, over common inputs, with equal types of outputs.
 
     Args:
         pieces: how many boxes one output's set may have.
@@ -88,10 +93,15 @@ def difference(
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
     chooser = _Outside(rules, left, right, seconds) if prove else None
-    cuts = _points(left, right) if prove else (None,) * len(left)
+    # the split points that both programs have together; None where theorem 1 does not apply
+    cuts: Sequence[Points | None] = (None,) * len(left)
+    if prove:
+        with suppress(NoBoxes):
+            cuts = [joined(*pair) for pair in zip(split_points(left), split_points(right), strict=True)]
     found: list[Difference] = []
     draws = Draws(left, right, seed)
-    for number, drawn in enumerate(draws.found(1 if prove else few(left))):
+    few = prove or sum(int(value.type.elements) for value in left) >= MANY
+    for number, drawn in enumerate(draws.found(1 if few else DRAWS)):
         mask, boxes, proved = _smallest(drawn.candidates, chooser, number, pieces)
         if chooser is not None and not proved and drawn.unknown is None:
             # what few draws hide others show
@@ -132,22 +142,13 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
 
 
 def _depends_on_elements(values: Sequence[Value]) -> bool:
-    """Whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
-    scopes = (node.scope for node in topological(value.node for value in values) if isinstance(node, ScopeNode))
-    reads = (part for scope in scopes for part in walk(scope.body) if isinstance(part, Read))
-    return any(index.reads for part in reads for index in part.index)
-
-
-def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points | None, ...]:
-    """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
-    try:
-        return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
-    except NoBoxes:
-        return (None,) * len(left)
+    """Return whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
+    bodies = [n.scope.body for n in topological(value.node for value in values) if isinstance(n, ScopeNode)]
+    return any(index.reads for body in bodies for part in walk(body) if isinstance(part, Read) for index in part.index)
 
 
 def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
-    """Whether PET's way agrees, the share that it finds, and at how many positions it looks. Raises NotCompared where it does not."""
+    """Return whether PET's way agrees, the share that it finds, and the number of positions looked at; raises NotCompared."""
     if points is None:
         return None, None, 0
     failed, looked = failing(mask, points)
@@ -159,7 +160,7 @@ def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | N
 
 
 class _Outside:
-    """Whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
+    """Return whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
 
     The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
     functions occur, the programs are compared with 0 in the place of what is in the boxes, and affine ones on a basis.
@@ -174,7 +175,7 @@ class _Outside:
             self._region = exact_difference(rules, left, right, seconds=self._seconds)
 
     def equal(self, number: int, boxes: Sequence[Box]) -> bool:
-        """Whether one output is shown to be equal outside of boxes."""
+        """Return whether one output is shown to be equal outside of boxes."""
         one, other = self._sides[number]
         region = self._region
         if one == other or sum(box.count for box in boxes) == prod(one.type.sizes):
@@ -192,7 +193,10 @@ class _Outside:
 def parametric(
     rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0
 ) -> DifferenceRegion | None:
-    """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
+    """The positions at which two programs differ at sizes that stay unknown; None where that has no normal form.
+
+    Raises NotCompared for other types.
+    """
     left, right = _expanded(rules, old, new)
     try:
         return exact_difference(rules, left, right, seconds=seconds)
@@ -201,7 +205,7 @@ def parametric(
 
 
 def equal_everywhere(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> bool:
-    """Whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
+    """Return whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
     return left == right or isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
@@ -243,3 +247,28 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     if sum(int(value.type.elements) for node in nodes for value in node.values) > MOST_ELEMENTS:
         raise NotCompared(WhyUncompared.LARGE, f"more than {MOST_ELEMENTS} elements")
     return left, right
+
+
+ELEMENTS = 2048  #: elements of all inputs together: so many times both programs are computed
+
+
+def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: float) -> bool:
+    """Return whether two expanded programs of static shapes, affine in all elements, are equal outside of boxes."""
+    if any(each is None or each.top > 1 or each.bottom for each in degrees((left, right))):
+        return False
+    inputs = inputs_of((left, right))
+    sizes = [int(np.prod(value.type.sizes)) for value in inputs]
+    if sum(sizes) > ELEMENTS:
+        return False
+    outside = ~mask_of(boxes, left.type.sizes)
+    until = time.monotonic() + seconds
+    for elements in np.vstack([np.zeros((1, sum(sizes)), np.int64), np.eye(sum(sizes), dtype=np.int64)]):
+        parts = np.split(elements, np.cumsum(sizes)[:-1]) if sizes else []
+        feeds = {value: part.reshape(value.type.sizes) for value, part in zip(inputs, parts, strict=True)}
+        try:
+            old, new = run_scopes((left, right), feeds, Exact())
+        except (Redraw, InterpretError):
+            return False
+        if (old != new)[outside].any() or time.monotonic() > until:
+            return False
+    return True

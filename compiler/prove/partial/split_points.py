@@ -43,7 +43,7 @@ class NoBoxes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where a tensor is cut, and by which vector the position of every leaf below it moves in a box.
+    """The split points of a tensor, and the vector by which the position of every leaf below it moves in a box.
 
     `moves`: per axis an array [position, axis of the leaf]. A number that is NaN is not known as nothing is read there.
     """
@@ -65,7 +65,10 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         if isinstance(node, Input) and not value.type.dtype.is_float:
             raise NoBoxes("elements that are no elements of the field")
         if isinstance(node, Input) or (isinstance(node, Constant) and not isinstance(node.data, FillRef)):
-            known[value] = _Cut(((),) * len(shape), {value: tuple(_unit(shape, axis) for axis in range(len(shape)))})
+            known[value] = _Cut(
+                ((),) * len(shape),
+                {value: tuple(np.tile(unit, (size, 1)) for unit, size in zip(np.eye(len(shape)), shape, strict=True))},
+            )
         elif isinstance(node, Constant):
             known[value] = _Cut(((),) * len(shape), {})
         elif isinstance(node, ScopeNode):
@@ -73,12 +76,6 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         else:
             raise NoBoxes("a node without a definition in the language")
     return tuple(known[value].points for value in outputs)
-
-
-def _unit(shape: Sequence[int], axis: int) -> Array:
-    out = np.zeros((shape[axis], len(shape)))
-    out[:, axis] = 1
-    return out
 
 
 def joined(one: Points, other: Points) -> Points:

@@ -1,4 +1,4 @@
-"""What is known of rules: all provers on each of them, their agreement, and the status that follows."""
+"""Verification of rules: all provers on each of them, their agreement, and the status that follows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import installed, own_evidence
-from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock, write_lock
-from dslc.prove.known.resting import current, note, resting
-from dslc.prove.run.concluding import conclude
-from dslc.prove.run.provers import PROVERS, Definition
-from dslc.prove.run.worker import Task, answers, definition_of
+from dslc.errors import Diagnostic
+from dslc.folders import cache_folder
+from dslc.prove.evidence.dependencies import current, known_verdict, note, resting
+from dslc.prove.evidence.digest import rule_digest, used_by
+from dslc.prove.evidence.lock import Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
+from dslc.prove.run.conclusion import conclude, diagnostic_of
+from dslc.prove.run.provers import PROVERS, Definition, prover_verdict
+from dslc.prove.run.worker import Task, answered, definition_of
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict
-from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
+from dslc.store import Store
 from dslc.syntax import tree as t
 
 SECONDS = 30.0  #: seconds that one prover may take for one rule
@@ -50,7 +52,7 @@ def verify_rule(
     task = Task(definition.name, tuple(provers), seed, milliseconds, thorough=thorough)
     if definition.name not in rules.substitutions and definition.name not in rules.laws:
         rules = with_rule(rules, definition)
-    return conclude(rules, definition, answers(rules, task))
+    return conclude(rules, definition, list(answered(rules, task)))
 
 
 def with_rule(rules: Rules, definition: Definition) -> Rules:
@@ -142,7 +144,7 @@ def verify(
 
 
 def has_laws(rules: Rules, definition: Definition) -> bool:
-    """Whether laws of the rules speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
+    """Return whether laws speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
     if not isinstance(definition, SubstitutionDef):
         return False
     spoken = rules_cache(rules, "spoken").setdefault(
@@ -181,11 +183,11 @@ class _Locks:
                 self._notes.append(f"{self._read[path].problem}; its rules are proved again")
         # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
         own = self._own.get(definition.name, digest)
-        kept = Lock({definition.name: own}) if own is not None else EMPTY
-        known = kept.of(definition.name, digest, self._limit)
+        known = own and Lock({definition.name: own}).of(definition.name, digest, self._limit)
         if known is None and self._trust:
             known = self._read[path].of(definition.name, digest, self._limit)
-            self._told |= {definition.name} if known is not None else set()
+            if known is not None:
+                self._told.add(definition.name)
         return known if known is not None and current(self._rules, known) else None
 
     def keep(self, verdict: RuleVerdict) -> None:
@@ -202,14 +204,9 @@ class _Locks:
         for path, lock in self._read.items():
             if installed(path):
                 continue
-            kept = {
-                name: verdict
-                for name, verdict in lock.verdicts.items()
-                if name in present or name.rpartition(".")[0] not in libraries
-            }
-            for name, verdict in found.items():
-                if self._where != "beside" or lock_path(definition_of(self._rules, name)) == path:
-                    kept[name] = verdict
+            kept = {k: v for k, v in lock.verdicts.items() if k in present or k.rpartition(".")[0] not in libraries}
+            beside = self._where == "beside"
+            kept |= {k: v for k, v in found.items() if not beside or lock_path(definition_of(self._rules, k)) == path}
             note = write_lock(path, kept)
             if note:
                 self._notes.append(note)
@@ -220,3 +217,30 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
     inside = set(modules)
     found: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
     return [one.name for one in found if one.module in inside]
+
+
+def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
+    """The first error in a rule or law, or in an operator or function that it uses."""
+    errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span is not None]
+    spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
+    return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
+
+
+def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic]:
+    """E0502 with a counterexample where the field prover refutes a law; what it found equal is kept.
+
+    A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
+    """
+    known = known_verdict(rules, law, locks=True)
+    if known is not None and known.status != "refuted":
+        return []
+    digest = rule_digest(rules, law)
+    store, key = Store(cache_folder() / "checked"), f"{stamp()}-{digest}"
+    if known is None and store.get(key) is not None:
+        return []
+    verdict = prover_verdict(rules, law, "field", seed=seed)
+    if verdict.answer != "differs":
+        store.put(key, law.name.encode())
+        return []
+    found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
+    return [] if found is None else [found]

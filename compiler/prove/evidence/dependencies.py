@@ -1,17 +1,16 @@
-"""What a proof rests on: laws and traits count for as much as is known of them, and one that is unproved carries nothing."""
+"""Dependencies of a proof: laws and traits count for as much as is known of them, and one that is unproved carries nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence, shipped
-from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock
-from dslc.prove.run.concluding import conclude
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import in_turn, prover_verdict
-from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, Verdict
+from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules, rules_cache
 
@@ -19,23 +18,13 @@ from dslc.semantics.library import Rules, rules_cache
 CARRYING: tuple[Status, ...] = ("proved", "bounded", "trusted")
 
 
+_TRAITS = ("associative", "commutative", "idempotent", "involution", "identity", "inverse")
+
 SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """What is known of a law: `reason` is its bound or why it is trusted."""
-
-    status: Status
-    reason: str = ""
-
-    @property
-    def carries(self) -> bool:
-        return self.status in CARRYING
-
-
-def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
-    """What is known of a law: from this run, from the user's own proofs, else by proving it now.
+def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
+    """The status of a law: from this run, from the user's own proofs, else by proving it now.
 
     Args:
         locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
@@ -43,16 +32,16 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
     found = _known_basis(rules, law, locks)
     if found is None:
         verdict = _proved(rules, law)
-        found = rules_cache(rules, "basis")[law.name, locks] = Basis(verdict.status, verdict.reason)
+        found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
 
 
-def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> Basis | None:
+def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> TypeStatus | None:
     """As `basis`, but without a proof."""
     known = rules_cache(rules, "basis")
-    found: Basis | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
+    found: TypeStatus | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
     if found is None and (verdict := known_verdict(rules, law, locks)) is not None:
-        found = known[law.name, locks] = Basis(verdict.status, verdict.reason)
+        found = known[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
 
 
@@ -60,11 +49,11 @@ def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
     """Keeps for the run what was found of laws, by name: status and reason."""
     cache = rules_cache(rules, "basis")
     for name, status, reason in known:
-        cache[name, False] = Basis(status, reason)
+        cache[name, False] = TypeStatus(status, reason)
 
 
 def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
-    """What was proved of a law before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
+    """The verdict on a law from before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
     own = own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
     return own if own is not None and current(rules, own) else None
@@ -92,7 +81,7 @@ def believed_lock(rules: Rules, definition: SubstitutionDef | PropertyDef) -> Lo
 
 
 def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[RuleVerdict | None, bool]:
-    """What is written down of a rule or law as it stands, and whether that counts here: as dslc's word or this user's proof."""
+    """The written verdict on a rule or law as it stands, and whether it counts: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
     if counts is not None and current(rules, counts, loaded=False):
@@ -123,7 +112,7 @@ def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]
 
 
 def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
-    """Whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
+    """Return whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
     for name, digest in verdict.rests:
         law = rules.laws.get(name)
         if law is None:
@@ -137,17 +126,13 @@ def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
 def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:
     """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
     for law in rules.laws.values():
-        if (
-            law.trait is not None
-            and operator in ("", law.trait[0])
-            and not until.over
-            and _known_basis(rules, law, True) is None
-        ):
+        about = law.trait is not None and operator in ("", law.trait[0])
+        if law.trait and about and not until.over and _known_basis(rules, law, True) is None:
             basis(rules, law, locks=True)
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
 
-def held_traits(rules: Rules, operator: str) -> Traits:
+def proved_traits(rules: Rules, operator: str) -> Traits:
     """The traits of an operator whose laws are known to be proved, bounded or trusted; the others count for nothing.
 
     This is a look-up: `settle_traits` proves. A lock that is believed counts here: what follows from a trait in a model is proved
@@ -164,24 +149,10 @@ def held_traits(rules: Rules, operator: str) -> Traits:
 
 
 def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
-    known = [
-        law.trait[1]
-        for law in rules.laws.values()
-        if law.trait is not None
-        and law.trait[0] == operator
-        and (one := _known_basis(rules, law, True)) is not None
-        and one.carries
-    ]
-    holds = known.__contains__
-    identity = stated.identity if stated.identity is not None and holds("identity") else None
-    inverse = stated.inverse if stated.inverse is not None and holds("inverse") else None
-    return replace(
-        stated,
-        associative=stated.associative and holds("associative"),
-        commutative=stated.commutative and holds("commutative"),
-        idempotent=stated.idempotent and holds("idempotent"),
-        involution=stated.involution and holds("involution"),
-        identity=identity,
-        absorbing=None,
-        inverse=inverse,
-    )
+    known: set[str] = set()
+    for law in rules.laws.values():
+        if law.trait is not None and law.trait[0] == operator:
+            one = _known_basis(rules, law, True)
+            known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
+    kept = {name: getattr(stated, name) if name in known else getattr(NO_TRAITS, name) for name in _TRAITS}
+    return replace(stated, **kept, absorbing=None)

@@ -7,28 +7,36 @@ it says of a rule counts as long as the rule's digest is the same.
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import os
+import platform
 import re
+import site
+import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from importlib import resources
+from importlib.metadata import version
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from dslc.prove.known.digest import PROVER_VERSION
+import dslc
+from dslc.folders import cache_folder
+from dslc.prove.evidence.digest import PROVER_VERSION
 from dslc.prove.verdict import (
     ANSWERS,
     STATUSES,
     Counterexample,
     RuleVerdict,
-    Status,
-    Types,
     TypeStatus,
     Verdict,
     types_from,
 )
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.installed import BUILTIN
 from dslc.store import Store, replace_file
 
 LOCK = "dslc.lock"
@@ -48,7 +56,7 @@ class Lock:
     problem: str = ""
 
     def of(self, rule: str, digest: str, limit: float = 0.0) -> RuleVerdict | None:
-        """What is known of a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
+        """The verdict on a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
         found = self.verdicts.get(rule)
         if found is None or found.digest != digest:
             return None
@@ -71,7 +79,7 @@ def _stopped(verdict: Verdict) -> float:
 
 
 def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
-    """Where the verdict of a rule is kept: beside the file that defines it."""
+    """The file in which the verdict of a rule is kept: beside the file that defines it."""
     return Path(definition.module.file.source.path).resolve().parent / LOCK
 
 
@@ -117,38 +125,28 @@ def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
 
 def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
     """Plain values; without times, so that proving again changes nothing."""
-    out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
-    if verdict.reason:
-        out["reason"] = verdict.reason
-    if verdict.by_type:
-        out["types"] = [_type_entry(types, one) for types, one in verdict.by_type.items()]
-    if verdict.rests:
-        out["rests"] = dict(verdict.rests)
-    out["verdicts"] = []
-    for one in verdict.verdicts:
-        entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
-        for name in ("reason", "scope"):
-            if getattr(one, name):
-                entry[name] = getattr(one, name)
-        if one.error_bound is not None:
-            entry["error_bound"] = one.error_bound
-        if one.needs:
-            entry["needs"] = list(one.needs)
-        if one.presumes:
-            entry["presumes"] = list(one.presumes)
-        if one.rests:
-            entry["rests"], entry["weakest"] = list(one.rests), one.weakest
-        if one.counterexample is not None:
-            entry["counterexample"] = {
-                k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}
-            }
-        out["verdicts"].append(entry)
-    return out
+    types = [
+        {"kinds": {name: str(kind) for name, kind in types.kinds}} | _there(status=one.status, reason=one.reason)
+        for types, one in verdict.by_type.items()
+    ]
+    return _there(reason=verdict.reason, types=types, rests=dict(verdict.rests)) | {
+        "digest": verdict.digest, "status": verdict.status, "verdicts": list(map(_verdict_to_dict, verdict.verdicts)),
+    }  # fmt: skip
 
 
-def _type_entry(types: Types, one: TypeStatus) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kinds": {name: str(kind) for name, kind in types.kinds}, "status": one.status}
-    return {**entry, "reason": one.reason} if one.reason else entry
+def _verdict_to_dict(one: Verdict) -> dict[str, Any]:
+    found = one.counterexample
+    shown = found and {k: v for k, v in asdict(found).items() if v or k in {"drawn", "position"}}
+    return _there(
+        prover=one.prover, answer=one.answer, reason=one.reason, scope=one.scope, error_bound=one.error_bound,
+        needs=list(one.needs), presumes=list(one.presumes), rests=list(one.rests),
+        weakest=one.weakest if one.rests else None, counterexample=shown,
+    )  # fmt: skip
+
+
+def _there(**values: Any) -> dict[str, Any]:
+    """The values that say something."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
 def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
@@ -171,13 +169,15 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
             drawn = {str(key): str(value) for key, value in found["drawn"].items()}
             example = Counterexample(drawn=drawn, position=tuple(int(k) for k in found["position"]), **texts)
         bound = one.get("error_bound")
+        needs, presumes, laws = (tuple(map(str, one.get(key, ()))) for key in ("needs", "presumes", "rests"))
+        weakest = one.get("weakest", "proved")
+        if weakest not in STATUSES:
+            raise ValueError(weakest)
         verdicts.append(
             Verdict(
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
-                needs=tuple(str(condition) for condition in one.get("needs", ())),
-                presumes=tuple(str(each) for each in one.get("presumes", ())),
-                rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
+                needs=needs, presumes=presumes, rests=laws, weakest=weakest,
             )
         )  # fmt: skip
     rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
@@ -185,27 +185,19 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
     return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
 
 
-def _status(text: Any) -> Status:
-    found = next((one for one in STATUSES if one == text), None)
-    if found is None:
-        raise ValueError(text)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
 class ProofCache:
     """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them.
 
-    Attributes:
-        stamp: whose verdicts they are; those of other provers are not found.
+    Args:
+        stamp: of the provers; the verdicts of other ones are not found.
     """
 
-    folder: Path
-    stamp: str = ""
+    def __init__(self, folder: Path, stamp: str = "") -> None:
+        self._store, self._stamp = Store(folder / "proofs"), stamp
 
     def get(self, rule: str, digest: str) -> RuleVerdict | None:
         try:
-            found = from_dict(rule, self._store.get_json(self._key(digest)))
+            found = from_dict(rule, self._store.get_json(f"{self._stamp}{digest}.json"))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return found if found.digest == digest else None
@@ -213,11 +205,45 @@ class ProofCache:
     def put(self, verdicts: Iterable[RuleVerdict]) -> None:
         """Keeps verdicts; a folder that cannot be written keeps nothing."""
         for verdict in verdicts:
-            self._store.put_json(self._key(verdict.digest), to_dict(verdict))
+            self._store.put_json(f"{self._stamp}{verdict.digest}.json", to_dict(verdict))
 
-    @property
-    def _store(self) -> Store:
-        return Store(self.folder / "proofs")
 
-    def _key(self, digest: str) -> str:
-        return f"{self.stamp}{digest}.json"
+# what provers consist of, and what they ask; evidence of others is no evidence of these
+_PROVERS = (
+    "analysis", "deadline.py", "derivation", "errors.py", "grammar", "inspection", "interpret", "ir", "processes", "prove", "semantics",
+    "store.py", "syntax",
+)  # fmt: skip
+_ASKED = ("highspy", "islpy", "lark", "ml_dtypes", "numpy", "sympy", "z3-solver")
+
+
+def own_evidence(folder: Path | None = None) -> ProofCache:
+    """The verdicts, by digest, that these provers gave in this user's runs, or that are kept in a folder."""
+    return ProofCache(cache_folder() / "evidence" if folder is None else folder, f"{stamp()}-")
+
+
+@functools.cache
+def stamp() -> str:
+    """Of the provers' files and the versions of what they ask: after a change in one of them everything is proved again."""
+    root = Path(dslc.__file__).parent
+    total = hashlib.sha256(" ".join((platform.python_version(), *map(version, _ASKED))).encode())
+    for stage in _PROVERS:
+        for path in sorted([root / stage, *(root / stage).rglob("*")]):
+            if path.suffix in {".py", ".lark"}:
+                total.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+@functools.cache
+def shipped(path: Path) -> bool:
+    """Return whether a lock is a part of dslc, as its provers are."""
+    return path.resolve().parent in {Path(str(resources.files(package))).resolve() for package in BUILTIN.values()}
+
+
+def installed(path: Path) -> bool:
+    """Return whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
+    paths = map(sysconfig.get_path, ("purelib", "platlib"))
+    folders = [*paths, *site.getsitepackages(), site.getusersitepackages()]
+    found = path.resolve()
+    return any(found.is_relative_to(Path(folder).resolve()) for folder in folders if folder) or bool(
+        {"site-packages", "dist-packages"} & set(found.parts)
+    )

@@ -1,0 +1,1 @@
+"""Evidence of rules: digests, locks, this user's own evidence, and what a proof rests on."""

@@ -1,1 +1,0 @@
-"""Guards that make a rule hold."""

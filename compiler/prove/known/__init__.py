@@ -1,1 +1,0 @@
-"""What is known of rules: digests, locks, this user's own evidence, and what a proof rests on."""
