@@ -15,7 +15,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.narrowing import narrowed, sum_ranges
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
-from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
+from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
 
@@ -256,6 +256,11 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapp
         return read(node.operand, node.index) if in_bounds(node.index, shapes[node.operand], every) else None
 
     return rebuild(body, leaf)
+
+
+def scopes_of(value: Value) -> list[ScopeNode]:
+    """The scopes of an expression, arguments first."""
+    return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
 
 
 def as_dim(extent: Scalar) -> Dim:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
+from math import prod
 
+from dslc.derivation.pieces import scopes_of
 from dslc.derivation.steps import DerivationStep
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
@@ -33,7 +36,7 @@ class PricedProgram:
 
     @property
     def generated(self) -> tuple[ScopeNode, ...]:
-        return tuple(node for node in topological([self.value.node]) if isinstance(node, ScopeNode))
+        return tuple(scopes_of(self.value))
 
 
 Price = Callable[[Node], float]
@@ -47,7 +50,7 @@ def _as_it_is(number: int) -> int:
 
 def estimated(rules: Rules, at: At = _as_it_is) -> Price:
     """Seconds of a node by its operations and bytes; `at` says what numbers are that stand for sizes."""
-    products: dict[Node, float] = {}
+    products = cache(partial(summed, rules))
 
     def price(node: Node) -> float:
         if isinstance(node, Input) or node.constant:
@@ -57,27 +60,27 @@ def estimated(rules: Rules, at: At = _as_it_is) -> Price:
             per = _operations(node.scope.body, at)
             return LAUNCH / 2 + max(per * elements(node.values[0], at) / SCALAR, sizes / BYTES)
         if isinstance(node, Call):
-            if node not in products:
-                products[node] = 2.0 * elements(node.values[0], at) * at(int(summed(rules, node)))
-            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+            count = 2.0 * elements(node.values[0], at) * at(int(products(node)))
+            return LAUNCH + max(count / OPERATIONS, sizes / BYTES)
         return LAUNCH
 
     return price
 
 
 def elements(value: Value, at: At = _as_it_is) -> int:
-    total = 1
-    for size in value.type.shape:
-        total *= at(size) if isinstance(size, int) else 128
-    return total
+    return prod(at(size) if isinstance(size, int) else 128 for size in value.type.shape)
+
+
+def _positions(total: Reduce, at: At = _as_it_is) -> float:
+    return prod(
+        (at(each.value) if isinstance(each, Num) and isinstance(each.value, int) else 128 for each in total.extents),
+        start=1.0,
+    )
 
 
 def _operations(body: Scalar, at: At = _as_it_is) -> float:
     if isinstance(body, Reduce):
-        count = 1.0
-        for extent in body.extents:
-            count *= float(at(extent.value)) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
-        return count * (1 + _operations(body.body, at))
+        return _positions(body, at) * (1 + _operations(body.body, at))
     if isinstance(body, Apply):
         return sum(_operations(arg, at) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
     return 0.0
@@ -85,17 +88,14 @@ def _operations(body: Scalar, at: At = _as_it_is) -> float:
 
 def operations(value: Value) -> float:
     """What the scopes of an expression compute."""
-    scopes = [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
-    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes)
+    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes_of(value))
 
 
 def intensity(node: ScopeNode) -> float:
     """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
-    count = 1.0
-    body = node.scope.body
+    count, body = 1.0, node.scope.body
     while isinstance(body, Reduce):
-        for extent in body.extents:
-            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
+        count *= _positions(body)
         body = body.body
     if sum(1 for _ in each_of(Read, body)) < 2:
         return min(1.0, _operations(body) + 1.0)

@@ -66,9 +66,9 @@ def rewritten(
         return
     if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
         return
-    count = 0
+    count, unknowns = 0, Unknowns(rule, operands)
     for match in Left(rule, left, operands).match(values):
-        for found in Unknowns(rule, operands).every(match):
+        for found in unknowns.every(match):
             count += 1
             if count > INSTANCES:
                 return
