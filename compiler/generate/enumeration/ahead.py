@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from dslc.deadline import Deadline
 from dslc.errors import DslcError
-from dslc.generate.enumeration.cluster import mapper_for, needs_cluster
-from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.enumeration.levels import Enumerator
+from dslc.generate.enumeration.mappers import mapper_for, needs_cluster
 from dslc.generate.enumeration.resume import Blocks, digest
 from dslc.generate.interrupts import Interrupts
 from dslc.generate.settings import GenerationSettings
@@ -58,7 +58,7 @@ def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told:
     if settings.resume is not None:
         store = Blocks(settings.resume / digest(rules.digest, family, settings.seed))
     with mapper_for(settings) as mapper:
-        found = enumerate_family(
+        found = Enumerator(
             rules,
             settings.libraries,
             family,
@@ -67,7 +67,7 @@ def enumerated(rules: Rules, settings: GenerationSettings, family: Family, told:
             mapper=mapper,
             store=store,
             progress=told,
-        )
+        ).run()
     terms, equations = (sum(getattr(level, name) for level in found.levels) for name in ("terms", "equations"))
     return Enumerated(terms, equations, tuple(found.equations()))
 

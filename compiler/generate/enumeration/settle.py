@@ -8,61 +8,17 @@ worker, in any order, and in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.rewriting import Applications, FoundApplications, Rewriting, components
-from dslc.generate.enumeration.space import TermTable
-from dslc.generate.terms.term import Equation, Item
+from dslc.generate.enumeration.rewriting import Applications, Below, Rewriting, components
+from dslc.generate.terms.term import Equation
 from dslc.interpret.domain import Array
 
 PART = 1 << 21  #: terms of a part, about
 PAIRS = 1 << 21  #: connected pairs of terms that are held at once
-
-
-@dataclass(frozen=True)
-class KnownFingerprints:
-    """Fingerprints found so far in order, and the representative of each."""
-
-    hashes: Array
-    rows: Array
-
-    def find(self, hashes: Array) -> Array:
-        """The row of each fingerprint, -1 for new ones."""
-        if not len(self.hashes):
-            return np.full(len(hashes), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, self.rows[at], -1)
-
-    def plus(self, hashes: Array, rows: Array) -> KnownFingerprints:
-        both = np.concatenate([self.hashes, hashes])
-        order = np.argsort(both, kind="stable")
-        return KnownFingerprints(both[order], np.concatenate([self.rows, rows])[order])
-
-
-@dataclass(frozen=True)
-class Below:
-    """The levels below: the representatives in `table`, `lower` every term, `known` the fingerprints, `classes` the first row of each
-    row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
-    constants; `commutative` those of them that are."""
-
-    table: TermTable
-    lower: FoundApplications
-    known: KnownFingerprints
-    classes: Array
-    rules: tuple[tuple[Equation, ...], ...]
-    numbers: dict[Item, int]
-    commutative: frozenset[int]
-
-    @property
-    def smallest(self) -> tuple[tuple[Equation, ...], ...]:
-        """Most follows from these, all but those of the level just below; of which there are most."""
-        return self.rules[:-1]
-
-    def rewriting(self, level: Applications) -> Rewriting:
-        return Rewriting(self.table, self.numbers, self.lower, level, self.commutative)
 
 
 @dataclass(frozen=True)
@@ -107,8 +63,9 @@ def settled(below: Below, part: LevelPart) -> OpenTerms:
     members = np.union1d(equations, -1 - left[equations][left[equations] < 0])
     own = _within(left[members], members)
     mine = Applications(part.terms.item[members], part.terms.output[members], part.terms.args[members])
-    wanted, rewriting, groups = np.searchsorted(members, equations), below.rewriting(mine), np.arange(len(members))
-    for rules in below.smallest:
+    wanted, rewriting, groups = np.searchsorted(members, equations), Rewriting(below, mine), np.arange(len(members))
+    # most follows from all but those of the level just below; of which there are most
+    for rules in below.rules[:-1]:
         wanted = wanted[groups[wanted] >= 0]
         groups = grouped(below, rewriting, rules, wanted, part.hashes[members], own, None, groups)
     kept = groups >= 0
@@ -119,12 +76,12 @@ def settled(below: Below, part: LevelPart) -> OpenTerms:
 
 
 def further(below: Below, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
-    """What does not follow from the equations of the level just below either, as far as that is seen among what is left."""
+    """The rest that does not follow from the equations of the level just below either, as far as the rest itself shows it."""
     if not below.rules:
         return left
     equations = np.flatnonzero((left.groups >= 0) & ~left.heads)
-    groups = grouped(below, below.rewriting(level), below.rules[-1], equations, hashes, left.left, None, left.groups)
-    return OpenTerms(left.classes, left.equations, left.at, left.left, groups)
+    groups = grouped(below, Rewriting(below, level), below.rules[-1], equations, hashes, left.left, None, left.groups)
+    return replace(left, groups=groups)
 
 
 def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:

@@ -67,33 +67,35 @@ class TermTable:
     def __len__(self) -> int:
         return len(self.item)
 
-    def plus(self, other: TermTable) -> TermTable:
+    def plus(self, *others: TermTable) -> TermTable:
+        tables = (self, *others)
         return TermTable(
-            **{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()}
+            *(np.concatenate([getattr(one, name) for one in tables]) for name in self.__dataclass_fields__)
         )
 
-    def arrays(self) -> dict[str, Array]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+    def rows(self, chosen: Array) -> TermTable:
+        return TermTable(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
 def leaves(family: Family, types: TypeNumbers, arity: int, operators: int) -> TermTable:
     """The inputs, then the constants."""
     count = len(family.inputs) + len(family.constants)
-    own = [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))]
+    own = np.array(
+        [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))], np.int32
+    )
     own_types = (*family.inputs, *(type for _, type in family.constants))
     kinds = [types.number(type, role) for type, role in zip(own_types, family.roles, strict=True)]
-    order = [k + 1 if item == INPUT else 0 for k, item in enumerate(own)]
-    none = np.full((count, arity), -1, dtype=np.int32)
+    places = np.arange(count)
     return TermTable(
-        np.array(own, dtype=np.int32),
-        np.array([k if item == INPUT else 0 for k, item in enumerate(own)], dtype=np.int32),
-        none,
-        np.array(kinds, dtype=np.int32),
-        np.zeros(count, dtype=np.int32),
-        np.full((count, operators), -1, dtype=np.int32),
-        np.array(order, dtype=np.int64),
-        np.zeros(count, dtype=bool),
-        np.array(own, dtype=np.int32) != INPUT,
+        own,
+        np.where(own == INPUT, places, 0).astype(np.int32),
+        np.full((count, arity), -1, np.int32),
+        np.array(kinds, np.int32),
+        np.zeros(count, np.int32),
+        np.full((count, operators), -1, np.int32),
+        np.where(own == INPUT, places + 1, 0),
+        np.zeros(count, bool),
+        own != INPUT,
     )
 
 
@@ -120,9 +122,6 @@ class Reader:
                 found = self.applied(number, table.args[row], int(table.output[row]), type)
             self._made[row] = found
         return found
-
-    def constant(self, number: int, type: TermType) -> Term:
-        return applied(item_of(self._family, number), (), 0, type)
 
     def applied(self, number: int, args: Any, output: int, type: TermType) -> Term:
         return applied(
