@@ -26,8 +26,8 @@ FAMILIES = {"matrix": MATRIX, "convolution": IMAGE, "small": SMALL}
 
 
 def measure(name: str, operators: int, count: int, workers: int, memory: int, send: Any) -> None:
-    from dslc.generate.enumeration.cluster import mapper_for
-    from dslc.generate.enumeration.levels import enumerate_family
+    from dslc.generate.enumeration.levels import Enumerator
+    from dslc.generate.enumeration.mappers import mapper_for
     from dslc.generate.settings import GenerationSettings
     from dslc.generate.terms.inputs import InputSizes, families
     from dslc.semantics.library import load_many
@@ -37,7 +37,7 @@ def measure(name: str, operators: int, count: int, workers: int, memory: int, se
     names = [rules.operator(f"taso.{operator}") for operator in FAMILIES[name].split()]
     family = families(rules, names, InputSizes(count=count))[0]
     with mapper_for(GenerationSettings(workers=workers, max_operators=operators, memory=memory)) as mapper:
-        found = enumerate_family(rules, ("taso",), family, operators, mapper=mapper)
+        found = Enumerator(rules, ("taso",), family, operators, mapper=mapper).run()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     unit = 1 if sys.platform == "darwin" else 1024
     send.send(

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from dslc.cuda.views import StridedView, joined
-from dslc.derivation.lowered import operator_of
+from dslc.derivation.lowerings import operator_of
 from dslc.derivation.tables import OperatorPattern as Table
 from dslc.derivation.tables import Window, tables_of, unknowns_in
 from dslc.ir.dtype import DTYPES, DType

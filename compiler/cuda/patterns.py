@@ -15,9 +15,11 @@ from math import prod
 from dslc.analysis.poly import scalar_of
 from dslc.cuda.arguments import Axis, CallPattern, FoundCall, PlacedPattern, called
 from dslc.cuda.views import StridedView, address, inside, joined, slopes
-from dslc.derivation.equations import put, solved_linear, unknowns
-from dslc.derivation.finding import Along, Sought, Way
+from dslc.derivation.assignments import Along, solved_linear, unknowns
+from dslc.derivation.equations import put
+from dslc.derivation.finding import Sought
 from dslc.derivation.tables import TOTAL, Group, Window, around, leaves_in
+from dslc.interpret.differ import Way
 from dslc.ir.graph import Scope
 from dslc.ir.normal import form_of
 from dslc.ir.scalar import Iter, Num, Read, Scalar, num, walk

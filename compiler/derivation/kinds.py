@@ -1,4 +1,4 @@
-"""Which of many programs are shown: of every kind one before a second of any.
+"""The order in which programs are shown: of every kind one before a second of any.
 
 A kind is what a program's operators do with the windows and the sums of the given expression, and not how large or in which layout:
 an operator, whether it has a window as large as the given one, a smaller one or none, whether a batch stands for what was summed,
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
 from math import prod
 
 from dslc.analysis.iterators import coefficient_of
@@ -27,9 +29,9 @@ CHEAPEST = 4  #: programs that are shown for their price alone, at most
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Sums of products: extents of what is summed along a window, of all else that is summed, and of what both factors have.
+    """Sums of products: extents of sums along a window, of all other sums, and of the positions that both factors have.
 
-    `strides`, `dilations`: the largest coefficients of positions and of what is summed along a window.
+    `strides`, `dilations`: the largest coefficients of positions and of sums along a window.
     """
 
     windows: tuple[int, ...]
@@ -39,21 +41,8 @@ class _Form:
     dilations: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a program does otherwise: per call the operator and its features, of which those that start with `+` are departures."""
-
-    calls: tuple[tuple[str, tuple[str, ...]], ...]
-    whole: tuple[str, ...]
-
-    @property
-    def things(self) -> frozenset[tuple[str, str]]:
-        own = {(op, feature) for op, features in self.calls for feature in features}
-        return frozenset(own | {("", feature) for feature in self.whole})
-
-    @property
-    def departures(self) -> int:
-        return sum(feature.startswith("+") for _, features in (*self.calls, ("", self.whole)) for feature in features)
+#: of each call the operator and its features, departures with a `+`; features of the whole program have no operator
+Kind = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class Kinds:
@@ -62,8 +51,9 @@ class Kinds:
     def __init__(self, rules: Rules, given: Sequence[Call] = ()) -> None:
         self.rules, self.given = rules, given
         self.forms = [form for call in given for form in _forms(rules, call)]
-        self._of: dict[Call, tuple[tuple[str, ...], bool, bool]] = {}
-        self._below: dict[Value, frozenset[Value]] = {}
+        #: for each call its features, and whether its window is no even part of the given one, and is dilated more
+        self._features = cache(self._compared)
+        self._inputs = cache(_inputs)
 
     def first(self, programs: Iterable[PricedProgram]) -> Iterator[PricedProgram]:
         """Programs, the cheapest first, in the order in which they are shown.
@@ -73,86 +63,64 @@ class Kinds:
         """
         every = list(programs)
         count = max(1, min(2 * len(self.forms) - 1, CHEAPEST))
-        yield from every[:count]
-        left = every[count:]
-        if len(self.forms) < 2:
-            yield from self._in_turn(left, every[:count])
-            return
+        cheapest, left = every[:count], every[count:]
+        yield from cheapest
         groups: dict[int, list[PricedProgram]] = {}
-        for each in sorted(left, key=lambda each: len(each.calls)):
-            groups.setdefault(len(each.calls), []).append(each)
-        yield from _turns([self._in_turn(own, every[:count]) for own in groups.values()])
+        for each in left if len(self.forms) < 2 else sorted(left, key=lambda each: len(each.calls)):
+            groups.setdefault(len(each.calls) if len(self.forms) > 1 else 0, []).append(each)
+        yield from _turns([self._in_turn(own, cheapest) for own in groups.values()])
 
     def _in_turn(self, programs: Sequence[PricedProgram], cheapest: Sequence[PricedProgram]) -> Iterator[PricedProgram]:
-        groups: dict[_Kind, list[PricedProgram]] = {}
+        queues: dict[Kind, list[PricedProgram]] = {}
         for each in programs:
-            groups.setdefault(self.kind(each), []).append(each)
-        queues = {kind: sorted(own, key=self._order) for kind, own in groups.items()}
+            queues.setdefault(self.kind(each), []).append(each)
+        for own in queues.values():
+            own.sort(key=self._order)
         # the cheapest stand for their kinds where these have none that is plainer
         ahead = [
             kind
             for each in cheapest
             if (kind := self.kind(each)) in queues and self._odd(each) <= self._odd(queues[kind][0])
         ]
-        order = [*self._ordered([kind for kind in queues if kind not in ahead], queues, ahead), *dict.fromkeys(ahead)]
-        yield from _turns([iter(queues[kind]) for kind in order])
+        # kinds by their departures, then those of features that none before them has
+        seen = {thing for kind in ahead for thing in _things(kind)}
+        left, order = [kind for kind in queues if kind not in ahead], list[Kind]()
 
-    def _ordered(
-        self, kinds: list[_Kind], queues: dict[_Kind, list[PricedProgram]], shown: Sequence[_Kind]
-    ) -> list[_Kind]:
-        """Kinds by their departures, then those of what was not shown yet."""
-        seen = {thing for kind in shown for thing in kind.things}
-        left, order = list(kinds), list[_Kind]()
-
-        def rank(kind: _Kind) -> tuple[bool, int, int, int, float]:
+        def rank(kind: Kind) -> tuple[bool, bool, int, int, float]:
             best = queues[kind][0]
-            several = kind.departures > 1
-            new = len(kind.things - seen) if several else 0
-            return several, -min(new, 1), kind.departures, len(best.steps) if several else 0, best.seconds
+            departures = sum(feature.startswith("+") for _, features in kind for feature in features)
+            several = departures > 1
+            new = several and not _things(kind) <= seen
+            return several, not new, departures, len(best.steps) if several else 0, best.seconds
 
         while left:
-            chosen = min(left, key=rank)
-            left.remove(chosen)
-            order.append(chosen)
-            seen |= chosen.things
-        return order
+            order.append(min(left, key=rank))
+            left.remove(order[-1])
+            seen |= _things(order[-1])
+        yield from _turns([iter(queues[kind]) for kind in (*order, *dict.fromkeys(ahead))])
 
-    def _odd(self, program: PricedProgram) -> tuple[bool, bool, bool]:
+    def _odd(self, program: PricedProgram) -> tuple[bool, ...]:
         """Parts of one size come before what is rounded up, neighbours before what is dilated, and operands in their places."""
         marks = [(*self._features(call)[1:], self._swapped(call)) for call in program.calls]
-        uneven, dilated, swapped = (any(each) for each in zip(*marks, strict=True)) if marks else (False, False, False)
-        return uneven, dilated, swapped
+        return tuple(map(any, zip(*marks, strict=True))) if marks else (False,) * 3
 
-    def _order(self, program: PricedProgram) -> tuple[tuple[bool, bool, bool], bool, int, float, int]:
+    def _order(self, program: PricedProgram) -> tuple[tuple[bool, ...], bool, int, float, int]:
         """Of one kind the plain ones first, then by ranks, prices and derivations."""
-        other = False
-        rank = 0
-        ranks = {(call.op, *(len(arg.type.shape) for arg in call.args)) for call in self.given}
-        names = {op for op, *_ in ranks}
-        for call in program.calls:
-            own = (call.op, *(len(arg.type.shape) for arg in call.args))
-            other = other or (call.op in names and own not in ranks)
-            rank += 0 if call.op in names else sum(own[1:])  # type: ignore[arg-type]
+        ranks = [(call.op, [len(arg.type.shape) for arg in call.args]) for call in self.given]
+        names = {op for op, _ in ranks}
+        calls = [(call.op, [len(arg.type.shape) for arg in call.args]) for call in program.calls]
+        other = any(call[0] in names and call not in ranks for call in calls)
+        rank = sum(sum(own) for op, own in calls if op not in names)
         return self._odd(program), other, rank, program.seconds, len(program.steps)
 
-    def kind(self, program: PricedProgram) -> _Kind:
-        calls = tuple(sorted((call.op, self._features(call)[0]) for call in program.calls))
-        whole = []
-        if any(node.scope.body.binds for node in program.generated if not node.constant):
-            whole.append("+added")
-        products = max(1, len(self.forms))
-        whole += ["+more"] * max(0, len(calls) - products)
-        return _Kind(calls, tuple(whole))
-
-    def _features(self, call: Call) -> tuple[tuple[str, ...], bool, bool]:
-        found = self._of.get(call)
-        if found is None:
-            found = self._of[call] = self._compared(call)
-        return found
+    def kind(self, program: PricedProgram) -> Kind:
+        calls = sorted((call.op, self._features(call)[0]) for call in program.calls)
+        added = any(node.scope.body.binds for node in program.generated if not node.constant)
+        more = len(calls) - max(1, len(self.forms))
+        return (*calls, ("", ("+added",) * added + ("+more",) * more))
 
     def _compared(self, call: Call) -> tuple[tuple[str, ...], bool, bool]:
-        """What an operator does otherwise than the given expression; whether its window is no even part, and is dilated more."""
-        (own,) = _forms(self.rules, call) or (None,)
+        own = next(iter(_forms(self.rules, call)), None)
         if own is None or not self.forms:
             return (), False, False
         # of several products the one that it is most like
@@ -170,9 +138,7 @@ class Kinds:
             features.append("at every position")
         # a window that does not overlap looks like a part of a dimension
         more = len(own.windows) > len(given.windows)
-        summed, wanted = (
-            (own.plain * prod(own.windows), given.plain * prod(given.windows)) if more else (own.plain, given.plain)
-        )
+        summed, wanted = (form.plain * (prod(form.windows) if more else 1) for form in (own, given))
         if summed > wanted:
             features.append("+of a window")
         elif summed < wanted and own.batch == given.batch:
@@ -182,18 +148,19 @@ class Kinds:
         return tuple(features), uneven, own.dilations > given.dilations
 
     def _swapped(self, call: Call) -> bool:
-        """Whether the operands come from what the given call has in other places."""
+        """Return whether the operands come from what the given call has in other places."""
         if len(self.given) != 1 or len(self.given[0].args) != len(call.args):
             return False
-        places = [self._inputs(arg) for arg in self.given[0].args]
-        return any(self._inputs(arg).isdisjoint(place) for arg, place in zip(call.args, places, strict=True))
+        pairs = zip(call.args, self.given[0].args, strict=True)
+        return any(self._inputs(arg).isdisjoint(self._inputs(place)) for arg, place in pairs)
 
-    def _inputs(self, value: Value) -> frozenset[Value]:
-        found = self._below.get(value)
-        if found is None:
-            nodes = topological([value.node])
-            found = self._below[value] = frozenset(node.values[0] for node in nodes if isinstance(node, Input))
-        return found
+
+def _things(kind: Kind) -> set[tuple[str, str]]:
+    return {(op, feature) for op, features in kind for feature in features}
+
+
+def _inputs(value: Value) -> frozenset[Value]:
+    return frozenset(node.values[0] for node in topological([value.node]) if isinstance(node, Input))
 
 
 def _windows(own: tuple[int, ...], given: tuple[int, ...]) -> str:
@@ -208,7 +175,7 @@ def _windows(own: tuple[int, ...], given: tuple[int, ...]) -> str:
 
 
 def _forms(rules: Rules, call: Call) -> list[_Form]:
-    """What an operator adds, by its table; else by its expression, where it may be of several products."""
+    """The sums of an operator, by its table; else by its expression, which may be of several products."""
     found = sizes_in(rules, call)
     if found is not None:
         return [_of_pattern(*found)] if found[0].kind is not None else []
@@ -222,18 +189,16 @@ def _forms(rules: Rules, call: Call) -> list[_Form]:
 
 
 def _of_pattern(pattern: OperatorPattern, sizes: dict[Iter, int], slopes: dict[Iter, int]) -> _Form:
-    moving = {it for it in pattern.moving if it in pattern.sums}
-    plain = batch = 1
-    for it in pattern.extents:
-        size = sizes.get(it, 1)
-        operands, result = pattern.group(it)
-        if it in pattern.sums and it not in moving:
-            plain *= size
-        elif result and len(operands) > 1:
-            batch *= size
-    windows = tuple(sorted(sizes.get(it, 1) for it in moving if sizes.get(it, 1) > 1))
-    dilations = max((slopes.get(it, 1) for it in moving if sizes.get(it, 1) > 1), default=1)
-    strides = max((slopes.get(it, 1) for it in pattern.moving if it not in moving and sizes.get(it, 1) > 1), default=1)
+    long = [it for it in pattern.extents if sizes.get(it, 1) > 1]
+    moving = [it for it in long if it in pattern.moving]
+    plain = prod(sizes[it] for it in long if it in pattern.sums and it not in moving)
+    groups = ((it, *pattern.group(it)) for it in long if it not in pattern.sums or it in moving)
+    batch = prod(sizes[it] for it, operands, result in groups if result and len(operands) > 1)
+    windows = tuple(sorted(sizes[it] for it in moving if it in pattern.sums))
+    strides, dilations = (
+        max((slopes.get(it, 1) for it in moving if (it in pattern.sums) is summed), default=1)
+        for summed in (False, True)
+    )
     return _Form(windows, plain, batch, strides, dilations)
 
 
@@ -246,15 +211,16 @@ def _of_scope(node: ScopeNode, total: Reduce) -> _Form:
             windows += [size] * (size > 1)
         else:
             plain *= size
-    batch = 1
-    for it, long in zip(node.scope.iters, node.scope.extents, strict=True):
-        if len(reads) > 1 and all(any(at is it for at in each.index) for each in reads):
-            batch *= long if isinstance(long, int) else 128
+    batch = prod(
+        long if isinstance(long, int) else 128
+        for it, long in zip(node.scope.iters, node.scope.extents, strict=True)
+        if len(reads) > 1 and all(it in each.index for each in reads)
+    )
     return _Form(tuple(sorted(windows)), plain, batch)
 
 
 def _slides(it: Iter, size: int, at: Scalar) -> bool:
-    """Whether an iterator moves along a dimension with others, and is not the inner one of a merged dimension."""
+    """Return whether an iterator moves along a dimension with others, and is not the inner one of a merged dimension."""
     others = at.free - {it}
     inner = coefficient_of(at, it) == 1 and any(coefficient_of(at, other) == size for other in others)
     return it in at.free and bool(others) and not inner
@@ -262,14 +228,8 @@ def _slides(it: Iter, size: int, at: Scalar) -> bool:
 
 def _turns(queues: Sequence[Iterator[PricedProgram]]) -> Iterator[PricedProgram]:
     """One of each in turn, until there are no more."""
-    left = list(queues)
-    while left:
-        for queue in list(left):
-            found = next(queue, None)
-            if found is None:
-                left.remove(queue)
-            else:
-                yield found
+    for row in zip_longest(*queues):
+        yield from (each for each in row if each is not None)
 
 
 def kinds(rules: Rules, programs: Iterable[PricedProgram], given: Sequence[Call] = ()) -> Iterator[PricedProgram]:

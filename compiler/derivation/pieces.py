@@ -1,4 +1,4 @@
-"""What the unknowns of a derivation stand for: vectors of iterators, boxes, terms, index maps and tensors.
+"""Values of the unknowns of a derivation: vectors of iterators, boxes, terms, index maps and tensors.
 
 Everything lives in one application of a rule: iterators have names of their own there (`~7`), and reads have the numbers of the
 application's operands, so that pieces of several scopes can stand side by side and be put together anew.
@@ -6,7 +6,7 @@ application's operands, so that pieces of several scopes can stand side by side 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import gcd
@@ -15,11 +15,14 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.narrowing import narrowed, sum_ranges
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
-from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
+from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import each_of, substitute
 
 Vector = tuple[Scalar, ...]
+#: the least and the greatest positions of iterators
+Ranges = dict[Scalar, tuple[int, int]]
+Iters = tuple[Iter, ...]
 #: a tensor as a function of positions
 Tensor = Callable[[Vector], Scalar]
 
@@ -39,7 +42,7 @@ class Box:
         return Box((num(0),) * len(extents), tuple(as_scalar(extent) for extent in extents))
 
     def within(self, other: Box) -> bool:
-        """Whether it is known to lie within another one."""
+        """Return whether it is known to lie within another one."""
         return len(self.low) == len(other.low) and all(
             _at_least(a, b) and _at_least(apply("+", b, n), apply("+", a, m))
             for a, m, b, n in zip(self.low, self.extents, other.low, other.extents, strict=True)
@@ -65,7 +68,7 @@ class Box:
 
 
 def _at_least(value: Scalar, least: Scalar) -> bool:
-    """Whether `value >= least` is known, sizes being at least 1."""
+    """Return whether `value >= least` is known, sizes being at least 1."""
     difference = apply("-", value, least)
     if isinstance(difference, Num):
         return bool(difference.value >= 0)
@@ -84,9 +87,9 @@ class Unfit(Exception):
 class Map:
     """An index map: `values` over `params`, and the way back where it is known. `box` is what it maps into."""
 
-    params: tuple[Iter, ...]
+    params: Iters
     values: Vector
-    back_params: tuple[Iter, ...] = ()
+    back_params: Iters = ()
     back: Vector | None = None
     box: Box | None = None
 
@@ -100,7 +103,7 @@ class Map:
         return _at(self.back_params, self.back, at)
 
 
-def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
+def _at(params: Iters, values: Vector, at: Vector) -> Vector:
     if len(params) != len(at):
         raise Unfit("a map of another number of iterators")
     return tuple(substitute(value, dict(zip(params, at, strict=True))) for value in values)
@@ -110,7 +113,7 @@ def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
 class UnknownTerm:
     """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
 
-    params: tuple[tuple[Iter, ...] | Iter | int, ...]
+    params: tuple[Iters | Iter | int, ...]
     body: Scalar
 
     def __call__(self, args: Sequence[Vector | Scalar | Tensor]) -> Scalar:
@@ -149,7 +152,7 @@ class UnknownTerm:
 
 
 def is_part(value: Scalar) -> bool:
-    """Whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
+    """Return whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
     return not value.integral and any(
         isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value)
     )
@@ -209,7 +212,7 @@ class Operands:
             self.values.append(value)
         return self._numbers[value]
 
-    def fresh(self, count: int = 1) -> tuple[Iter, ...]:
+    def fresh(self, count: int = 1) -> Iters:
         start = self._named
         self._named += count
         return tuple(iterator(f"~{k}") for k in range(start, self._named))
@@ -231,7 +234,7 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        within: dict[Scalar, tuple[int, int]] = {
+        within: Ranges = {
             iterator(f"i{k}"): (0, int(extent.value) - 1)
             for k, extent in enumerate(box.extents)
             if isinstance(extent, Num)
@@ -239,12 +242,14 @@ class Operands:
         # what is decided by where iterators are need not be read
         numbered = substitute(narrowed(substitute(body, values), within), {}, 0, on_read)
         numbered = without_others(numbered, [self.values[k].type.shape for k in order], within)
-        extents = tuple(as_dim(extent) for extent in box.extents)
+        if any(isinstance(each, Num) and (not isinstance(each.value, int) or each.value < 0) for each in box.extents):
+            raise Unfit("an extent that is no size")
+        extents = tuple(int(each.value) if isinstance(each, Num) else each for each in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
 
-def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Ranges) -> Scalar:
     """Reads that are known to stay inside need no value outside."""
     if all(node.other is None for node in each_of(Read, body)):
         return body
@@ -258,13 +263,17 @@ def without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapp
     return rebuild(body, leaf)
 
 
-def as_dim(extent: Scalar) -> Dim:
-    """An extent as a dimension; raises Unfit where it is no size."""
-    if isinstance(extent, Num):
-        if not isinstance(extent.value, int) or extent.value < 0:
-            raise Unfit("an extent that is no size")
-        return int(extent.value)
-    return extent
+def product_of(sizes: Iterable[Scalar]) -> Scalar:
+    """The product of some sizes."""
+    whole: Scalar = num(1)
+    for size in sizes:
+        whole = apply("*", whole, size)
+    return whole
+
+
+def scopes_of(value: Value) -> list[ScopeNode]:
+    """The scopes of an expression, arguments first."""
+    return [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +281,10 @@ class ScopeView:
     """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
 
     value: Value
-    iters: tuple[Iter, ...]
+    iters: Iters
     box: Box
     kind: str | None
-    sums: tuple[Iter, ...]
+    sums: Iters
     sum_extents: Vector
     body: Scalar
 
@@ -330,9 +339,9 @@ def inside(view: ScopeView, total: Reduce, operands: Operands) -> ScopeView | No
 Views = dict[Value, tuple[ScopeView | None, Operands]]
 
 
-def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
+def ranges(iters: Sequence[Iter], box: Box) -> Ranges:
     """Iterators with their least and greatest positions; raises Unfit at unknown sizes."""
-    found: dict[Scalar, tuple[int, int]] = {}
+    found: Ranges = {}
     for it, low, extent in zip(iters, box.low, box.extents, strict=True):
         if not (isinstance(low, Num) and isinstance(extent, Num)):
             raise Unfit("an unknown size")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
+from math import prod
 
-from dslc.derivation.steps import DerivationStep
+from dslc.derivation.pieces import scopes_of
+from dslc.derivation.steps import Path
 from dslc.derivation.targets import summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, flat
 from dslc.ir.scopes import each_of
 from dslc.semantics.library import Rules
 
@@ -23,7 +26,7 @@ class PricedProgram:
     """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
 
     value: Value
-    steps: tuple[DerivationStep, ...]
+    steps: Path
     targets: tuple[str, ...]
     seconds: float
 
@@ -33,7 +36,7 @@ class PricedProgram:
 
     @property
     def generated(self) -> tuple[ScopeNode, ...]:
-        return tuple(node for node in topological([self.value.node]) if isinstance(node, ScopeNode))
+        return tuple(scopes_of(self.value))
 
 
 Price = Callable[[Node], float]
@@ -47,7 +50,7 @@ def _as_it_is(number: int) -> int:
 
 def estimated(rules: Rules, at: At = _as_it_is) -> Price:
     """Seconds of a node by its operations and bytes; `at` says what numbers are that stand for sizes."""
-    products: dict[Node, float] = {}
+    products = cache(partial(summed, rules))
 
     def price(node: Node) -> float:
         if isinstance(node, Input) or node.constant:
@@ -57,45 +60,43 @@ def estimated(rules: Rules, at: At = _as_it_is) -> Price:
             per = _operations(node.scope.body, at)
             return LAUNCH / 2 + max(per * elements(node.values[0], at) / SCALAR, sizes / BYTES)
         if isinstance(node, Call):
-            if node not in products:
-                products[node] = 2.0 * elements(node.values[0], at) * at(int(summed(rules, node)))
-            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+            count = 2.0 * elements(node.values[0], at) * at(int(products(node)))
+            return LAUNCH + max(count / OPERATIONS, sizes / BYTES)
         return LAUNCH
 
     return price
 
 
 def elements(value: Value, at: At = _as_it_is) -> int:
-    total = 1
-    for size in value.type.shape:
-        total *= at(size) if isinstance(size, int) else 128
-    return total
+    """The number of elements of a value; an unknown size counts as 128."""
+    return prod(at(size) if isinstance(size, int) else 128 for size in value.type.shape)
+
+
+def _positions(total: Reduce, at: At = _as_it_is) -> float:
+    return prod(
+        (at(each.value) if isinstance(each, Num) and isinstance(each.value, int) else 128 for each in total.extents),
+        start=1.0,
+    )
 
 
 def _operations(body: Scalar, at: At = _as_it_is) -> float:
     if isinstance(body, Reduce):
-        count = 1.0
-        for extent in body.extents:
-            count *= float(at(extent.value)) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
-        return count * (1 + _operations(body.body, at))
+        return _positions(body, at) * (1 + _operations(body.body, at))
     if isinstance(body, Apply):
         return sum(_operations(arg, at) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
     return 0.0
 
 
 def operations(value: Value) -> float:
-    """What the scopes of an expression compute."""
-    scopes = [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
-    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes)
+    """The number of operations of the scopes of an expression."""
+    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes_of(value))
 
 
 def intensity(node: ScopeNode) -> float:
     """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
-    count = 1.0
-    body = node.scope.body
+    count, body = 1.0, node.scope.body
     while isinstance(body, Reduce):
-        for extent in body.extents:
-            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
+        count *= _positions(body)
         body = body.body
     if sum(1 for _ in each_of(Read, body)) < 2:
         return min(1.0, _operations(body) + 1.0)
@@ -105,7 +106,7 @@ def intensity(node: ScopeNode) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each.
+    """The operators of a program and their sizes: numbers of attributes, elements of the result, terms that are added for each.
 
     `dimensions`: of all operands.
     """
@@ -116,7 +117,7 @@ class _Size:
     dimensions: int
 
     def within(self, other: _Size) -> bool:
-        """Whether another program has the same operators, all of them as large at least, and equal ones not in fewer dimensions."""
+        """Return whether another program has the same operators, all as large at least, and equal ones not in fewer dimensions."""
         if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [
             *map(len, other.numbers)
         ]:
@@ -133,8 +134,7 @@ def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
     found, sums, dimensions = [], False, 0
     for node in nodes:
         if isinstance(node, Call):
-            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
-                       if isinstance(each, int)]  # fmt: skip
+            numbers = [int(each) for _, value in node.attrs for each in flat(value) if isinstance(each, int)]
             sizes = sorted(int(elements(arg)) for arg in node.args)
             dimensions += sum(len(arg.type.shape) for arg in node.args)
             found.append((node.op, (*numbers, elements(node.values[0]), int(summed(rules, node)), *sizes)))

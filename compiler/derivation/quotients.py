@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import value as value_at
-from dslc.derivation.maps import image
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm
+from dslc.derivation.maps import Change, tried
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
@@ -16,9 +17,7 @@ COUNTED = 1 << 12  #: positions at which values of a quotient are counted
 BESIDE = 2  #: iterators that a quotient is counted relative to
 
 
-def lookups(
-    terms: Sequence[UnknownTerm], iters: tuple[Iter, ...], box: Box, operands: Operands
-) -> Iterator[tuple[int, Map]]:
+def lookups(terms: Sequence[UnknownTerm], iters: Iters, box: Box, operands: Operands) -> Iterator[Change]:
     """An iterator becomes the quotient or the remainder that alone a term knows of it: `(i + j) % 6` for j, of which there are fewer.
 
     The way back is one of the positions that have it.
@@ -31,25 +30,18 @@ def lookups(
                 or not all(_only_in(whole, it, term.body) for term in terms)
             ):
                 continue
-            values = (*iters[:k], whole, *iters[k + 1 :])
-            try:
-                after = image(iters, values, box)
-            except Unfit:
-                continue
-            size, before = after.extents[k], box.extents[k]
-            if not (isinstance(size, Num) and isinstance(before, Num) and size.value < before.value):
-                continue
-            back = operands.fresh(len(iters))
-            at = _position(whole, it, back[k])
-            moved = substitute(at, {other: new for other, new in zip(iters, back, strict=True) if other is not it})
-            yield k, Map(iters, values, back, (*back[:k], moved, *back[k + 1 :]), after)
+            parts = operands.fresh()
+            for each in tried(iters, k, (whole,), parts, _position(whole, it, parts[0]), box):
+                size, before = each.box.extents[0], box.extents[k]
+                if isinstance(size, Num) and isinstance(before, Num) and size.value < before.value:
+                    yield each
 
 
 def groupings(
     term: UnknownTerm,
-    index: tuple[Iter, ...],
-    outer: tuple[Iter, ...],
-    at: Mapping[Scalar, tuple[int, int]],
+    index: Iters,
+    outer: Iters,
+    at: Ranges,
     operands: Operands,
 ) -> Map | None:
     """For a sum over `index` the fewer positions that a term knows of: `(p + r - 1) // 2` for r, counted from p, if these are fewer.
@@ -88,7 +80,7 @@ def _divided(body: Scalar) -> Iterator[Apply]:
 
 
 def _only_in(whole: Apply, it: Iter, body: Scalar) -> bool:
-    """Whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
+    """Return whether an expression knows an iterator by a quotient (or remainder) alone, in which it moves by one."""
     if coefficient_of(whole.args[0], it) not in {1, -1}:
         return False
     return it not in rebuild(body, lambda node: num(0) if node is whole else None).free
@@ -103,16 +95,13 @@ def _position(whole: Apply, it: Iter, value: Scalar) -> Scalar:
     return apply("*", num(slope), apply("-", wanted, rest))
 
 
-def _fewest(whole: Apply, it: Iter, at: Mapping[Scalar, tuple[int, int]]) -> tuple[Scalar, int] | None:
+def _fewest(whole: Apply, it: Iter, at: Ranges) -> tuple[Scalar, int] | None:
     """From where a quotient is counted so that there are the fewest, and how many: fewer than its iterator has positions; else None."""
     others = sorted(whole.free - {it}, key=str)
     if len(others) > BESIDE or not {it, *others} <= at.keys():
         return None
     runs = [range(at[each][0], at[each][1] + 1) for each in (it, *others)]
-    total = 1
-    for run in runs:
-        total *= len(run)
-    if total > COUNTED:
+    if prod(map(len, runs)) > COUNTED:
         return None
     points: list[dict[Scalar, int]] = [dict(zip((it, *others), place, strict=True)) for place in product(*runs)]
     numbers = [int(value_at(whole, point)) for point in points]

@@ -7,26 +7,104 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from functools import cache
 from itertools import islice, product
 from math import inf
+from operator import itemgetter
+from typing import Generic, TypeVar
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.deadline import FOREVER, Deadline
 from dslc.derivation.layouts import carried
-from dslc.derivation.members import Member, choices, is_product, members_of, put, ranks
-from dslc.derivation.pieces import Operands, Views, view_of
+from dslc.derivation.pieces import Operands, Views, scopes_of, view_of
 from dslc.derivation.programs import Price, PricedProgram, estimated, intensity, operations, unlike
-from dslc.derivation.solving import Miss, Missed, Shaped, nearer, shaped
-from dslc.derivation.steps import DerivationStep, Steps
+from dslc.derivation.solver import Miss, MissReason, Shaped, nearer, shaped
+from dslc.derivation.steps import Neighbours, Path, Steps
 from dslc.derivation.targets import instances, missed, products_of
-from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
-from dslc.ir.scalar import Apply, Read, Reduce, walk
+from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
+from dslc.ir.holes import abstracted, instantiated
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, walk
 from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
+
+EACH = 12  #: programs of one member that are put together
+TOGETHER = 96  #: programs of all members together that are put together
+STATES = 12  #: states of one member that are looked at beside those of others
+JOINED = 144  #: states of all members together that are looked at
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A product within an expression: the same over holes, and what these stand for."""
+
+    value: Value
+    alone: Graph
+    args: tuple[Value, ...]
+
+    def over(self, made: Value) -> Value:
+        """A derived form over holes, in its place."""
+        return instantiated(Graph(self.alone.inputs, (made,)), self.args)[0]
+
+
+def members_of(whole: Value) -> tuple[Member, ...]:
+    """The scopes of an expression that add products of several elements, users before what they use.
+
+    None where there is one, and beside it nothing but changes of layout.
+    """
+    found, others = [], False
+    for node in reversed(topological([whole.node])):
+        if isinstance(node, ScopeNode):
+            if is_product(node):
+                alone, args = abstracted(node.values, tuple(dict.fromkeys(node.args)))
+                found.append(Member(node.values[0], alone, args))
+            elif not isinstance(node.scope.body, Read):
+                others = True
+    return tuple(found) if len(found) > 1 or (found and others) else ()
+
+
+def is_product(node: ScopeNode) -> bool:
+    """Return whether a scope adds something that is read at two places at least."""
+    return node.scope.body.binds and sum(1 for _ in each_of(Read, node.scope.body)) > 1
+
+
+def put(whole: Value, members: Sequence[Member], made: Mapping[Value, Value]) -> Value:
+    """An expression with what was derived of some of its members, over holes, by the members' values."""
+    for member in members:
+        if member.value in made:
+            (whole,) = replace((whole,), {member.value: member.over(made[member.value])})
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChoice(Generic[T]):
+    """Something for each member, and the price of all."""
+
+    price: float
+    each: tuple[T, ...]
+
+
+def choices(found: Sequence[Sequence[tuple[float, T]]]) -> Iterator[MemberChoice[T]]:
+    """One for each member of the programs that were found for it, which come with their prices: the cheapest together first."""
+    few = [own[: EACH if len(found) < 4 else 3] for own in found]
+    every = islice(product(*few), 4096)
+    for chosen in sorted(every, key=lambda choice: sum(price for price, _ in choice))[:TOGETHER]:
+        yield MemberChoice(sum(price for price, _ in chosen), tuple(each for _, each in chosen))
+
+
+def ranks(states: Sequence[Sequence[T]]) -> Iterator[tuple[T, ...]]:
+    """One of the states of each member: the first of all first."""
+    few = [own[: STATES if len(states) < 3 else 4] for own in states]
+    places = sorted(islice(product(*(range(len(own)) for own in few)), 4096), key=lambda place: (sum(place), place))
+    for place in islice(places, JOINED):
+        yield tuple(own[k] for own, k in zip(few, place, strict=True))
+
 
 WAYS = 16  #: ways to write an expression by operators that are looked at
 WHOLE = 0.25  #: share of the time for an expression of several products as a whole
@@ -40,7 +118,7 @@ CHEAPER = 0.95  #: part of the best price so far below which a program is a find
 
 @dataclass(frozen=True)
 class DerivationLimits:
-    """How far the search goes."""
+    """Limits of the search."""
 
     max_depth: int = 7
     #: states of a layer that are taken further
@@ -63,7 +141,7 @@ LIMITS = DerivationLimits()
 
 @dataclass(frozen=True, slots=True)
 class ProgramsFound:
-    """What was found, the cheapest first."""
+    """The programs of a search, the cheapest first."""
 
     programs: tuple[PricedProgram, ...]
     states: int
@@ -74,56 +152,50 @@ class ProgramsFound:
 
 
 def distance(value: Value, views: Views | None = None) -> int:
-    """What stands between an expression and the tables of products: indexes of several iterators, guards, divisions."""
+    """The distance of an expression from the tables of products: indexes of several iterators, guards, divisions."""
     total = 0
-    for node in topological([value.node]):
-        if isinstance(node, ScopeNode) and node.scope.body.binds:
+    for node in scopes_of(value):
+        if node.scope.body.binds:
             view = view_of(node.values[0], Operands(views={} if views is None else views))
             body = node.scope.body if view is None else view.body
             reads = [*each_of(Read, body)]
-            if len(reads) < 2:
-                continue
-            total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
-            total += sum(2 for part in walk(body) if isinstance(part, Apply) and part.name in {"//", "%", "select"})
+            if len(reads) > 1:
+                total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
+                total += sum(2 for part in walk(body) if isinstance(part, Apply) and part.name in {"//", "%", "select"})
     return total
 
 
-#: of each tensor that is read the indexes of several iterators: for each of these whether it is summed, and by how much it moves
-Sides = tuple[tuple[tuple[tuple[bool, int], ...], ...], ...]
-
-
-def sides(value: Value) -> Sides:
-    """How the tensors of sums are read along each of their dimensions, whatever the names and the order of iterators are."""
-    found = []
-    for node in topological([value.node]):
-        if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
+def _sums(value: Value) -> Iterator[tuple[frozenset[Iter], Read]]:
+    """The reads of sums, with the iterators of these."""
+    for node in scopes_of(value):
+        if isinstance(node.scope.body, Reduce):
             sums = frozenset(node.scope.body.iters)
-            for each in each_of(Read, node.scope.body):
-                along = [
-                    tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index
-                ]
-                found.append(tuple(sorted(each for each in along if len(each) > 1)))
+            yield from ((sums, each) for each in each_of(Read, node.scope.body))
+
+
+def sides(value: Value) -> tuple[tuple[object, ...], ...]:
+    """For the tensors that sums read the indexes of several iterators, whatever the names and the order of these are.
+
+    Each iterator is given by its coefficient, and True where it is summed.
+    """
+    found = []
+    for sums, each in _sums(value):
+        along = [tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index]
+        found.append(tuple(sorted(terms for terms in along if len(terms) > 1)))
     return tuple(found)
 
 
-def uneven(found: Sides) -> int:
-    """How much treats otherwise what is alike, as the sides of a window are."""
-    return sum(max(0, len(set(each)) - 1) for each in found)
-
-
 def turned(value: Value) -> int:
-    """How far from the last dimensions, whose elements are neighbours in memory, the windows of sums are: what is computed along rows
-    keeps them together, what is computed along columns has to turn them."""
-    total = 0
-    for node in topological([value.node]):
-        if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
-            sums = frozenset(node.scope.body.iters)
-            for each in each_of(Read, node.scope.body):
-                last = len(each.index) - 1
-                total += sum(
-                    last - k for k, at in enumerate(each.index) if len(at.free) > 1 and not sums.isdisjoint(at.free)
-                )
-    return total
+    """The distance of the windows of sums from the last dimensions, whose elements are neighbours in memory.
+
+    Sums along rows keep them together, sums along columns have to turn them.
+    """
+    return sum(
+        len(each.index) - 1 - k
+        for sums, each in _sums(value)
+        for k, at in enumerate(each.index)
+        if len(at.free) > 1 and not sums.isdisjoint(at.free)
+    )
 
 
 class DerivationSearch:
@@ -138,21 +210,18 @@ class DerivationSearch:
         self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         #: by their operators at their sizes
         self.programs: dict[tuple[object, ...], PricedProgram] = {}
-        self.states = 0
         self.complete, self.units = True, False
         self.seen: tuple[Value, ...] = ()
-        self.paths: dict[Value, tuple[DerivationStep, ...]] = {}
+        self.paths: dict[Value, Path] = {}
         self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
         #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched
         self._sizes: dict[Shaped, list[float]] = {}
         self._known: dict[Value, float] = {}
         self._alone = False
-        self._near: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = {}
-        self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
-        self._prices: dict[Node, float] = {}
+        self._near: dict[Value, Neighbours] = {}
+        self._ways, self._intensity, self._price_of = cache(self._instances), cache(intensity), cache(self.price)
         #: the price of the cheapest program, and how many expressions had led to it
         self._least, self._led = inf, 0
-        self._heavy: dict[ScopeNode, bool] = {}
 
     def run(self, value: Value) -> ProgramsFound:
         """Explores from one expression, and gives the programs, cheapest first.
@@ -163,31 +232,24 @@ class DerivationSearch:
         start = self.steps.start(value)
         members = members_of(start)
         # where nothing is multiplied, sums are products with ones
-        products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
+        products = sum(map(is_product, scopes_of(start)))
         self.units, self._alone = products == 0, products == 1
         until = self.limits.until
         complete = self._explored(start, until.part(WHOLE) if members else until)
-        applications = 0
+        inner: dict[Graph, DerivationSearch] = {}
         if members:
             inner = self._of_members(members, until)
-            applications = sum(each.steps.applications for each in inner.values())
-            complete = complete and all(each.complete for each in inner.values())
             self._joined(start, members, inner, until.part(JOINING))
             self._put_together(start, members, inner, until)
-            self.states = len(self.paths)
-            self.seen = tuple(self.paths)
-            self.states += sum(each.states for each in inner.values())
-            self.seen += tuple(state for each in inner.values() for state in each.seen)
-        self.complete = complete
-        return ProgramsFound(
-            self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete
-        )
+        self.complete = complete and all(each.complete for each in inner.values())
+        self.seen = (*self.paths, *(state for each in inner.values() for state in each.seen))
+        applications = sum(each.steps.applications for each in (self, *inner.values()))
+        return ProgramsFound(self.ordered(), len(self.seen), applications, time.monotonic() - began, self.complete)
 
     def _explored(self, start: Value, until: Deadline) -> bool:
-        """Derivations from one expression, layer by layer; whether that was all within the depth."""
+        """Derivations from one expression, layer by layer; returns whether that was all within the depth."""
         self.steps.until = until
-        paths = self.paths
-        paths[start] = ()
+        self.paths[start] = ()
         best = {start: self._programs(start, ())}
         complete = True
         # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
@@ -195,15 +257,11 @@ class DerivationSearch:
             complete = self._layers(start, beam, best, until)
             if complete or until.over or self._enough():
                 break
-        self.states = len(paths)
-        self.seen = tuple(paths)
         return complete
 
     def _layers(self, start: Value, beam: int, best: dict[Value, float], until: Deadline) -> bool:
         """Derivations from one expression, so many of each layer taken further; whether that was all within the depth."""
-        paths = self.paths
-        layer = [start]
-        complete = True
+        paths, layer, complete = self.paths, [start], True
         for depth in range(1, self.limits.max_depth + 1):
             found: dict[Value, None] = {}
             for state in layer:
@@ -222,26 +280,26 @@ class DerivationSearch:
                         best[new] = inf if new is not first and until.over else self._programs(new, paths[new])
             if not found:
                 break
-            layer, cut = self._kept([*found], best, paths, beam)
-            complete = complete and not cut
+            layer = self._kept([*found], best, beam)
+            complete = complete and len(found) <= beam
             if until.over or self._enough():
                 complete = False
                 break
         return complete
 
     def _enough(self) -> bool:
-        """Whether as many expressions were looked at as the limits allow."""
+        """Return whether as many expressions were looked at as the limits allow."""
         limits = self.limits
         return len(self.paths) >= min(limits.max_states, max(limits.patient, limits.patience * self._led))
 
-    def _children(self, state: Value) -> tuple[tuple[DerivationStep, Value], ...]:
+    def _children(self, state: Value) -> Neighbours:
         """The expressions one derivation away, found once, as far as time allows."""
-        known = self._near.get(state)
-        if known is None:
-            known = tuple(self.steps.near(state))
-            if not self.steps.until.over:
-                self._near[state] = known
-        return known
+        if state in self._near:
+            return self._near[state]
+        found = tuple(self.steps.near(state))
+        if not self.steps.until.over:
+            self._near[state] = found
+        return found
 
     # ---- several products ----------------------------------------------------------------------------------
 
@@ -296,54 +354,48 @@ class DerivationSearch:
                 return
 
     def ordered(self) -> tuple[PricedProgram, ...]:
-        """What was found by now, the cheapest first."""
+        """The programs found by now, the cheapest first."""
         order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return tuple({each.value: each for each in reversed(order)}.values())[::-1]
 
-    def nearest(self) -> list[tuple[Value, tuple[DerivationStep, ...]]]:
+    def nearest(self) -> list[tuple[Value, Path]]:
         """The expressions that were looked at, and how they were derived; those nearest to operators first."""
-        order = {
-            state: (distance(state, self.steps.views), _scopes(state), operations(state), len(steps), k)
-            for k, (state, steps) in enumerate(self.paths.items())
-        }
-        return [(state, self.paths[state]) for state in sorted(order, key=lambda state: order[state])]
 
-    def missed(self, target: str) -> Missed:
-        """Why no expression that was looked at is an operator, by the one that came nearest to it."""
-        found: Missed | None = None
+        def rank(found: tuple[Value, Path]) -> tuple[float, ...]:
+            state, steps = found
+            return distance(state, self.steps.views), len(scopes_of(state)), operations(state), len(steps)
+
+        return sorted(self.paths.items(), key=rank)
+
+    def missed(self, target: str) -> Miss:
+        """The reason why no explored expression is an operator, by the one that came nearest to it."""
+        found: Miss | None = None
         for state in self.seen[:ASKED]:
-            for node in topological([state.node]):
-                if isinstance(node, ScopeNode):
-                    why = missed(self.rules, node.values[0], target)
-                    if why is None:
-                        return Missed(Miss.INTENSITY)
-                    found = nearer(found, why)
-        return found or Missed(Miss.NO_TABLE)
+            for node in scopes_of(state):
+                why = missed(self.rules, node.values[0], target)
+                if why is None:
+                    return Miss(MissReason.INTENSITY)
+                found = nearer(found, why)
+        return found or Miss(MissReason.NO_TABLE)
 
-    def _kept(
-        self,
-        fresh: list[Value],
-        best: Mapping[Value, float],
-        paths: Mapping[Value, tuple[DerivationStep, ...]],
-        beam: int,
-    ) -> tuple[list[Value], bool]:
-        """Those that are taken further, the most promising first: for the rules that led there, for their price, for their distance."""
-        cut = len(fresh) > beam
+    def _kept(self, fresh: list[Value], best: Mapping[Value, float], beam: int) -> list[Value]:
+        """The beam: expressions that are taken further, the most promising by their rules, price and distance first."""
+        paths = self.paths
         if not self.limits.guided:
-            return fresh[:beam], cut
-        order = {value: k for k, value in enumerate(fresh)}
+            return fresh[:beam]
         far = {value: distance(value, self.steps.views) for value in fresh}
         along = {value: sides(value) for value in fresh}
         # of those that are alike in all that is known of them, as rows and columns are, one goes before the others: rows
         alike: dict[tuple[object, ...], int] = {}
         again = dict[Value, int]()
         for value in sorted(fresh, key=turned):
-            key = (best[value], far[value], along[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
+            key = (best[value], far[value], along[value], len(scopes_of(value)), tuple(sorted(map(str, paths[value]))))
             again[value] = alike[key] = alike.get(key, -1) + 1
-        odd = {value: uneven(along[value]) for value in fresh}
-        cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value], order[value]))
+        # differences between what is alike otherwise, as the sides of a window are
+        odd = {value: sum(max(0, len(set(each)) - 1) for each in along[value]) for value in fresh}
+        cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value]))
         near = sorted(
-            fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value])
+            fresh, key=lambda value: (again[value], odd[value], far[value], len(scopes_of(value)), best[value])
         )
         kept: dict[Value, None] = {}
         # of every set of rules that led here some, as what pays in the end may look worse on its way
@@ -365,34 +417,22 @@ class DerivationSearch:
                 break
             # a price says more than a distance
             kept.update(dict.fromkeys((*cheap[2 * k : 2 * k + 2], value)))
-        return list(kept), cut
+        return list(kept)
 
     # ---- instantiation -------------------------------------------------------------------------------------
 
-    def _programs(self, state: Value, steps: tuple[DerivationStep, ...]) -> float:
+    def _programs(self, state: Value, steps: Path) -> float:
         """The programs of a state, kept; the price of the cheapest, complete or not."""
         least = self._price(state)
         for targets, value in self._instantiated(state):
-            if any(self._is_heavy(node) for node in topological([value.node]) if isinstance(node, ScopeNode)):
-                # no program: its form is of no interest
-                least = min(least, self._price(value))
-                continue
-            least = min(least, self._kept_program(value, steps, targets))
-        if self._alone:
-            # what was known by its sizes costs what it did before
-            least = min(
-                [
-                    least,
-                    *(
-                        self._known[node.values[0]]
-                        for node in topological([state.node])
-                        if node.values[0] in self._known
-                    ),
-                ]
-            )
-        return least
+            heavy = any(self._intensity(node) > self.limits.intensity for node in scopes_of(value))
+            # where it is heavy it is no program: its form is of no interest
+            least = min(least, self._price(value) if heavy else self._kept_program(value, steps, targets))
+        # what was known by its sizes costs what it did before
+        known = (self._known.get(node.values[0], inf) for node in topological([state.node]))
+        return min(least, *known) if self._alone else least
 
-    def _kept_program(self, value: Value, steps: tuple[DerivationStep, ...], targets: tuple[str, ...]) -> float:
+    def _kept_program(self, value: Value, steps: Path, targets: tuple[str, ...]) -> float:
         """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
         nodes = topological([value.node])
         if sum(isinstance(node, Call) for node in nodes) > 1:
@@ -422,14 +462,11 @@ class DerivationSearch:
         """The state with its products as operators: every one of them, each in some ways."""
         found: list[tuple[Value, tuple[tuple[str, Value] | None, ...]]] = []
         # users before what they use: that is replaced in what stands for them
-        for node in reversed(topological([state.node])):
-            if isinstance(node, ScopeNode) and not node.constant:
-                (value,) = node.values
-                ways = self._of(value)
-                if ways:
-                    # what is computed of a product need not go with it
-                    alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
-                    found.append((value, ways if alone else (*ways[: WAYS - 1], None)))
+        for node in reversed(scopes_of(state)):
+            if not node.constant and (ways := self._ways(node.values[0])):
+                # what is computed of a product need not go with it
+                alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
+                found.append((node.values[0], ways if alone else (*ways[: WAYS - 1], None)))
         if not found:
             return
         # of each operator the first way first
@@ -448,44 +485,27 @@ class DerivationSearch:
             if names:
                 yield tuple(names), whole
 
-    def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
-        found = self._instances.get(value)
-        if found is None:
-            least = inf
+    def _instances(self, value: Value) -> tuple[tuple[str, Value], ...]:
+        """The operators that a scope is, each of them before a second way of any."""
+        least = inf
 
-            def skipped(size: Shaped) -> bool:
-                nonlocal least
-                known = self._sizes.get(size, ())
-                least = min(least, *known, inf)
-                return len(known) >= LAYOUTS
+        def skipped(size: Shaped) -> bool:
+            nonlocal least
+            known = self._sizes.get(size, ())
+            least = min(least, *known, inf)
+            return len(known) >= LAYOUTS
 
-            made = list(
-                instances(
-                    self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None
-                )
-            )
-            if least < inf:
-                self._known[value] = least
-            order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
-            found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
-        return found
-
-    def _is_heavy(self, node: ScopeNode) -> bool:
-        """Whether a scope computes too much for an operator that is generated."""
-        found = self._heavy.get(node)
-        if found is None:
-            found = self._heavy[node] = intensity(node) > self.limits.intensity
-        return found
+        found = instances(
+            self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None
+        )
+        counts = Counter[str]()
+        made: list[tuple[int, tuple[str, Value]]] = []
+        for each in found:
+            made.append((counts[each[0]], each))
+            counts[each[0]] += 1
+        if least < inf:
+            self._known[value] = least
+        return tuple(each for _, each in sorted(made, key=itemgetter(0)))
 
     def _price(self, value: Value) -> float:
-        total = 0.0
-        for node in topological([value.node]):
-            own = self._prices.get(node)
-            if own is None:
-                own = self._prices[node] = self.price(node)
-            total += own
-        return total
-
-
-def _scopes(value: Value) -> int:
-    return sum(isinstance(node, ScopeNode) for node in topological([value.node]))
+        return sum(map(self._price_of, topological([value.node])), 0.0)

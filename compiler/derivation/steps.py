@@ -9,14 +9,14 @@ from itertools import combinations, islice, permutations
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
 from dslc.deadline import FOREVER, Deadline
-from dslc.derivation.building import Right
-from dslc.derivation.matching import Left
-from dslc.derivation.pieces import Operands, Unfit, Views, reduced, without_others
+from dslc.derivation.left_sides import LeftSide
+from dslc.derivation.pieces import Operands, Ranges, Unfit, Views, reduced, without_others
+from dslc.derivation.right_sides import RightSide
 from dslc.derivation.tables import TOTAL, around
 from dslc.derivation.unknowns import Unknowns, may_apply
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
+from dslc.ir.graph import Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
@@ -38,6 +38,10 @@ class DerivationStep:
 
     def __str__(self) -> str:
         return self.rule + "^-1" * self.reverse
+
+
+Path = tuple[DerivationStep, ...]
+Neighbours = tuple[tuple[DerivationStep, Value], ...]
 
 
 def directions(
@@ -66,14 +70,14 @@ def rewritten(
         return
     if isinstance(values[0].node, ScopeNode) and not may_apply(rule, values[0].node.scope.body):
         return
-    count = 0
-    for match in Left(rule, left, operands).match(values):
-        for found in Unknowns(rule, operands).every(match):
+    count, unknowns = 0, Unknowns(rule, operands)
+    for match in LeftSide(rule, left, operands).match(values):
+        for found in unknowns.every(match):
             count += 1
             if count > INSTANCES:
                 return
             try:
-                results = Right(rule, found, operands, values[0].type.dtype).build(right)
+                results = RightSide(rule, found, operands, values[0].type.dtype).build(right)
             except Unfit:
                 continue
             yield {found.formulas[name].value: value for name, value in results.items()}
@@ -81,7 +85,7 @@ def rewritten(
 
 @dataclass
 class Steps:
-    """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
+    """The expressions one step away from another one, anywhere in it; computed once for each scope. Memory of a search."""
 
     rules: Sequence[DerivationDef]
     normalizer: Normalizer = field(default_factory=Normalizer)
@@ -93,7 +97,7 @@ class Steps:
     until: Deadline = FOREVER
     #: scopes taken apart
     views: Views = field(default_factory=dict)
-    _known: dict[Value, tuple[tuple[DerivationStep, Value], ...]] = field(default_factory=dict)
+    _known: dict[Value, Neighbours] = field(default_factory=dict)
     _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,7 +114,7 @@ class Steps:
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
-        return self.normal(rebuild((value,), _all_apart)[0])
+        return self.normal(rebuild((value,), lambda node, args: tuple(map(_apart, with_args(node, args))))[0])
 
     def normal(self, value: Value) -> Value:
         """The form that the search tells expressions apart by."""
@@ -122,7 +126,7 @@ class Steps:
         yield from self.of(value)
         yield from self.between(value)
 
-    def of(self, value: Value) -> tuple[tuple[DerivationStep, Value], ...]:
+    def of(self, value: Value) -> Neighbours:
         """The expressions one step away, each once, with the step."""
         found = self._known.get(value)
         if found is None:
@@ -132,7 +136,7 @@ class Steps:
     def between(
         self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None
     ) -> Iterator[tuple[DerivationStep, Value]]:
-        """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
+        """The programs one step away by rules between two expressions, anywhere in it; or between those that are `wanted`."""
         scopes = [
             node.values[0]
             for node in topological([value.node])
@@ -180,10 +184,6 @@ class Steps:
                     yield step, self.normal(replace((value,), {arg: below})[0])
 
 
-def _all_apart(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
-    return tuple(_apart(value) for value in with_args(node, args))
-
-
 def _apart(value: Value) -> Value:
     """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index.
 
@@ -195,7 +195,7 @@ def _apart(value: Value) -> Value:
     scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = _with_numbers(substitute(scope.body, single), node.args)
-    at: dict[Scalar, tuple[int, int]] = {
+    at: Ranges = {
         it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
     }
     body = without_others(reduced(body), [arg.type.shape for arg in node.args], at)
@@ -269,7 +269,7 @@ def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
 
 
 def _original(value: Value) -> Value:
-    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
+    """The source of a plain copy: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
     node = value.node
     if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read):
         return value
@@ -295,7 +295,7 @@ def _read_through(value: Value) -> Value:
     assert isinstance(node, ScopeNode)
     scope, args = node.scope, list(node.args)
     changed = False
-    ranges: Mapping[Scalar, tuple[int, int]] | None = None
+    ranges: Ranges | None = None
 
     def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         nonlocal changed, ranges
@@ -332,7 +332,7 @@ def _read_through(value: Value) -> Value:
 
 
 def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
-    """Whether an index is outside of a scope just where what that looks up is left: `[h, w] A[h // 2, w]` of twice as many rows."""
+    """Return whether an index is outside of a scope just where its source is left: `[h, w] A[h // 2, w]` of twice as many rows."""
     scope, body = node.scope, node.scope.body
     if not isinstance(body, Read) or body.other is not None or scope.groups is not None:
         return False
@@ -351,8 +351,8 @@ def _leaves_with(node: ScopeNode, index: Sequence[Scalar]) -> bool:
     return all(it in read_at or (sizes[it] == 1 and at is num(0)) for it, at in zip(scope.iters, index, strict=True))
 
 
-def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:
-    known: dict[Scalar, tuple[int, int]] = {
+def _ranges(scope: Scope) -> Ranges:
+    known: Ranges = {
         it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
     }
     return {**sum_ranges(scope.body), **known}

@@ -1,4 +1,4 @@
-"""What is tried for the unknowns that no left side determines, and what conditions say of them.
+"""Generators of the unknowns that no left side determines, and conditions on them.
 
 The generators that `search` names. They know no benchmark: factors are those that divide an extent and occur as a coefficient or a
 modulus in the expression.
@@ -7,13 +7,13 @@ modulus in the expression.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from contextlib import suppress
+from dataclasses import replace
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derivation.maps import by_reads, changed, flattened, image, merged, split, together
-from dslc.derivation.matching import UnknownBindings
-from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
+from dslc.derivation.left_sides import UnknownBindings, id_of, sets_of_indexes
+from dslc.derivation.maps import Change, by_reads, changed, changed_by, flattened, merged, split, together
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, Unfit, UnknownTerm, ranges
 from dslc.derivation.quotients import groupings, lookups
 from dslc.derivation.zeros import cuts, nonzero_box, only_positions, read_at, total
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
@@ -28,7 +28,7 @@ NEEDED: Mapping[str, frozenset[str]] = {"groupings": frozenset({"//"}), "guarded
 
 
 def may_apply(rule: t.Derivation, body: Scalar) -> bool:
-    """Whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
+    """Return whether what `search` looks for may be in an expression: soon told, before the left side is matched."""
     domains = [one.domain for one in rule.statements if isinstance(one, t.Search)]
     wanted = [NEEDED.get(domain.function) for domain in domains if isinstance(domain, t.Call)]
     if not any(wanted):
@@ -37,34 +37,26 @@ def may_apply(rule: t.Derivation, body: Scalar) -> bool:
     return all(names is None or not names.isdisjoint(known) for names in wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Factors:
-    """Sizes to split by, or to round up to multiples of; `listed`: the rule says which, and no others are tried."""
-
-    numbers: tuple[int, ...]
-    listed: bool = False
-
-    def short(self, extent: Scalar) -> tuple[int, ...]:
-        return () if self.listed else _short(extent)
+Index = tuple[Iters, Box]
 
 
-@dataclass(frozen=True)
 class Unknowns:
-    """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
+    """The unknowns of one application: iterators of indexes with their boxes, and the term that they are looked for in."""
 
-    rule: t.Derivation
-    operands: Operands
+    def __init__(self, rule: t.Derivation, operands: Operands) -> None:
+        self.operands = operands
+        self.sets = sets_of_indexes(rule)
+        self.searches = [each for each in rule.statements if isinstance(each, t.Search)]
+        self.maps = {each.name: each for each in rule.declarations if isinstance(each, t.MapDecl)}
+        self.conditions = [c for each in rule.declarations if isinstance(each, t.Where) for c in each.conditions]
 
     def every(self, found: UnknownBindings) -> Iterator[UnknownBindings]:
         """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
-        searches = [each for each in self.rule.statements if isinstance(each, t.Search)]
-        for chosen in self._chosen(searches, found):
-            try:
-                solved = self._solved(chosen)
-            except Unfit:
-                continue
-            if solved is not None:
-                yield solved
+        for chosen in self._chosen(self.searches, found):
+            with suppress(Unfit):
+                for condition in self.conditions:
+                    chosen = self._held(condition, chosen)
+                yield chosen
 
     def _chosen(self, searches: Sequence[t.Search], found: UnknownBindings) -> Iterator[UnknownBindings]:
         if not searches:
@@ -74,10 +66,10 @@ class Unknowns:
         for value in self._generated(first, found):
             if isinstance(value, Map):
                 each = found.put("maps", first.name, value)
-                declared = self._declared(first.name)
+                declared = self.maps.get(first.name)
                 if declared is not None and value.box is not None:
-                    # what it maps into; or of what it maps that which nothing else says
-                    for name in (_id(declared.codomain), *_names(declared.domain)):
+                    # the image; or of the preimage the part that nothing else says
+                    for name in (id_of(declared.codomain), *_names(declared.domain)):
                         if name not in found.sets:
                             each = each.put("sets", name, value.box)
                             break
@@ -85,169 +77,134 @@ class Unknowns:
                 each = found.put("sets", first.name, value)
             yield from self._chosen(rest, each)
 
-    def _declared(self, name: str) -> t.MapDecl | None:
-        return next(
-            (each for each in self.rule.declarations if isinstance(each, t.MapDecl) and each.name == name), None
-        )
-
     # ---- generators ----------------------------------------------------------------------------------------
 
-    def _generated(self, wanted: t.Search, found: UnknownBindings) -> Iterator[Any]:
+    def _generated(self, wanted: t.Search, found: UnknownBindings) -> Iterator[Map | Box]:
         node = wanted.domain
         if not isinstance(node, t.Call):
             return
-        name = node.function
-        if name == "affine_bijections":
-            rank = next(
-                (entry.value.value for entry in node.kwargs if entry.name == "rank" and isinstance(entry.value, t.Int)),
-                None,
-            )
-            for each in self._bijections(
-                self._index_of(node.args[0], found), found, self._factors(node, "factors", found)
-            ):
-                if rank is None or changed(each) <= rank:
-                    yield each
-        elif name == "nonzero_box" and len(node.args) == 2:
-            term = found.terms[_id(node.args[0])]
-            box = nonzero_box(term, self._index_of(node.args[1], found), self.operands)
-            if box is not None:
-                yield box
-        elif name == "nonzero_positions" and len(node.args) == 2:
-            yield from self._positions(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
-        elif name == "rounded_up":
-            yield from self._rounded(self._index_of(node.args[0], found), found, self._factors(node, "to", found))
-        elif name == "guarded" and len(node.args) == 2:
-            yield from self._guarded(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
-        elif name == "flattenings":
-            flat = flattened(*self._index_of(node.args[0], found), self.operands)
-            if flat is not None:
-                yield flat
-        elif name == "groupings" and len(node.args) == 2:
-            yield from self._grouped(
-                wanted.name, found.terms[_id(node.args[0])], self._index_of(node.args[1], found)[0], found
-            )
-        elif name == "sections":
-            whole = found.maps[_id(node.args[0])]
-            if whole.back is not None:
-                yield Map(whole.back_params, whole.back)
-        elif name == "halves":
-            yield from self._halves(self._box(node.args[0], found))
+        match node.function, node.args:
+            case "affine_bijections", (domain, *_):
+                ranks = [
+                    each.value.value for each in node.kwargs if each.name == "rank" and isinstance(each.value, t.Int)
+                ]
+                for each in self._bijections(self._index_of(domain, found), found, *_factors(node, "factors", found)):
+                    if not ranks or changed(each) <= ranks[0]:
+                        yield each
+            case "nonzero_box", (term, domain):
+                box = nonzero_box(found.terms[id_of(term)], self._index_of(domain, found), self.operands)
+                if box is not None:
+                    yield box
+            case "nonzero_positions", (term, domain):
+                yield from self._positions(found.terms[id_of(term)], self._index_of(domain, found), found)
+            case "rounded_up", (domain, *_):
+                yield from self._rounded(self._index_of(domain, found), found, *_factors(node, "to", found))
+            case "guarded", (term, domain):
+                yield from self._guarded(found.terms[id_of(term)], self._index_of(domain, found), found)
+            case "flattenings", (domain, *_):
+                flat = flattened(*self._index_of(domain, found), self.operands)
+                if flat is not None:
+                    yield flat
+            case "groupings", (term, domain):
+                yield from self._grouped(wanted.name, found.terms[id_of(term)], self._index_of(domain, found)[0], found)
+            case "sections", (name, *_):
+                whole = found.maps[id_of(name)]
+                if whole.back is not None:
+                    yield Map(whole.back_params, whole.back)
+            case "halves", (domain, *_):
+                box = found.box(domain)
+                for k, extent in enumerate(box.extents):
+                    if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
+                        yield _first_part(box, k, (extent.value + 1) // 2)
 
-    def _factors(self, node: t.Call, option: str, found: UnknownBindings) -> _Factors:
-        """The numbers that an option of a generator lists; else what the expression suggests: its coefficients and moduli."""
-        given = next((entry.value for entry in node.kwargs if entry.name == option), None)
-        if isinstance(given, t.Int | t.ListExpr):
-            items = given.elements if isinstance(given, t.ListExpr) else (given,)
-            return _Factors(
-                tuple(sorted({item.value for item in items if isinstance(item, t.Int) and item.value > 1})), True
-            )
-        suggested = {each for term in found.terms.values() for each in coefficients(term.body)}
-        return _Factors(tuple(sorted(each for each in suggested if each > 1)))
-
-    def _index_of(self, node: t.Expr, found: UnknownBindings) -> tuple[tuple[Iter, ...], Box]:
+    def _index_of(self, node: t.Expr, found: UnknownBindings) -> Index:
         """The iterators that run through a declared set, and their box."""
-        name = _id(node)
-        for declared in self.rule.declarations:
-            if isinstance(declared, t.IndexDecl):
-                for binder in declared.binders:
-                    if _id(binder.range) == name and binder.name in found.indexes:
-                        return found.indexes[binder.name], found.sets[name]
+        wanted = id_of(node)
+        for name, own in self.sets.items():
+            if own == wanted and name in found.indexes:
+                return found.indexes[name], found.sets[own]
         raise Unfit("no index runs through this set")
 
-    def _box(self, node: t.Expr, found: UnknownBindings) -> Box:
-        try:
-            return found.sets[_id(node)]
-        except KeyError:
-            raise Unfit("no such set") from None
-
-    def _bijections(
-        self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors
-    ) -> Iterator[Map]:
+    def _bijections(self, index: Index, found: UnknownBindings, factors: Sequence[int], listed: bool) -> Iterator[Map]:
         """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
 
-        The order of iterators is no matter: operators are matched by the groups that iterators are in."""
+        The order of iterators is no matter: operators are matched by the groups that iterators are in.
+        """
         iters, box = index
         if not iters:
             return
-        reads = [(k, each) for term in found.terms.values() for k, each in by_reads(term, iters, box, self.operands)]
-        yield from (each for _, each in reads)
-        yield from together(iters, reads, self.operands)
-        fewer = [*lookups([*found.terms.values()], iters, box, self.operands)]
-        yield from (each for _, each in fewer)
-        yield from together(iters, fewer, self.operands)
-        indexes = [
-            index
-            for term in found.terms.values()
-            for node in walk(term.body)
-            if isinstance(node, Read)
-            for index in node.index
-        ]
-        splits: dict[int, list[tuple[int, Map]]] = {}
+        for changes in (
+            [each for term in found.terms.values() for each in by_reads(term, iters, box, self.operands)],
+            [*lookups([*found.terms.values()], iters, box, self.operands)],
+        ):
+            for some in (*([each] for each in changes), together(iters, changes)):
+                if some:
+                    yield changed_by(iters, box, some, self.operands)
+        indexes = _indexes(found)
+        splits: dict[int, list[Change]] = {}
         # by the number that each iterator stands beside: a stride for rows, another one for columns
-        beside: dict[int, tuple[int, Map]] = {}
+        beside: dict[int, tuple[int, Change]] = {}
         for k, it in enumerate(iters):
             near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
-            short = factors.short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
-            for factor in sorted({*factors.numbers, *short}):
-                if factors.listed or factor in short or any(factor in _numbers(index) for index in near):
+            numbers = set().union(*map(_numbers, near))
+            short = () if listed else self._short(box.extents[k], [(it, index) for index in near], found)
+            for factor in sorted({*factors, *short}):
+                if listed or factor in short or factor in numbers:
                     parts = split(iters, box, k, factor, self.operands)
                     if parts is not None:
-                        splits.setdefault(factor, []).append((k, parts))
-                        if any(factor in _numbers(index) for index in near):
+                        splits.setdefault(factor, []).append(parts)
+                        if factor in numbers:
                             beside.setdefault(k, (factor, parts))
-        for alike in splits.values():
-            # the dimensions of a window are alike
-            yield from together(iters, alike, self.operands) if len(alike) > 1 else (alike[0][1],)
+        # the dimensions of a window are alike
+        several = [alike[:1] if len(alike) == 1 else together(iters, alike) for alike in splits.values()]
         if len({factor for factor, _ in beside.values()}) > 1:
-            yield from together(iters, [(k, parts) for k, (_, parts) in beside.items()], self.operands)
+            several.append(together(iters, [parts for _, parts in beside.values()]))
+        yield from (changed_by(iters, box, some, self.operands) for some in several if some)
         for k in range(len(iters) - 1):
             if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 whole = merged(iters, box, k, self.operands)
                 if whole is not None:
                     yield whole
 
-    def _is_window(self, it: Iter, index: Scalar, found: UnknownBindings) -> bool:
-        """Whether an iterator is the shortest of an index, as that of a window is beside the positions that it slides over."""
-        try:
-            sizes = {each: most - least for each, (least, most) in self._ranges(found).items()}
-        except Unfit:
-            return False
-        others = [sizes[other] for other in index.free if other is not it and other in sizes]
-        return bool(others) and it in sizes and all(sizes[it] <= other for other in others)
+    def _short(self, extent: Scalar, near: Sequence[tuple[Iter, Scalar]], found: UnknownBindings) -> Sequence[int]:
+        """Sizes of parts of a short extent, all that are at most its half, rounded up.
 
-    def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings, factors: _Factors) -> Iterator[Box]:
+        They are for an iterator that is the shortest of an index, as that of a window is beside the positions that it slides over.
+        """
+        if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > SHORT:
+            return ()
+        with suppress(Unfit):
+            sizes = {each: most - least for each, (least, most) in self._ranges(found).items()}
+            for it, index in near:
+                others = [sizes[other] for other in index.free if other is not it and other in sizes]
+                if others and it in sizes and sizes[it] <= min(others):
+                    return range(2, (extent.value + 1) // 2 + 1)
+        return ()
+
+    def _rounded(self, index: Index, found: UnknownBindings, factors: Sequence[int], listed: bool) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
         iters, box = index
-        reads = [
-            at
-            for term in found.terms.values()
-            for node in each_of(Read, term.body)
-            for at in node.index
-            if len(at.free) > 1
-        ]
+        reads = [at for at in _indexes(found) if len(at.free) > 1]
         for value in dict.fromkeys(box.extents):
             if not isinstance(value, Num) or not isinstance(value.value, int):
                 continue
             places = [k for k, extent in enumerate(box.extents) if extent is value]
             near = [(iters[k], at) for k in places for at in reads if iters[k] in at.free]
-            short = factors.short(value) if any(self._is_window(it, at, found) for it, at in near) else ()
-            beside = [each for each in factors.numbers if factors.listed or any(each in _numbers(at) for _, at in near)]
+            short = () if listed else self._short(value, near, found)
+            beside = [each for each in factors if listed or any(each in _numbers(at) for _, at in near)]
             for factor in sorted({*beside, *short}):
                 up = -(-value.value // factor) * factor
                 # more than half of it is asked for
                 if value.value < up < 2 * value.value:
                     yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
 
-    def _positions(
-        self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings
-    ) -> Iterator[Map]:
+    def _positions(self, term: UnknownTerm, index: Index, found: UnknownBindings) -> Iterator[Map]:
         """Of a sum the positions that a guard leaves: `phi(x, z)` where all but one of an iterator are 0, z being the others."""
         iters, box = index
         try:
-            at = self._ranges(found)
+            chosen = only_positions(term.body, iters, box, self._ranges(found), self.operands)
         except Unfit:
             return
-        chosen = only_positions(term.body, iters, box, at, self.operands)
         if not chosen:
             return
         kept = [k for k, it in enumerate(iters) if it not in chosen]
@@ -258,36 +215,19 @@ class Unknowns:
         left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
         yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
-    def _grouped(self, name: str, term: UnknownTerm, index: tuple[Iter, ...], found: UnknownBindings) -> Iterator[Map]:
-        declared = self._declared(name)
-        if declared is None:
+    def _grouped(self, name: str, term: UnknownTerm, index: Iters, found: UnknownBindings) -> Iterator[Map]:
+        if name not in self.maps:
             return
         # of what the map is declared for all but the index itself
-        sets = [each for each in _names(declared.domain) if found.sets.get(each) is not None]
-        owners = {self._set_of(own): found.indexes[own] for own in found.indexes}
+        sets = [each for each in _names(self.maps[name].domain) if each in found.sets]
+        owners = {self.sets[own]: iters for own, iters in found.indexes.items()}
         outer = tuple(it for each in sets for it in owners.get(each, ()) if it not in index)
-        try:
+        with suppress(Unfit):
             whole = groupings(term, index, outer, self._ranges(found), self.operands)
-        except Unfit:
-            return
-        if whole is not None:
-            yield whole
+            if whole is not None:
+                yield whole
 
-    def _set_of(self, index: str) -> str:
-        """The set that an index is declared with."""
-        for declared in self.rule.declarations:
-            if isinstance(declared, t.IndexDecl):
-                for binder in declared.binders:
-                    if binder.name == index and isinstance(binder.range, t.Name):
-                        return binder.range.id
-        raise Unfit("an index without a set")
-
-    def _halves(self, box: Box) -> Iterator[Box]:
-        for k, extent in enumerate(box.extents):
-            if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
-                yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
-
-    def _guarded(self, term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], found: UnknownBindings) -> Iterator[Box]:
+    def _guarded(self, term: UnknownTerm, index: Index, found: UnknownBindings) -> Iterator[Box]:
         """The first parts of a box that end where a guard of the term changes: of what is put together its first piece.
 
         Where nothing is summed there are none, as a choice between parts is what the rule would make again.
@@ -298,148 +238,108 @@ class Unknowns:
         for k, cut in sorted(cuts(term.body, iters)):
             low, extent = box.low[k], box.extents[k]
             if isinstance(low, Num) and isinstance(extent, Num) and 0 < cut - low.value < extent.value:
-                yield replace(box, extents=(*box.extents[:k], num(cut - low.value), *box.extents[k + 1 :]))
+                yield _first_part(box, k, cut - int(low.value))
 
     # ---- conditions ----------------------------------------------------------------------------------------
 
-    def _solved(self, found: UnknownBindings) -> UnknownBindings | None:
-        """The bindings with the sets that conditions determine; None where a condition does not hold or is not known to."""
-        for declared in self.rule.declarations:
-            if isinstance(declared, t.Where):
-                for condition in declared.conditions:
-                    solved = self._held(condition, found)
-                    if solved is None:
-                        return None
-                    found = solved
+    def _held(self, node: t.Expr, found: UnknownBindings) -> UnknownBindings:
+        """The bindings with the set that a condition determines; raises Unfit where it does not hold or is not known to."""
+        match node:
+            case t.Call(function="bijective", args=(name,)):
+                held = found.maps[id_of(name)].back is not None
+            case t.Call(function="reads", args=(name, index)):
+                held = set(found.indexes[id_of(index)]) <= read_at(found.terms[id_of(name)].body)
+            case t.Call(function="total", args=(name, domain)):
+                term, box = found.terms[id_of(name)], found.box(domain)
+                # the first vector of iterators that may run through the box
+                own = [param for param in term.params if isinstance(param, tuple) and len(param) == len(box.low)]
+                if not own:
+                    raise Unfit("no iterators for this box")
+                held = total(term, {**self._ranges(found), **ranges(own[0], box)}, self.operands)
+            case t.Call(function="unlike", args=(left, right)):
+                first, second = found.box(left), found.box(right)
+                held = len(first.low) != len(second.low) or first.extents[1:] != second.extents[1:]
+            case t.ForAll(
+                name=name,
+                domain=t.Binary(op="-", left=whole, right=part),
+                body=t.Compare(operands=(t.Call() as call, *_)),
+            ):
+                held = self._is_zero_between(name, call.function, found.box(whole), found.box(part), found)
+            case t.Compare(ops=("<=",), operands=(left, t.Binary(op="|") as right)):
+                # `X <= U | V`: where V is unknown it is what is left, as a box
+                rest, name = _rest(found.box(left), found.box(right.left)), id_of(right.right)
+                if name not in found.sets:
+                    return found.put("sets", name, rest)
+                held = rest.within(found.sets[name])
+            case t.Compare(ops=("<=",), operands=(left, right)):
+                held = found.box(left).within(found.box(right))
+            case t.Compare(ops=("==",), operands=(t.Call(args=(left,)) as one, t.Call(args=(right,)) as other)) if (
+                one.function == other.function in {"shape", "dtype"}
+            ):
+                a, b = (self.operands.values[found.tensors[id_of(each)]].type for each in (left, right))
+                held = a.shape == b.shape if one.function == "shape" else a.dtype is b.dtype
+            case t.Compare(ops=("==",), operands=(t.Name(id=name), right)):
+                value = found.box(right)
+                if name not in found.sets:
+                    return found.put("sets", name, value)
+                held = found.sets[name] == value
+            case _:
+                raise Unfit("a condition that is not known")
+        if not held:
+            raise Unfit("a condition that does not hold")
         return found
 
-    def _held(self, node: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
-        if isinstance(node, t.Call):
-            return found if self._predicate(node, found) else None
-        if isinstance(node, t.ForAll):
-            return found if self._zero_outside(node, found) else None
-        if isinstance(node, t.Compare) and len(node.operands) == 2:
-            left, right = node.operands
-            if node.ops[0] == "<=":
-                return self._within(left, right, found)
-            if node.ops[0] == "==":
-                return self._equal(left, right, found)
-        raise Unfit("a condition that is not known")
-
-    def _predicate(self, node: t.Call, found: UnknownBindings) -> bool:
-        if node.function == "bijective":
-            return found.maps[_id(node.args[0])].back is not None
-        if node.function == "reads" and len(node.args) == 2:
-            return set(found.indexes[_id(node.args[1])]) <= read_at(found.terms[_id(node.args[0])].body)
-        if node.function == "total" and len(node.args) == 2:
-            term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
-            return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
-        if node.function == "unlike" and len(node.args) == 2:
-            first, second = (self._set(arg, found) for arg in node.args)
-            return len(first.low) != len(second.low) or first.extents[1:] != second.extents[1:]
-        raise Unfit("a predicate that is not known")
-
-    def _ranges(self, found: UnknownBindings) -> dict[Scalar, tuple[int, int]]:
-        """Where the iterators of every index that is bound run."""
-        at: dict[Scalar, tuple[int, int]] = {}
-        for declared in self.rule.declarations:
-            if isinstance(declared, t.IndexDecl):
-                for binder in declared.binders:
-                    name = binder.range.id if isinstance(binder.range, t.Name) else ""
-                    if binder.name in found.indexes and name in found.sets:
-                        at.update(ranges(found.indexes[binder.name], found.sets[name]))
+    def _ranges(self, found: UnknownBindings) -> Ranges:
+        """The ranges of the iterators of every index that is bound."""
+        at: Ranges = {}
+        for name, own in self.sets.items():
+            if name in found.indexes and own in found.sets:
+                at.update(ranges(found.indexes[name], found.sets[own]))
         return at
 
-    def _iters_like(self, box: Box, term: UnknownTerm) -> tuple[Iter, ...]:
-        """The first vector of iterators of a term: those that run through the box."""
-        for param in term.params:
-            if isinstance(param, tuple) and len(param) == len(box.low):
-                return param
-        raise Unfit("no iterators for this box")
-
-    def _within(self, left: t.Expr, right: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
-        if isinstance(right, t.Binary) and right.op == "|":
-            return self._covered(left, right, found)
-        return found if self._set(left, found).within(self._set(right, found)) else None
-
-    def _covered(self, left: t.Expr, right: t.Binary, found: UnknownBindings) -> UnknownBindings | None:
-        """`X <= U | V`: where V is unknown it is what is left, as a box."""
-        whole, first = self._set(left, found), self._set(right.left, found)
-        name = _id(right.right)
-        rest = _rest(whole, first)
-        if rest is None:
-            return None
-        if name not in found.sets:
-            return found.put("sets", name, rest)
-        return found if rest.within(found.sets[name]) else None
-
-    def _equal(self, left: t.Expr, right: t.Expr, found: UnknownBindings) -> UnknownBindings | None:
-        if isinstance(left, t.Call) and isinstance(right, t.Call) and left.function == right.function:
-            a, b = (self.operands.values[found.tensors[_id(each.args[0])]] for each in (left, right))
-            if left.function == "shape":
-                return found if a.type.shape == b.type.shape else None
-            if left.function == "dtype":
-                return found if a.type.dtype is b.type.dtype else None
-        if isinstance(left, t.Name):
-            value = self._set(right, found)
-            if left.id not in found.sets:
-                return found.put("sets", left.id, value)
-            return found if found.sets[left.id] == value else None
-        raise Unfit("an equation that is not known")
-
-    def _set(self, node: t.Expr, found: UnknownBindings) -> Box:
-        if isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
-            mapped = found.maps[_id(node.args[0])]
-            return image(mapped.params, mapped.values, self._set(node.args[1], found))
-        if isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
-            return self._set(node.args[0], found).hull(self._set(node.args[1], found))
-        if isinstance(node, t.Binary) and node.op == "*":
-            return self._set(node.left, found) * self._set(node.right, found)
-        return self._box(node, found)
-
-    def _zero_outside(self, node: t.ForAll, found: UnknownBindings) -> bool:
+    def _is_zero_between(self, name: str, term: str, whole: Box, part: Box, found: UnknownBindings) -> bool:
         """`forall x in X - V: f(x, y) == 0`."""
-        if not (isinstance(node.domain, t.Binary) and node.domain.op == "-" and isinstance(node.body, t.Compare)):
+        own = self.sets.get(name, "")
+        if term not in found.terms or name not in found.indexes or own not in found.sets:
             raise Unfit("a condition that is not known")
-        call = node.body.operands[0]
-        if not isinstance(call, t.Call) or call.function not in found.terms:
-            raise Unfit("a condition that is not known")
-        if node.name not in found.indexes:
-            raise Unfit("a condition that is not known")
-        whole, part = self._set(node.domain.left, found), self._set(node.domain.right, found)
-        index = (found.indexes[node.name], whole)
         # a larger box than the index runs through: what is read beside a tensor there is 0
-        beyond = not whole.within(self._own_set(node.name, found))
-        box = nonzero_box(found.terms[call.function], index, self.operands, beyond)
+        beyond = not whole.within(found.sets[own])
+        box = nonzero_box(found.terms[term], (found.indexes[name], whole), self.operands, beyond)
         return box is not None and box.within(part)
 
-    def _own_set(self, name: str, found: UnknownBindings) -> Box:
-        """What an index runs through on the left side."""
-        own = self._set_of(name)
-        if own not in found.sets:
-            raise Unfit("an index without a set")
-        return found.sets[own]
+
+def _factors(node: t.Call, option: str, found: UnknownBindings) -> tuple[Sequence[int], bool]:
+    """Sizes to split by, or to round up to multiples of; True where an option lists them, and no others are tried.
+
+    Else they are the coefficients and moduli of the expression.
+    """
+    given = next((entry.value for entry in node.kwargs if entry.name == option), None)
+    listed = isinstance(given, t.Int | t.ListExpr)
+    if isinstance(given, t.Int | t.ListExpr):
+        items = given.elements if isinstance(given, t.ListExpr) else (given,)
+        numbers = {item.value for item in items if isinstance(item, t.Int)}
+    else:
+        numbers = set().union(*map(_numbers, _indexes(found)))
+    return sorted(each for each in numbers if each > 1), listed
 
 
-def _id(node: t.Expr | None) -> str:
-    if not isinstance(node, t.Name):
-        raise Unfit("a name is wanted")
-    return node.id
+def _indexes(found: UnknownBindings) -> list[Scalar]:
+    """All that terms read at."""
+    return [at for term in found.terms.values() for node in each_of(Read, term.body) for at in node.index]
 
 
-def _rest(whole: Box, part: Box) -> Box | None:
-    """What is left of a box beside a part that is smaller along one iterator, from its first position on; None where more differs."""
+def _first_part(box: Box, k: int, size: int) -> Box:
+    return replace(box, extents=(*box.extents[:k], num(size), *box.extents[k + 1 :]))
+
+
+def _rest(whole: Box, part: Box) -> Box:
+    """The rest of a box beside a part that is smaller along one iterator, from its first position on; Unfit where more differs."""
     differ = [k for k, (a, b) in enumerate(zip(whole.extents, part.extents, strict=True)) if a is not b]
     if len(differ) != 1 or whole.low != part.low:
-        return None
+        raise Unfit("more than one iterator differs")
     (k,) = differ
     first, extent = apply("+", part.low[k], part.extents[k]), apply("-", whole.extents[k], part.extents[k])
     return Box((*whole.low[:k], first, *whole.low[k + 1 :]), (*whole.extents[:k], extent, *whole.extents[k + 1 :]))
-
-
-def coefficients(body: Scalar) -> set[int]:
-    """Coefficients and moduli of the positions that an expression reads at."""
-    return {each for node in walk(body) if isinstance(node, Read) for index in node.index for each in _numbers(index)}
 
 
 def _numbers(index: Scalar) -> set[int]:
@@ -451,19 +351,12 @@ def _numbers(index: Scalar) -> set[int]:
 
 
 def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
-    """Whether something is read at `outer * size(inner) + inner`."""
+    """Return whether something is read at `outer * size(inner) + inner`."""
     if not {outer, inner} <= index.free or not isinstance(size, Num):
         return False
     return coefficient_of(index, inner) == 1 and coefficient_of(index, outer) == size.value and size.value != 1
 
 
-def _short(extent: Scalar) -> tuple[int, ...]:
-    """Sizes of parts of a short extent, a window's say: all that are at most its half, rounded up."""
-    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > SHORT:
-        return ()
-    return tuple(range(2, (extent.value + 1) // 2 + 1))
-
-
 def _names(node: t.Expr) -> tuple[str, ...]:
     """The sets of a product of sets."""
-    return (*_names(node.left), *_names(node.right)) if isinstance(node, t.Binary) else (_id(node),)
+    return (*_names(node.left), *_names(node.right)) if isinstance(node, t.Binary) else (id_of(node),)

@@ -1,4 +1,4 @@
-"""Where terms are nothing, and where they have a value: by what is read beside tensors, and by guards."""
+"""Zeros of terms, and positions at which they have a value: by reads beside tensors, and by guards."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
-from dslc.derivation.pieces import Box, Operands, UnknownTerm
+from dslc.derivation.pieces import Box, Iters, Operands, Ranges, UnknownTerm
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, conjuncts, num, walk
 from dslc.ir.scopes import substitute
 
 
 def only_positions(
-    body: Scalar, iters: Sequence[Iter], box: Box, at: Mapping[Scalar, tuple[int, int]], operands: Operands
+    body: Scalar, iters: Sequence[Iter], box: Box, at: Ranges, operands: Operands
 ) -> Mapping[Iter, Scalar]:
     """For iterators of a sum the one position where a term is not 0: `r` is `b` where there is nothing but for `(b - r) % 2 == 0`.
 
@@ -40,14 +40,14 @@ def only_positions(
 
 
 def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
-    """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
+    """Positions that have to be divisible by a number (None: be 0), or a term is 0: by guards and reads of dimensions of one."""
     zeros = [
         apply("-", *each.args)
         for each in _guards(body)
         if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
     ]
-    for factor in _factors_of(body):
-        if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
+    for factor, guard in _factors(body):
+        if not guard and isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
             shape = operands.values[factor.operand].type.shape
             zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
     for each in zeros:
@@ -62,9 +62,7 @@ def read_at(body: Scalar) -> frozenset[Iter]:
     return frozenset(at for node in walk(body) if isinstance(node, Read) for at in node.index if isinstance(at, Iter))
 
 
-def nonzero_box(
-    term: UnknownTerm, index: tuple[tuple[Iter, ...], Box], operands: Operands, beyond: bool = False
-) -> Box | None:
+def nonzero_box(term: UnknownTerm, index: tuple[Iters, Box], operands: Operands, beyond: bool = False) -> Box | None:
     """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
 
     A product is 0 where one of its factors reads beside its tensor and 0 is the value there. `beyond`: that is its value beside
@@ -72,8 +70,8 @@ def nonzero_box(
     """
     iters, box = index
     low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
-    for factor in _factors_of(term.body):
-        if not isinstance(factor, Read):
+    for factor, guard in _factors(term.body):
+        if guard or not isinstance(factor, Read):
             continue
         zero = isinstance(factor.other, Num) and factor.other.value == 0
         if not zero and not (beyond and factor.other is None):
@@ -101,23 +99,29 @@ def nonzero_box(
     return None if found_box == box else found_box
 
 
+def _factors(body: Scalar) -> Iterator[tuple[Scalar, bool]]:
+    """The factors of a term, and conditions without which it is 0, as True."""
+    match body:
+        case Reduce(kind="sum"):
+            yield from _factors(body.body)
+        case Apply(name="select", args=(condition, inner, Num(value=0))):
+            yield from ((each, True) for each in conjuncts(condition))
+            yield from _factors(inner)
+        case Apply(name="*"):
+            for factor in body.args:
+                yield factor, False
+                yield from ((each, True) for each, guard in _factors(factor) if guard)
+        case _:
+            yield body, False
+
+
 def _guards(body: Scalar) -> Iterator[Scalar]:
-    """Conditions without which a term is 0."""
-    if isinstance(body, Reduce) and body.kind == "sum":
-        yield from _guards(body.body)
-    elif (
-        isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0
-    ):
-        yield from conjuncts(body.args[0])
-        yield from _guards(body.args[1])
-    elif isinstance(body, Apply) and body.name == "*":
-        for factor in body.args:
-            yield from _guards(factor)
+    return (each for each, guard in _factors(body) if guard)
 
 
-def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
+def _bound(condition: Scalar, iters: Iters) -> tuple[int, Scalar | None, Scalar | None] | None:
     """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
-    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
+    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="}):
         return None
     left, right = condition.args
     for it, limit, turned in ((left, right, False), (right, left, True)):
@@ -131,8 +135,8 @@ def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | No
     return None
 
 
-def cuts(body: Scalar, iters: tuple[Iter, ...]) -> set[tuple[int, int]]:
-    """Where choices of a term change along one iterator: its place, and the first position of the next piece."""
+def cuts(body: Scalar, iters: Iters) -> set[tuple[int, int]]:
+    """The cuts at which choices of a term change along one iterator: its place, and the first position of the next piece."""
     found: set[tuple[int, int]] = set()
     for node in walk(body):
         if not (isinstance(node, Apply) and node.name == "select"):
@@ -144,16 +148,8 @@ def cuts(body: Scalar, iters: tuple[Iter, ...]) -> set[tuple[int, int]]:
     return found
 
 
-def _factors_of(body: Scalar) -> list[Scalar]:
-    if isinstance(body, Reduce) and body.kind == "sum":
-        return _factors_of(body.body)
-    if isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
-        return _factors_of(body.args[1])
-    return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
-
-
-def total(term: UnknownTerm, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
-    """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
+def total(term: UnknownTerm, at: Ranges, operands: Operands) -> bool:
+    """Return whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
         if isinstance(node, Read) and node.other is None:
             if not in_bounds(node.index, operands.values[node.operand].type.shape, at):

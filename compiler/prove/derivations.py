@@ -16,7 +16,7 @@ import numpy as np
 
 from dslc.analysis.numeric import interval
 from dslc.derivation.building import Right
-from dslc.derivation.matching import UnknownBindings, at_index
+from dslc.derivation.left_sides import UnknownBindings, at_index
 from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.derivation.steps import Steps, directions, rewritten
 from dslc.interpret.floats import Floats

@@ -6,7 +6,7 @@ from functools import partial
 
 from handmade import taso
 
-from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.pruning.classes import Classes, family_inputs
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import substitute
@@ -18,7 +18,7 @@ OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 def test_a_part_is_replaced_as_if_the_term_were_made_anew() -> None:
     (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in OPERATORS], InputSizes())
     classes = Classes(taso(), family_inputs(family.inputs))
-    equations = list(enumerate_family(taso(), ("taso",), family, 2).equations())
+    equations = list(Enumerator(taso(), ("taso",), family, 2).run().equations())
     for equation in equations:
         classes.add(equation)
     build = partial(outputs, taso())
@@ -36,7 +36,7 @@ def test_a_part_is_replaced_as_if_the_term_were_made_anew() -> None:
 def test_terms_without_constants_represent_their_values() -> None:
     names = ("ewadd", "ewmul", "matmul", "I_ewmul", "I_matmul")
     (family,) = families(taso(), [taso().operators[f"taso.{name}"] for name in names], InputSizes(count=2))
-    found = enumerate_family(taso(), ("taso",), family, 2)
+    found = Enumerator(taso(), ("taso",), family, 2).run()
     shown = {str(equation) for equation in found.equations()}
     # A + A * A is A * (A + 1): what has the 1 is the other side, and larger terms are built from what has none
     assert any("I_ewmul" in text.split(" == ")[1] and "I_ewmul" not in text.split(" == ")[0] for text in shown)

@@ -12,10 +12,9 @@ import pytest
 from handmade import taso
 
 from dslc.errors import DslcError
-from dslc.generate.enumeration.cluster import mapper_for, on_cluster
-from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk
-from dslc.generate.enumeration.levels import Enumeration, enumerate_family
-from dslc.generate.enumeration.workers import Mapper, serial
+from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk
+from dslc.generate.enumeration.levels import Enumeration, Enumerator
+from dslc.generate.enumeration.mappers import Mapper, mapper_for, on_cluster, serial
 from dslc.generate.library import generate
 from dslc.generate.rulefile import library_text
 from dslc.generate.settings import GenerationSettings
@@ -33,7 +32,7 @@ def family() -> Family:
 
 
 def enumerated(mapper: Mapper) -> Enumeration:
-    return enumerate_family(taso(), ("taso",), family(), 3, mapper=mapper)
+    return Enumerator(taso(), ("taso",), family(), 3, mapper=mapper).run()
 
 
 @pytest.fixture(scope="module")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.counted_graphs import count_graphs, second_hash
-from dslc.generate.enumeration.evaluate import EnumerationState, TupleChunk, evaluate_chunk
+from benchmarks.counted_graphs import all_terms, count_graphs, second_hash
+from dslc.generate.enumeration.checkpoints import Blocks, digest
+from dslc.generate.enumeration.evaluation import EnumerationState, TupleChunk, evaluate_chunk
 from dslc.generate.enumeration.fingerprint import first_hash
-from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
-from dslc.generate.enumeration.resume import Blocks, digest
-from dslc.generate.enumeration.workers import forked, serial
+from dslc.generate.enumeration.levels import Enumeration, Enumerator
+from dslc.generate.enumeration.mappers import forked, serial
 from dslc.generate.terms.inputs import Family, InputSizes, families
-from dslc.generate.terms.menu import InPlay, items
+from dslc.generate.terms.menu import MenuValues, items
 from dslc.generate.terms.term import (
     Item,
     Term,
@@ -51,7 +52,7 @@ def family(rules: Rules, names: str, count: int = 2, library: str = "taso") -> F
 
 
 def enumerated(rules: Rules, names: str, operators: int, count: int = 2, seed: int = 0) -> Enumeration:
-    return enumerate_family(rules, ("taso",), family(rules, names, count), operators, seed)
+    return Enumerator(rules, ("taso",), family(rules, names, count), operators, seed).run()
 
 
 def shown(found: Enumeration) -> set[str]:
@@ -114,7 +115,7 @@ def test_terms_are_hash_consed_and_renamed(rules: Rules) -> None:
 
 
 def test_menu_follows_from_declarations(rules: Rules) -> None:
-    play = InPlay(((4, 4), (1, 4, 5, 5)), (3, 1))
+    play = MenuValues(((4, 4), (1, 4, 5, 5)), (3, 1))
     conv = items(rules, rules.operator("taso.conv"), play)
     assert {(dict(i.attrs)["padding"], dict(i.attrs)["activation"], dict(i.attrs)["stride"]) for i in conv} == set(
         product(("same", "valid"), ("none", "relu"), ((1, 1), (2, 2)))
@@ -181,10 +182,10 @@ def test_three_operators_over_representatives_have_nearly_all_values(rules: Rule
     for operators in (1, 2):
         small = family(rules, "ewadd transpose matmul", count=2)
         _, hashes, _ = all_terms(rules, ("taso",), small, operators)
-        levels = enumerate_family(rules, ("taso",), small, operators).levels
+        levels = Enumerator(rules, ("taso",), small, operators).run().levels
         assert sum(level.classes for level in levels) + len(small.inputs) == len(np.unique(hashes))
     small = family(rules, "ewadd transpose matmul", count=2)
-    found = enumerate_family(rules, ("taso",), small, 3)
+    found = Enumerator(rules, ("taso",), small, 3).run()
     _, hashes, _ = all_terms(rules, ("taso",), small, 3)
     classes = sum(level.classes for level in found.levels) + len(small.inputs)
     assert 0.99 * len(np.unique(hashes)) < classes <= len(np.unique(hashes))
@@ -217,7 +218,7 @@ def test_figure_2b_one_output_at_a_time(rules: Rules) -> None:
 def test_equations_hold(rules: Rules) -> None:
     """Each on new inputs, evaluated term by term by the interpreter."""
     small = family(rules, "ewadd smul transpose matmul concat split I_matmul", count=2)
-    found = enumerate_family(rules, ("taso",), small, 2)
+    found = Enumerator(rules, ("taso",), small, 2).run()
     listed = list(found.equations())
     assert len(listed) > 15
     for equation in listed:
@@ -234,7 +235,7 @@ def test_no_equation_twice(rules: Rules) -> None:
 def test_nothing_is_lost_by_leaving_out_what_follows(rules: Rules) -> None:
     """The kept equations connect all terms of equal values: congruence closure under them has no more classes than there are values."""
     small = family(rules, "ewadd transpose", count=2)
-    found = enumerate_family(rules, ("taso",), small, 2)
+    found = Enumerator(rules, ("taso",), small, 2).run()
     terms = brute(rules, small, 2)
     parent = {term: term for term in terms}
 
@@ -346,7 +347,7 @@ def test_operators_of_a_user(tmp_path: Path) -> None:
     rules = load_many([path])
     (matrix,) = families(rules, list(rules.operators.values()), InputSizes(count=3))
     assert {item.short for item in matrix.items} == {"twice", "shift", "plus", "fused", "product"}
-    listed = shown(enumerate_family(rules, (str(path),), matrix, 2))
+    listed = shown(Enumerator(rules, (str(path),), matrix, 2).run())
     assert "twice(x0) == plus(x0, x0)" in listed
     assert "fused(x1, x2, x0) == plus(x0, product(x1, x2))" in listed
 
@@ -366,8 +367,8 @@ def test_same_seed_same_result(rules: Rules) -> None:
 
 def test_workers_find_the_same(rules: Rules) -> None:
     small = family(rules, NAMES, count=3)
-    alone = enumerate_family(rules, ("taso",), small, 3)
-    several = enumerate_family(rules, ("taso",), small, 3, mapper=forked(2))
+    alone = Enumerator(rules, ("taso",), small, 3).run()
+    several = Enumerator(rules, ("taso",), small, 3, mapper=partial(forked, 2)).run()
     assert [str(e) for e in alone.equations()] == [str(e) for e in several.equations()]
 
 
@@ -381,14 +382,14 @@ def test_chunks_are_pure(rules: Rules) -> None:
             seen.append((pickle.loads(pickle.dumps(state)), chunk, result))
             yield result
 
-    enumerate_family(rules, ("taso",), family(rules, NAMES), 2, mapper=mapper)
+    Enumerator(rules, ("taso",), family(rules, NAMES), 2, mapper=mapper).run()
     state, chunk, result = seen[-1]
     assert np.array_equal(evaluate_chunk(state, pickle.loads(pickle.dumps(chunk))), result)
 
 
 def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     small = family(rules, NAMES)
-    whole = enumerate_family(rules, ("taso",), small, 3)
+    whole = Enumerator(rules, ("taso",), small, 3).run()
 
     def broken(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
         for k, array in enumerate(serial(state, chunks)):
@@ -398,7 +399,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
 
     folder = tmp_path / digest(rules.digest, small, 0)
     with pytest.raises(KeyboardInterrupt):
-        enumerate_family(rules, ("taso",), small, 3, mapper=broken, store=Blocks(folder, seconds=0))
+        Enumerator(rules, ("taso",), small, 3, mapper=broken, store=Blocks(folder, seconds=0)).run()
     count = 0
 
     def counted(state: EnumerationState, chunks: Iterable[TupleChunk]) -> Iterator[Array]:
@@ -410,7 +411,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
     assert not list(folder.glob("*.part"))
     # a block that was not written whole is as good as none
     (folder / "level-3-00012.npz").write_bytes(b"cut off")
-    resumed = enumerate_family(rules, ("taso",), small, 3, mapper=counted, store=Blocks(folder))
+    resumed = Enumerator(rules, ("taso",), small, 3, mapper=counted, store=Blocks(folder)).run()
     assert [str(e) for e in resumed.equations()] == [str(e) for e in whole.equations()]
     chunks = 0
 
@@ -420,7 +421,7 @@ def test_interrupted_enumerations_go_on(rules: Rules, tmp_path: Path) -> None:
             chunks += 1
             yield array
 
-    enumerate_family(rules, ("taso",), small, 3, mapper=all_of)
+    Enumerator(rules, ("taso",), small, 3, mapper=all_of).run()
     assert 0 < count < chunks
 
 

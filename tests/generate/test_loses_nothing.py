@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from handmade import taso
 
-from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.enumeration.levels import Enumerator
 from dslc.generate.library import generate
 from dslc.generate.pruning.classes import Classes, family_inputs
-from dslc.generate.pruning.derivable import KnownRules
+from dslc.generate.pruning.derivability import KnownRules
 from dslc.generate.settings import GenerationSettings
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Term, applied, input_term, inputs
@@ -36,7 +36,7 @@ def other_names(term: Term, numbers: dict[int, int]) -> Term:
 
 def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
     library = generate(replace(GenerationSettings(), operators=OPERATORS, max_operators=3, proof=False))
-    equations = list(enumerate_family(taso(), ("taso",), family(), 3).equations())
+    equations = list(Enumerator(taso(), ("taso",), family(), 3).run().equations())
     # no classes: only the rules themselves may be used
     known = KnownRules(taso(), Classes(taso(), family_inputs(family().inputs)))
     for rule in library.found:

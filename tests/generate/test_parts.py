@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from handmade import taso
 
-from dslc.generate.enumeration.evaluate import evaluate_chunk
-from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.enumeration.evaluation import evaluate_chunk
+from dslc.generate.enumeration.levels import Enumerator
+from dslc.generate.enumeration.open_terms import settled
 from dslc.generate.enumeration.pairs import TermsByOperators, sharing
-from dslc.generate.enumeration.settle import settled
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import subterms
 from dslc.semantics.library import Rules
@@ -31,7 +31,7 @@ def family(rules: Rules, names: str, count: int) -> Family:
 def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large level is settled part by part, in bounded memory: the result is that of the level as a whole."""
     small = family(rules, "ewadd smul transpose matmul concat split I_matmul", count=2)
-    whole = enumerate_family(rules, ("taso",), small, 3)
+    whole = Enumerator(rules, ("taso",), small, 3).run()
     monkeypatch.setattr("dslc.generate.enumeration.levels.SETTLE_PART", 700)
     sizes: list[int] = []
 
@@ -44,7 +44,7 @@ def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.Mo
             else:
                 yield work(state, task)
 
-    parts = enumerate_family(rules, ("taso",), small, 3, mapper=mapper)
+    parts = Enumerator(rules, ("taso",), small, 3, mapper=mapper).run()
     assert len(sizes) > 5 and max(sizes) < 1500
     assert [str(e) for e in parts.equations()] == [str(e) for e in whole.equations()]
     counts = [(level.terms, level.classes, level.equations, level.kept) for level in whole.levels]
@@ -54,7 +54,7 @@ def test_parts_of_a_level_are_settled_alone(rules: Rules, monkeypatch: pytest.Mo
 def test_large_terms_have_no_constants(rules: Rules) -> None:
     small = family(rules, "ewadd matmul I_matmul", count=2)
     free = family(rules, "ewadd matmul", count=2)
-    two, none = (enumerate_family(rules, ("taso",), one, 3, constants=2) for one in (small, free))
+    two, none = (Enumerator(rules, ("taso",), one, 3, constants=2).run() for one in (small, free))
     assert two.levels[0].terms > none.levels[0].terms and two.levels[1].terms > none.levels[1].terms
     constants = [any(term.is_constant for term in subterms((e.left, e.right))) for e in two.equations()]
     sizes = [e.right.size for e in two.equations()]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
-from dslc.generate.enumeration import settle
-from dslc.generate.enumeration.levels import enumerate_family
-from dslc.generate.enumeration.rewriting import FoundApplications
-from dslc.generate.general.rules import GeneralRule, definition, generalise, less_general
-from dslc.generate.general.tries import Tries
+from dslc.generate.enumeration import open_terms as settle
+from dslc.generate.enumeration.levels import Enumerator
+from dslc.generate.enumeration.rewrites import KeyIndex
+from dslc.generate.general.rules import GeneralRule, Tries, definition, generalise, less_general
 from dslc.generate.pruning.classes import Classes
-from dslc.generate.pruning.derivable import KnownRules
-from dslc.generate.pruning.foresee import derivable_pairs
+from dslc.generate.pruning.derivability import KnownRules, derivable_pairs
 from dslc.generate.terms.inputs import InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.ir.dtype import DType
@@ -84,12 +82,12 @@ def test_lookups_of_many_keys() -> None:
     import numpy as np
 
     keys = np.unique(np.random.default_rng(0).integers(0, 1 << 63, 5000, dtype=np.uint64) * np.uint64(2))
-    found = FoundApplications.of(keys[::-1], np.arange(len(keys)))
+    found = KeyIndex.of(keys[::-1], np.arange(len(keys)))
     assert np.array_equal(found.find(keys), np.arange(len(keys))[::-1])
     assert (found.find(keys + np.uint64(1)) == -1).all()
-    both = found.plus(FoundApplications.of(keys + np.uint64(1), np.arange(len(keys)) + len(keys)))
+    both = found.plus(keys + np.uint64(1), np.arange(len(keys)) + len(keys))
     assert np.array_equal(both.find(keys + np.uint64(1)), np.arange(len(keys)) + len(keys))
-    assert (FoundApplications.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
+    assert (KeyIndex.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
 
 
 def test_a_search_from_both_sides_needs_fewer_steps_and_uses_only_rules_that_are_kept() -> None:
@@ -149,8 +147,8 @@ def test_connected_terms_are_joined_in_parts_as_at_once(monkeypatch: pytest.Monk
     rules = taso()
     names = ("ewadd", "matmul", "transpose")
     (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], InputSizes(count=2))
-    whole = enumerate_family(rules, ("taso",), family, 3)
+    whole = Enumerator(rules, ("taso",), family, 3).run()
     monkeypatch.setattr(settle, "PAIRS", 20)
-    parts = enumerate_family(rules, ("taso",), family, 3)
+    parts = Enumerator(rules, ("taso",), family, 3).run()
     assert len(whole) > 40
     assert list(map(str, parts.equations())) == list(map(str, whole.equations()))

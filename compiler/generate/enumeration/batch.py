@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.ir.scalar import Read, Scalar, iterator, read, walk
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, iterator, read, walk
 from dslc.ir.scopes import substitute
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate
@@ -52,7 +54,10 @@ class ItemProgram:
         if not self.params:
             return run_scopes(self.results, {}, domain)
         batch = len(args[0])
-        params = [_batched_input(param, batch) for param in self.params]
+        params = [
+            input_value(f"batched {param}", TensorType(param.type.dtype, (batch, *param.type.shape)))
+            for param in self.params
+        ]
         known = {param: (new, True) for param, new in zip(self.params, params, strict=True)}
         wanted = rebuild(self.results, lambda node, pairs: _for_all(node, pairs, batch), known)
         arrays = run_scopes([value for value, _ in wanted], dict(zip(params, args, strict=True)), domain)
@@ -100,59 +105,36 @@ def _for_all(node: Node, pairs: Sequence[tuple[Value, bool]], batch: int) -> lis
     return [(value, False) for value in with_args(node, args)]
 
 
-def _batched_input(param: Value, batch: int) -> Value:
-    return input_value(f"batched {param}", TensorType(param.type.dtype, (batch, *param.type.shape)))
-
-
 def _batched(scope: Scope, moves: tuple[bool, ...], batch: int) -> Scope:
     """The scope for every position of the batch; `moves`: which operands have the leading axis."""
     groups = None if scope.groups is None else (1, *scope.groups)
     return Scope((batch, *scope.extents), _lifted(scope.body, len(scope.extents), moves), scope.dtype, groups)
 
 
-_LIFTED: dict[tuple[Scalar, int, tuple[bool, ...]], Scalar] = {}
-
-
+@cache
 def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
-    key = (body, count, moves)
-    found = _LIFTED.get(key)
-    if found is None:
+    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(node.operand, (iterator("i0"), *index) if moves[node.operand] else index, other)
 
-        def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-            return read(node.operand, (iterator("i0"), *index) if moves[node.operand] else index, other)
-
-        later = {iterator(f"i{k}"): iterator(f"i{k + 1}") for k in range(count)}
-        found = _LIFTED[key] = substitute(body, later, 0, on_read)
-    return found
+    return substitute(body, {iterator(f"i{k}"): iterator(f"i{k + 1}") for k in range(count)}, 0, on_read)
 
 
 def heaviest(results: Sequence[Value]) -> int:
-    """How many elements one position of the batch needs at most: of any scope's result, or of a product that is summed."""
+    """The largest number of elements that one position of the batch needs: of any scope's result, or of a product that is summed."""
     most = 1
     for node in topological(value.node for value in results):
         if isinstance(node, Constant):
             continue
-        for value in node.values:
-            most = max(most, value.type.elements)
+        most = max(most, *(value.type.elements for value in node.values))
         if isinstance(node, ScopeNode):
-            sizes = dict(zip(node.scope.iters, node.scope.extents, strict=True))
-            most = max(most, _reads(node.scope.body, sizes))
-    return most
-
-
-def _reads(body: Scalar, sizes: dict[Any, Any]) -> int:
-    from dslc.ir.scalar import Num, Reduce
-
-    known: dict[Any, int] = {it: int(str(size)) for it, size in sizes.items()}
-    most = 1
-    for node in walk(body):
-        if isinstance(node, Reduce):
-            for it, extent in zip(node.iters, node.extents, strict=True):
-                known[it] = int(extent.value) if isinstance(extent, Num) else 1
-    for node in walk(body):
-        if isinstance(node, Read):
-            count = 1
-            for it in node.free:
-                count *= known.get(it, 1)
-            most = max(most, count)
+            parts = [*walk(node.scope.body)]
+            known: dict[Iter, int] = {
+                it: int(str(size)) for it, size in zip(node.scope.iters, node.scope.extents, strict=True)
+            }
+            for each in parts:
+                if isinstance(each, Reduce):
+                    sizes = (int(extent.value) if isinstance(extent, Num) else 1 for extent in each.extents)
+                    known.update(zip(each.iters, sizes, strict=True))
+            reads = (each for each in parts if isinstance(each, Read))
+            most = max([most, *(prod(known.get(it, 1) for it in each.free) for each in reads)])
     return most

@@ -1,4 +1,4 @@
-"""Which terms make up a graph of a given size together: the operators that they share count once."""
+"""Terms that make up a graph of a given size together: the operators that they share count once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 1 << 18  #: rows that are held at once, about
 
 
 def overlap(a: Array, b: Array) -> Array:
-    """How many operators the rows of two arrays [rows, operators] share (-1 stands for none)."""
+    """The number of operators that the rows of two arrays [rows, operators] share (-1 stands for none)."""
     count = np.zeros(len(a), dtype=np.int32)
     for k in range(a.shape[1]):
         own = a[:, k]
@@ -27,16 +27,19 @@ def overlap(a: Array, b: Array) -> Array:
     return count
 
 
+def distinct(rows: Array, width: int) -> Array:
+    """The different numbers of each row in order, -1 (which stands for none) after the last; `width` columns suffice."""
+    none = np.iinfo(np.int32).max
+    rows = np.where(rows < 0, none, rows)
+    rows.sort(axis=1)
+    rows[:, 1:][rows[:, 1:] == rows[:, :-1]] = none
+    rows.sort(axis=1)
+    return np.where(rows == none, -1, rows)[:, :width]
+
+
 def union(a: Array, b: Array) -> Array:
-    """The operators of both, as many columns as `a` has; whoever calls knows that they suffice."""
-    width = a.shape[1]
-    both = np.concatenate([a, b], axis=1)
-    both = np.where(both < 0, np.iinfo(np.int32).max, both)
-    both.sort(axis=1)
-    both[:, 1:][both[:, 1:] == both[:, :-1]] = np.iinfo(np.int32).max
-    both.sort(axis=1)
-    both = both[:, :width]
-    return np.where(both == np.iinfo(np.int32).max, -1, both)
+    """The operators of both, as many columns as `a` has; the caller knows that they suffice."""
+    return distinct(np.concatenate([a, b], axis=1), a.shape[1])
 
 
 def disjoint(own: Array | None, count: int, others: Array, ops: Array) -> Iterator[tuple[Array, Array]]:

@@ -32,27 +32,28 @@ class TypeNumbers:
     _shapes: dict[tuple[TensorType, int], int] = field(default_factory=dict)
 
     def number(self, type: TermType, role: int) -> int:
-        found = self._types.get((type, role))
-        if found is None:
-            found = self._types[type, role] = len(self.types)
+        if (type, role) not in self._types:
+            self._types[type, role] = len(self.types)
             self.types.append(type)
             self.shape_of.append(self._shape(type.tensor, role))
-        return found
+        return self._types[type, role]
 
     def _shape(self, type: TensorType, role: int) -> int:
-        found = self._shapes.get((type, role))
-        if found is None:
-            found = self._shapes[type, role] = len(self.shapes)
+        if (type, role) not in self._shapes:
+            self._shapes[type, role] = len(self.shapes)
             self.shapes.append(type)
             self.roles.append(role)
-        return found
+        return self._shapes[type, role]
 
 
 @dataclass
 class TermTable:
-    """Terms: `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`,
-    `size` (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded),
-    `varied` (whether an operator has an attribute off its default), `constant` (whether a constant is among its leaves)."""
+    """Terms, one in each row.
+
+    `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`, `size`
+    (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded), `varied`
+    (an operator has an attribute off its default), `constant` (a constant is among its leaves).
+    """
 
     item: Array
     output: Array
@@ -67,37 +68,40 @@ class TermTable:
     def __len__(self) -> int:
         return len(self.item)
 
-    def plus(self, other: TermTable) -> TermTable:
+    def plus(self, *others: TermTable) -> TermTable:
+        tables = (self, *others)
         return TermTable(
-            **{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()}
+            *(np.concatenate([getattr(one, name) for one in tables]) for name in self.__dataclass_fields__)
         )
 
-    def arrays(self) -> dict[str, Array]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+    def rows(self, chosen: Array) -> TermTable:
+        return TermTable(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
 def leaves(family: Family, types: TypeNumbers, arity: int, operators: int) -> TermTable:
     """The inputs, then the constants."""
     count = len(family.inputs) + len(family.constants)
-    own = [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))]
+    own = np.array(
+        [INPUT] * len(family.inputs) + [len(family.items) + k for k in range(len(family.constants))], np.int32
+    )
     own_types = (*family.inputs, *(type for _, type in family.constants))
     kinds = [types.number(type, role) for type, role in zip(own_types, family.roles, strict=True)]
-    order = [k + 1 if item == INPUT else 0 for k, item in enumerate(own)]
-    none = np.full((count, arity), -1, dtype=np.int32)
+    places = np.arange(count)
     return TermTable(
-        np.array(own, dtype=np.int32),
-        np.array([k if item == INPUT else 0 for k, item in enumerate(own)], dtype=np.int32),
-        none,
-        np.array(kinds, dtype=np.int32),
-        np.zeros(count, dtype=np.int32),
-        np.full((count, operators), -1, dtype=np.int32),
-        np.array(order, dtype=np.int64),
-        np.zeros(count, dtype=bool),
-        np.array(own, dtype=np.int32) != INPUT,
+        own,
+        np.where(own == INPUT, places, 0).astype(np.int32),
+        np.full((count, arity), -1, np.int32),
+        np.array(kinds, np.int32),
+        np.zeros(count, np.int32),
+        np.full((count, operators), -1, np.int32),
+        np.where(own == INPUT, places + 1, 0),
+        np.zeros(count, bool),
+        own != INPUT,
     )
 
 
 def item_of(family: Family, number: int) -> Item:
+    """The menu item, or the constant behind the items, of a number."""
     return family.items[number] if number < len(family.items) else family.constants[number - len(family.items)][0]
 
 
@@ -120,9 +124,6 @@ class Reader:
                 found = self.applied(number, table.args[row], int(table.output[row]), type)
             self._made[row] = found
         return found
-
-    def constant(self, number: int, type: TermType) -> Term:
-        return applied(item_of(self._family, number), (), 0, type)
 
     def applied(self, number: int, args: Any, output: int, type: TermType) -> Term:
         return applied(
@@ -158,7 +159,7 @@ def joined_orders(orders: list[Array]) -> Array:
 
 
 def in_first_order(order: Array, family: Family) -> Array:
-    """Whether the inputs of each type occur first in the order of their numbers: one of all renamings of a term does."""
+    """Return whether the inputs of each type occur first in the order of their numbers: one of all renamings of a term does."""
     good = np.ones(len(order), dtype=bool)
     kinds: dict[TermType, list[int]] = {}
     for k, type in enumerate(family.inputs):

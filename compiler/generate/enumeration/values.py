@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from dslc.generate.enumeration.evaluate import ELEMENTS as EVALUATE_ELEMENTS
-from dslc.generate.enumeration.evaluate import applied_values, random_values
+from dslc.generate.enumeration.evaluation import ELEMENTS, applied_values, random_values
 from dslc.generate.enumeration.space import INPUT, TermTable, TypeNumbers, item_of
 from dslc.generate.terms.inputs import Family
 from dslc.generate.terms.term import parts
 from dslc.interpret.domain import Array, Domain
+from dslc.interpret.floats import Floats
 from dslc.ir.dtype import TensorType
 from dslc.semantics.library import Rules
 
@@ -69,7 +69,7 @@ class TermValues:
             item = item_of(self._family, int(entry[0]))
             own = [types.types[int(kind)] for kind in entry[1:] if kind >= 0]
             cut = parts(item, own[0]) if item.cut is not None else None
-            step = max(1, EVALUATE_ELEMENTS // max((prod(type.shape) for type in own), default=1))
+            step = max(1, ELEMENTS // max((prod(type.shape) for type in own), default=1))
             for start in range(0, len(mine), step):
                 part = mine[start : start + step]
                 args = [self._widened(self.get(table, terms.args[part, j])) for j in range(len(own))]
@@ -91,3 +91,47 @@ class TermValues:
     @staticmethod
     def _widened(array: Array) -> Array:
         return array.astype(np.int64) if array.dtype == np.uint32 else array
+
+
+THRESHOLD = 1e-5  #: TASO's; for results above 1 in size it is relative
+
+
+def hold_on_floats(
+    rules: Rules, family: Family, types: TypeNumbers, seed: int, table: TermTable, left: Array, right: TermTable
+) -> Array:
+    """True where row k of `right` has the value of row `left[k]` of the table on floats (TASO, section 2.2).
+
+    Inputs are between -1 and 1, and every operator is itself: a stand-in for an operator over the field falls here, and so does what
+    a coincidence of the field made equal.
+    """
+    values = TermValues(rules, family, types, Floats(), real=True)
+    # the values of these terms and of all below them
+    wanted = np.zeros(len(table), dtype=bool)
+    wanted[left] = True
+    wanted[right.args[right.args >= 0]] = True
+    sizes = range(1, int(table.size.max(initial=0)) + 1)
+    for size in reversed(sizes):
+        args = table.args[wanted & (table.size == size)]
+        wanted[args[args >= 0]] = True
+    rng = np.random.default_rng((seed, 1))
+    out = np.ones(len(left), dtype=bool)
+    with np.errstate(all="ignore"):
+        for row in np.flatnonzero(table.size == 0).tolist():
+            values.put(table, np.array([row]), values.leaf(table, row, rng))
+        for size in sizes:
+            values.add(table, np.flatnonzero(wanted & (table.size == size)))
+        for rows, found in values.computed(right, table, np.arange(len(left))):
+            # one shape, but maybe in different roles, whose values are kept apart
+            kinds = table.type[left[rows]]
+            for kind in np.unique(kinds):
+                mine = np.flatnonzero(kinds == kind)
+                out[rows[mine]] = _close(values.get(table, left[rows[mine]]), found[mine])
+    return out
+
+
+def _close(a: Array, b: Array) -> Array:
+    same = a == b
+    if a.dtype.kind == "f":
+        scale = np.maximum(1, np.maximum(np.abs(a), np.abs(b)))
+        same |= (np.abs(a - b) <= THRESHOLD * scale) | (np.isnan(a) & np.isnan(b))
+    return np.asarray(same.reshape(len(a), -1).all(axis=1))

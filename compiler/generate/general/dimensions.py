@@ -8,18 +8,20 @@ there. What is left are the sizes that are free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 
 from dslc.errors import DslcError
 from dslc.generate.terms.term import (
     Conjecture,
     Item,
     Term,
+    Terms,
     TermType,
     Tree,
     applied,
+    entries,
     input_term,
     inputs,
     subterms,
@@ -39,12 +41,15 @@ ROUNDS = 60  #: rounds of setting sizes equal
 TOGETHER = 4  #: sizes that are changed together, at most, to see which are free
 
 
-class Ungeneral(Exception):
-    """Why no general type was found."""
+class NotGeneral(Exception):
+    """No general type exists, with the reason."""
+
+
+Application = tuple[Item, Terms]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class GeneralTypes:
     """General types, as text of the language.
 
     `tensors` has the sizes of each input as expressions over free sizes; `cuts`, for each application that cuts, the two sizes;
@@ -52,8 +57,8 @@ class Typed:
     """
 
     tensors: dict[Term, tuple[str, ...]]
-    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]]
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]]
+    cuts: dict[Application, tuple[str, str]]
+    sized: dict[Application, dict[str, str]]
     sizes: dict[str, int]
 
 
@@ -69,12 +74,12 @@ class Slot:
 class _Unifier:
     """Sizes as numbers that are told apart: a slot's size is a number of its own, that of another slot, or a sum."""
 
-    def __init__(self, slots: Sequence[tuple[Slot, int]]) -> None:
-        self.base = dict(slots)
+    def __init__(self, slots: dict[Slot, int]) -> None:
+        self.base = slots
         #: numbers that stay as they are
         self.fixed: set[int] = set()
         # the parity of sizes matters to odd kernels, and their order to paddings
-        self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots)}
+        self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots.items())}
 
     def slot_of(self, number: int) -> Slot | None:
         return next((slot for slot, tree in self.tree.items() if tree == number), None)
@@ -116,7 +121,9 @@ def _replaced(tree: Tree, old: int, new: Tree) -> Tree:
 Tie = tuple["Slot", "Slot"]
 
 
-def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
+def general_types(
+    rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()
+) -> GeneralTypes:
     """The most general sizes for which both sides of a rule are well typed and have equal types.
 
     Args:
@@ -124,10 +131,10 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
         fixed: what keeps the size that it has in the candidate.
 
     Raises:
-        Ungeneral: where none were found.
+        NotGeneral: where none were found.
     """
-    roots = (*candidate.sources, *candidate.targets)
-    unifier = _Unifier(tuple(dict.fromkeys(_slots(roots))))
+    roots = candidate.roots
+    unifier = _Unifier(slots_of(candidate))
     for slot in fixed:
         unifier.pin(unifier.tree[slot])
         unifier.fixed.add(unifier.base[slot])
@@ -136,87 +143,64 @@ def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (),
     for _ in range(ROUNDS):
         try:
             terms = _retyped(rules, roots, unifier)
-        except _Refused as refusal:
+        except _Refusal as refusal:
             if not _repair(rules, refusal, unifier):
-                raise Ungeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
+                raise NotGeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
             continue
-        count = len(candidate.sources)
-        changed = False
-        for left, right in zip(roots[:count], roots[count:], strict=True):
+        apart: list[tuple[Tree, Tree]] = []
+        for left, right in zip(candidate.sources, candidate.targets, strict=True):
             one, other = terms[left].type, terms[right].type
-            if len(one.dims) != len(other.dims) or one.dtype is not other.dtype:
-                raise Ungeneral("the sides have different ranks")
-            for x, y in zip(one.dims, other.dims, strict=True):
-                if total(x) != total(y):
-                    if not unifier.equal(x, y):
-                        raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
-                    changed = True
-                    break
-            if changed:
-                break
-        if not changed:
+            if not apart and (len(one.dims) != len(other.dims) or one.dtype is not other.dtype):
+                raise NotGeneral("the sides have different ranks")
+            apart += [each for each in zip(one.dims, other.dims, strict=False) if total(each[0]) != total(each[1])]
+        if not apart:
             return _named(roots, terms, unifier)
-    raise Ungeneral("the sizes do not settle")
+        x, y = apart[0]
+        if not unifier.equal(x, y):
+            raise NotGeneral(f"the sides have sizes {total(x)} and {total(y)}")
+    raise NotGeneral("the sizes do not settle")
 
 
-def attribute_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+def attribute_ties(candidate: Conjecture) -> list[Tie]:
     """Entries of one attribute that have one size, wherever it occurs (the windows of two poolings)."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple(
-        (a, b) for (a, m), (b, n) in combinations(found, 2) if m == n and a.attr and (a.attr, a.at) == (b.attr, b.at)
-    )
+    return [
+        tie for tie in equal_ties(candidate) if tie[0].attr and (tie[0].attr, tie[0].at) == (tie[1].attr, tie[1].at)
+    ]
 
 
-def alike_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+def alike_ties(candidate: Conjecture) -> list[Tie]:
     """The same axes of inputs of one type."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple(
+    return [
         (a, b)
-        for (a, _), (b, _) in combinations(found, 2)
+        for a, b in combinations(slots_of(candidate), 2)
         if not a.attr and not b.attr and a.owner.type == b.owner.type and a.at == b.at
-    )
+    ]
 
 
-def equal_ties(candidate: Conjecture) -> tuple[Tie, ...]:
-    """Everything that has one size."""
-    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
-    return tuple((a, b) for (a, m), (b, n) in combinations(found, 2) if m == n)
+def equal_ties(candidate: Conjecture) -> list[Tie]:
+    """All pairs of one size."""
+    return [(a, b) for (a, m), (b, n) in combinations(slots_of(candidate).items(), 2) if m == n]
 
 
-def axis_groups(candidate: Conjecture) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
-    """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
-    sizes: dict[int, dict[object, list[Slot]]] = {}
-    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+def axis_groups(candidate: Conjecture) -> list[list[tuple[Slot, ...]]]:
+    """The groups that `equal_ties` makes one size each, by axes of inputs of one type and entries of attributes."""
+    sizes: dict[int, dict[object, tuple[Slot, ...]]] = {}
+    for slot, number in slots_of(candidate).items():
         place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
-        sizes.setdefault(number, {}).setdefault(place, []).append(slot)
-    return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
+        groups = sizes.setdefault(number, {})
+        groups[place] = (*groups.get(place, ()), slot)
+    return [[*groups.values()] for groups in sizes.values()]
 
 
-def single_axes(candidate: Conjecture) -> tuple[tuple[Slot, ...], ...]:
-    """The axes of inputs that have one position only, those of inputs of one type together."""
-    found: dict[object, list[Slot]] = {}
-    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
-        if number == 1 and not slot.attr:
-            found.setdefault((slot.owner.type, slot.at), []).append(slot)
-    return tuple(map(tuple, found.values()))
-
-
-def chain_ties(parts: Iterable[Sequence[Slot]]) -> tuple[Tie, ...]:
-    """Each part has one size."""
-    return tuple(tie for part in parts for tie in pairwise(part))
-
-
-def _slots(roots: Sequence[Term]) -> Iterator[tuple[Slot, int]]:
-    for term in inputs(roots):
-        for at, number in enumerate(term.type.shape):
-            yield Slot(term, "", at), number
-    for term in subterms(roots):
-        if term.item is None:
-            continue
-        for name in term.item.sized:
-            value = dict(term.item.attrs)[name]
-            for at, entry in enumerate(value if isinstance(value, tuple) else (value,)):
-                yield Slot(_key(term), name, at), int(str(entry))
+def slots_of(candidate: Conjecture) -> dict[Slot, int]:
+    """The axes of inputs, then the entries of attributes that are given by sizes, with their sizes."""
+    out = {Slot(term, "", at): n for term in inputs(candidate.roots) for at, n in enumerate(term.type.shape)}
+    for term in subterms(candidate.roots):
+        if term.item is not None:
+            for name in term.item.sized:
+                for at, entry in enumerate(entries(dict(term.item.attrs)[name])):
+                    out[Slot(_key(term), name, at)] = int(str(entry))
+    return out
 
 
 def _key(term: Term) -> Term:
@@ -225,8 +209,8 @@ def _key(term: Term) -> Term:
     return term if term.output == 0 else applied(term.item, term.args, 0, term.type)
 
 
-class _Refused(Exception):
-    def __init__(self, item: Item, args: tuple[Term, ...], original: Term, reason: str) -> None:
+class _Refusal(Exception):
+    def __init__(self, item: Item, args: Terms, original: Term, reason: str) -> None:
         super().__init__(reason)
         self.item, self.args, self.original, self.reason = item, args, original, reason
 
@@ -239,8 +223,7 @@ def _sized_item(term: Term, unifier: _Unifier) -> Item:
     attrs = []
     for name, value in item.attrs:
         if name in item.sized:
-            count = len(value) if isinstance(value, tuple) else 1
-            numbers = tuple(total(unifier.tree[Slot(_key(term), name, at)]) for at in range(count))
+            numbers = tuple(total(unifier.tree[Slot(_key(term), name, at)]) for at in range(len(entries(value))))
             value = numbers if isinstance(value, tuple) else numbers[0]
         attrs.append((name, value))
     return Item(item.op, tuple(attrs), item.cut, item.axis, item.sized)
@@ -259,66 +242,48 @@ def _retyped(rules: Rules, roots: Sequence[Term], unifier: _Unifier) -> dict[Ter
         try:
             done[term] = outputs(rules, item, args)[term.output]
         except (Mismatch, DslcError) as problem:
-            raise _Refused(item, args, term, str(problem)) from None
+            raise _Refusal(item, args, term, str(problem)) from None
     return done
 
 
 # ---- what an operator wants ------------------------------------------------------------------------------------
 
 
-def _repair(rules: Rules, refusal: _Refused, unifier: _Unifier) -> bool:
+def _repair(rules: Rules, refusal: _Refusal, unifier: _Unifier) -> bool:
     """Ties what the operator that refused wants to be tied; False where nothing changed."""
     original = refusal.original
     assert original.item is not None
     positions: list[Tree] = [tree for arg in refusal.args for tree in arg.type.dims]
     for name in original.item.sized:
-        value = dict(original.item.attrs)[name]
-        count = len(value) if isinstance(value, tuple) else 1
+        count = len(entries(dict(original.item.attrs)[name]))
         positions += [unifier.tree[Slot(_key(original), name, at)] for at in range(count)]
-    shapes = tuple(arg.type.tensor for arg in original.args)
-    tied, pinned = _wants(rules, original.item, shapes)
-    changed = False
-    for a, b in tied:
-        if unifier.equal(positions[a], positions[b]):
-            return True
-    for at in pinned:
-        changed = unifier.pin(positions[at]) or changed
-    return changed
+    key = original.item, tuple(arg.type.tensor for arg in original.args)
+    known = rules_cache(rules, "wants")
+    if key not in known:
+        known[key] = _wants(rules, *key)
+    tied, pinned = known[key]
+    if any(unifier.equal(positions[a], positions[b]) for a, b in tied):
+        return True
+    changed = [unifier.pin(positions[at]) for at in pinned]
+    return any(changed)
 
 
-def _wants(
-    rules: Rules, item: Item, types: tuple[TensorType, ...]
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    caches = rules_cache(rules, "wants")
-    found = caches.get((item, types))
-    if found is None:
-        found = caches[(item, types)] = _find_wants(rules, item, types)
-    return found
-
-
-def _find_wants(
-    rules: Rules, item: Item, types: tuple[TensorType, ...]
-) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Which positions (axes of the arguments, then entries of sized attributes) change together, and which cannot."""
+def _wants(rules: Rules, item: Item, types: tuple[TensorType, ...]) -> tuple[list[tuple[int, int]], list[int]]:
+    """The positions (axes of the arguments, then entries of sized attributes) that change together, and those that cannot."""
     sizes = [size for type in types for size in type.sizes]
     sized = dict(item.attrs)
     for name in item.sized:
-        value = sized[name]
-        sizes += [int(str(v)) for v in (value if isinstance(value, tuple) else (value,))]
+        sizes += [int(str(v)) for v in entries(sized[name])]
 
     def fits(numbers: Sequence[int]) -> bool:
-        at, args, attrs = 0, [], dict(item.attrs)
-        for k, type in enumerate(types):
-            args.append(input_value(f"p{k}", TensorType(type.dtype, tuple(numbers[at : at + type.rank]))))
-            at += type.rank
-        for name in item.sized:
-            value = attrs[name]
-            count = len(value) if isinstance(value, tuple) else 1
-            new = tuple(numbers[at : at + count])
-            at += count
-            attrs[name] = new if isinstance(value, tuple) else new[0]
         if item.cut is not None:
             return True
+        left, args, attrs = iter(numbers), [], dict(item.attrs)
+        for k, type in enumerate(types):
+            args.append(input_value(f"p{k}", TensorType(type.dtype, tuple(islice(left, type.rank)))))
+        for name in item.sized:
+            value = attrs[name]
+            attrs[name] = tuple(islice(left, len(value))) if isinstance(value, tuple) else next(left)
         try:
             apply(rules, item.op, args, attrs)
         except (Mismatch, DslcError):
@@ -337,7 +302,7 @@ def _find_wants(
             if fits([size + 2 if k in group else size for k, size in enumerate(base)]):
                 free |= set(group)
                 tied += list(pairwise(group))
-    return tuple(tied), tuple(k for k in range(len(base)) if k not in free)
+    return tied, [k for k in range(len(base)) if k not in free]
 
 
 # ---- names -----------------------------------------------------------------------------------------------------
@@ -345,7 +310,7 @@ def _find_wants(
 _LETTERS = ("M", "K", "N", "P", "Q", "U", "V", "I", "J", "O")
 
 
-def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) -> Typed:
+def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) -> GeneralTypes:
     names: dict[int, str] = {}
     sizes: dict[str, int] = {}
 
@@ -359,7 +324,7 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             name = _LETTERS[k % len(_LETTERS)] + (str(k // len(_LETTERS)) if k >= len(_LETTERS) else "")
             slot = unifier.slot_of(tree)
             if slot is None:
-                raise Ungeneral("a size is a computed one")
+                raise NotGeneral("a size is a computed one")
             names[tree], sizes[name] = name, unifier.base[slot]
         return names[tree]
 
@@ -367,8 +332,8 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
         term: tuple(dim(unifier.tree[Slot(term, "", at)]) for at in range(len(term.type.dims)))
         for term in inputs(roots)
     }
-    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]] = {}
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]] = {}
+    cuts: dict[Application, tuple[str, str]] = {}
+    sized: dict[Application, dict[str, str]] = {}
     for term in subterms(roots):
         if term.item is None:
             continue
@@ -376,21 +341,18 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
             assert term.item.axis is not None
             tree = terms[term.args[0]].type.dims[term.item.axis]
             if isinstance(tree, int):
-                raise Ungeneral("a tensor is cut that was not joined")
+                raise NotGeneral("a tensor is cut that was not joined")
             cuts[term.node] = (dim(tree[0]), dim(tree[1]))
         for name in term.item.sized:
             value = dict(term.item.attrs)[name]
-            count = len(value) if isinstance(value, tuple) else 1
-            new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(count)]
+            new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(len(entries(value)))]
             sized.setdefault(term.node, {})[name] = f"[{', '.join(new)}]" if isinstance(value, tuple) else new[0]
-    return Typed(tensors, cuts, _whole(sized, sizes, tensors), sizes)
+    return GeneralTypes(tensors, cuts, _whole(sized, sizes, tensors), sizes)
 
 
 def _whole(
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]],
-    sizes: dict[str, int],
-    tensors: dict[Term, tuple[str, ...]],
-) -> dict[tuple[Item, tuple[Term, ...]], dict[str, str]]:
+    sized: dict[Application, dict[str, str]], sizes: dict[str, int], tensors: dict[Term, tuple[str, ...]]
+) -> dict[Application, dict[str, str]]:
     """An attribute whose sizes are in no tensor is one variable; `sizes` loses its entries."""
     bound = {name for dims in tensors.values() for dim in dims for name in dim.split(" + ")}
     texts = {text for values in sized.values() for text in values.values()}

@@ -75,7 +75,7 @@ def stem(rule: GeneralRule) -> str:
 
 
 def described(rule: GeneralRule) -> str:
-    """What a rule does, in a sentence."""
+    """A description of a rule, in a sentence."""
     sources, targets = rule.candidate.sources, rule.candidate.targets
     if len(sources) > 1:
         shared = set(sources[0].args) & set(sources[1].args)
@@ -127,7 +127,7 @@ def _words(term: Term) -> str:
 
 
 def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
-    """What brings the sources together: the operators of the target that are neither theirs nor the one that takes it apart."""
+    """The operators of the target that bring the sources together: neither theirs nor the one that takes it apart."""
     apart = {_op(term) for term in targets}
     own = {_op(term) for term in subterms(sources) if term.item is not None}
     how = [
@@ -140,16 +140,12 @@ def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
 
 def _phrase(term: Term) -> str:
     inner = [arg for arg in term.args if arg.item is not None]
-    text = f"`{_op(term)}`"
-    if inner:
-        text += " of " + " and ".join(dict.fromkeys(_inner_phrase(arg, inner) for arg in inner))
-    return text
-
-
-def _inner_phrase(term: Term, all_of_them: Sequence[Term]) -> str:
-    n = sum(_words(other) == _words(term) for other in all_of_them)
-    phrase = _phrase(term)
-    return f"{_NUMBERS.get(n, str(n))} {phrase}" if n > 1 else phrase
+    counts = Counter(map(_words, inner))
+    parts = []
+    for arg in inner:
+        n = counts[_words(arg)]
+        parts.append(f"{_NUMBERS.get(n, str(n))} {_phrase(arg)}" if n > 1 else _phrase(arg))
+    return f"`{_op(term)}`" + (" of " + " and ".join(dict.fromkeys(parts)) if parts else "")
 
 
 def _sentence(words: str) -> str:

@@ -7,27 +7,37 @@ modulo a prime. The provers have the last word on what is left.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, pairwise, product
 
 from dslc.errors import DslcError
 from dslc.generate.general.dimensions import (
+    GeneralTypes,
+    NotGeneral,
     Slot,
     Tie,
-    Typed,
-    Ungeneral,
     alike_ties,
     attribute_ties,
     axis_groups,
-    chain_ties,
     equal_ties,
     general_types,
-    single_axes,
+    slots_of,
 )
-from dslc.generate.general.groups import GROUPS, grouped_places
-from dslc.generate.general.text import TENSORS, Choice, RuleForm, axis_of, body, choice, choices, declared
-from dslc.generate.terms.term import Conjecture, Item, Term, inputs, subterms
+from dslc.generate.general.text import (
+    GROUPS,
+    TENSORS,
+    Choice,
+    RuleForm,
+    axis_of,
+    body,
+    choice,
+    choices,
+    declared,
+    grouped_places,
+)
+from dslc.generate.terms.term import Conjecture, Item, Term, applications, inputs, subterms
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
@@ -52,71 +62,69 @@ class GeneralRule:
     """A rule as it will be written. `arrow` is `<=>` where either side binds what the other needs."""
 
     candidate: Conjecture
-    typed: Typed
+    typed: GeneralTypes
     form: RuleForm
     arrow: str
 
     @property
     def size(self) -> int:
         """The number of operators of the larger side."""
-        from dslc.generate.terms.term import size
-
-        return max(size(self.candidate.sources), size(self.candidate.targets))
+        return self.candidate.size
 
 
 def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
     """The most general rule of which a candidate is an instance.
 
     Raises:
-        Ungeneral: where not even its sizes can be made free.
+        NotGeneral: where not even its sizes can be made free.
     """
     problem = "the sides differ at other sizes"
-    for ties in (_nothing, _attributes, _needed, _everything):
+    for strictness in range(4):
         try:
-            typed = general_types(rules, candidate, ties(rules, candidate))
-        except Ungeneral as found:
+            typed = general_types(rules, candidate, _ties(rules, candidate, strictness))
+        except NotGeneral as found:
             problem = str(found)
             continue
         for rule in _directed(rules, candidate, typed):
             if holds(rules, rule):
-                rule = _loosened(rules, candidate, rule) if ties is _everything else rule
+                rule = _loosened(rules, candidate, rule) if strictness == 3 else rule
                 return _packed(rules, _grouped(rules, _with_holes(rules, rule)))
-    raise Ungeneral(problem)
+    raise NotGeneral(problem)
 
 
-def _nothing(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return ()
-
-
-def _attributes(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return attribute_ties(candidate)
-
-
-def _needed(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    """Of the axes that inputs of one type have in common those that cannot be told apart."""
-    base, kept = attribute_ties(candidate), list(alike_ties(candidate))
-    for tie in tuple(kept):
+def _ties(rules: Rules, candidate: Conjecture, strictness: int) -> list[Tie]:
+    """No ties, those of attributes, also those of the common axes of inputs of one type that cannot be told apart, all of one size."""
+    if strictness in {0, 3}:
+        return equal_ties(candidate) if strictness else []
+    if strictness == 1:
+        return attribute_ties(candidate)
+    base, kept = attribute_ties(candidate), alike_ties(candidate)
+    for tie in kept:
         rest = [other for other in kept if other is not tie]
         try:
             general_types(rules, candidate, (*base, *rest))
-        except Ungeneral:
+        except NotGeneral:
             continue
         kept = rest
-    return (*base, *kept)
-
-
-def _everything(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
-    return equal_ties(candidate)
+    return [*base, *kept]
 
 
 def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
-    """A rule where the most general one does not hold: what has one size in the candidate keeps one, axes of one position stay so (a
-    kernel of 1x1), as far as that is needed; and it is tried at more sizes.
+    """A rule where the most general one does not hold.
+
+    Equal sizes of the candidate stay equal, axes of one position stay so (a kernel of 1x1), as far as that is needed; and it is tried
+    at more sizes.
 
     Raises:
-        Ungeneral: where that does not hold either.
+        NotGeneral: where that does not hold either.
     """
-    fixed = single_axes(candidate)
+    # the axes of inputs that have one position only, those of inputs of one type together
+    fixed = [
+        group
+        for groups in axis_groups(candidate)
+        for group in groups
+        if slots_of(candidate)[group[0]] == 1 and not group[0].attr
+    ]
     typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
     for rule in _directed(rules, candidate, typed):
         if holds(rules, rule, STRICT_TRIALS):
@@ -124,14 +132,14 @@ def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
                 rules,
                 _with_holes(rules, _loosened(rules, candidate, rule, fixed, STRICT_TRIALS), STRICT_TRIALS),
             )
-    raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
+    raise NotGeneral("the sides differ at other sizes, also where equal ones stay equal")
 
 
 def _loosened(
     rules: Rules,
     candidate: Conjecture,
     rule: GeneralRule,
-    fixed: tuple[tuple[Slot, ...], ...] = (),
+    fixed: Sequence[tuple[Slot, ...]] = (),
     trials: int = TRIALS,
 ) -> GeneralRule:
     """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
@@ -141,10 +149,10 @@ def _loosened(
     ]
 
     def tried(parts: Sequence[Sequence[tuple[Slot, ...]]], fixed: Iterable[tuple[Slot, ...]]) -> GeneralRule | None:
-        ties = chain_ties([slot for one in other for slot in one] for other in parts)
+        ties = [tie for other in parts for tie in pairwise(chain(*other))]
         try:
             typed = general_types(rules, candidate, ties, [slot for group in fixed for slot in group])
-        except Ungeneral:
+        except NotGeneral:
             return None
         fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
         found = next((new for new in fitting if holds(rules, new, trials)), None)
@@ -156,40 +164,35 @@ def _loosened(
             if (found := tried(trial, fixed)) is not None:
                 rule, parts = found, trial
     for group in fixed:
-        rest = tuple(other for other in fixed if other is not group)
+        rest = [other for other in fixed if other is not group]
         if (found := tried([*parts, [group]], rest)) is not None:
             rule, parts, fixed = found, [*parts, [group]], rest
     return rule
 
 
-def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[GeneralRule]:
+def _directed(rules: Rules, candidate: Conjecture, typed: GeneralTypes) -> list[GeneralRule]:
     """The rule in the direction, or both, in which the left side binds what the right side needs."""
-    turned = Conjecture(candidate.targets, candidate.sources)
-    found = []
-    for one, other in ((candidate, turned), (turned, candidate)):
+    for one in (candidate, candidate.turned):
         if _binds(one, typed):
-            both = _binds(other, typed) and not any(term.is_leaf for term in one.targets)
-            found.append(GeneralRule(one, typed, RuleForm(), "<=>" if both else "=>"))
-    return found[:1]
+            return [GeneralRule(one, typed, RuleForm(), "<=>" if _binds(one.turned, typed) else "=>")]
+    return []
 
 
-def _binds(candidate: Conjecture, typed: Typed) -> bool:
-    """Whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
-    if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(
-        inputs(candidate.sources)
-    ):
+def _binds(candidate: Conjecture, typed: GeneralTypes) -> bool:
+    """Return whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
+    if not candidate.binds:
         return False
     bound = {name for term in inputs(candidate.sources) for dim in typed.tensors[term] for name in dim.split(" + ")}
-    bound |= {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
-              if node in applications_of(candidate.sources)}  # fmt: skip
-    needed = {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
-              if node in applications_of(candidate.targets)}  # fmt: skip
-    return needed <= bound
-
-
-def applications_of(roots: Sequence[Term]) -> set[tuple[Item, tuple[Term, ...]]]:
-    """All applications, of constants too."""
-    return {term.node for term in subterms(roots) if term.item is not None}
+    left, right = (
+        {
+            name
+            for node in {term.node for term in subterms(side) if term.item is not None}
+            for text in typed.sized.get(node, {}).values()
+            for name in _words(text)
+        }
+        for side in (candidate.sources, candidate.targets)
+    )
+    return right <= left | bound
 
 
 def _words(text: str) -> list[str]:
@@ -238,12 +241,11 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
 
 def names_in(rule: GeneralRule) -> dict[str, str]:
     """The operators of a rule: qualified names, each with the one that its text has for it."""
-    roots = (*rule.candidate.sources, *rule.candidate.targets)
-    return short_names({term.item.op for term in subterms(roots) if term.item is not None})
+    return short_names(item.op for item in operators_of([rule]))
 
 
 def holds(rules: Rules, rule: GeneralRule, trials: int = TRIALS) -> bool:
-    """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
+    """Return whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
         outcome = check_substitution(
             rules, definition(rules, rule), trials=trials, attempts=DRAWS, adverse=trials, small=False
@@ -284,8 +286,10 @@ def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule
 
 
 def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
-    """The next less general form: without variables for attributes that have no default, without groups, without any variables, at
-    one rank only."""
+    """The next less general form.
+
+    It is without variables for attributes that have no default, without groups, without any variables, at one rank only.
+    """
     holes = rule.form.holes
     usual = {option: name for option, name in holes.items() if option in _with_default(rules, rule)}
     if len(usual) < len(holes):
@@ -300,30 +304,31 @@ def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
 def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:
     """The attribute values whose attributes have a default wherever they occur."""
     found: dict[Choice, bool] = {}
+    for option, item in _options(rules, rule):
+        found[option] = found.get(option, True) and declared(rules, item, option[0]).default is not None
+    return {option for option, usual in found.items() if usual}
+
+
+def _options(rules: Rules, rule: GeneralRule) -> Iterator[tuple[Choice, Item]]:
+    """The attribute values of a rule that follow from no sizes or types, with their items."""
     for item in operators_of([rule]):
         for name, value in item.attrs:
             if name not in item.sized and not isinstance(value, DType):
-                option = choice(rules, item, name, value)
-                found[option] = found.get(option, True) and declared(rules, item, name).default is not None
-    return {option for option, usual in found.items() if usual}
+                yield choice(rules, item, name, value), item
 
 
 def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -> Iterator[dict[Choice, str]]:
     """Every choice of words for the variables of attributes that are words: random instances only have the default."""
     words: dict[Choice, list[str]] = {}
-    for item in operators_of([rule]):
-        for name, value in item.attrs:
-            if name in item.sized or isinstance(value, DType):
-                continue
-            option = choice(rules, item, name, value)
-            if option in named and option[2] == "string":
-                known = texts(rules.operators[item.op], declared(rules, item, name))
-                words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
+    for option, item in _options(rules, rule):
+        if option in named and option[2] == "string":
+            known = texts(rules.operators[item.op], declared(rules, item, option[0]))
+            words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
     for values in product(*words.values()) if words else ():
         yield {**named, **dict(zip(words, values, strict=True))}
 
 
-def _hole_names(options: Sequence[Choice], typed: Typed) -> dict[Choice, str]:
+def _hole_names(options: Sequence[Choice], typed: GeneralTypes) -> dict[Choice, str]:
     """The first letter of an attribute, or more of it where that is taken."""
     taken = set(typed.sizes) | {"a", "T"} | set(KEYWORDS)
     taken |= {word for values in typed.sized.values() for text in values.values() for word in _words(text)}
@@ -388,7 +393,7 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
 
 
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
-    """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
+    """Return whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
     sizes = {name: SIZES[k % len(SIZES)] + k // len(SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
     axis = axis_of(rules, rule.candidate)
     feeds: dict[Term, Value] = {}
@@ -404,24 +409,18 @@ def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
             shape = [2, *numbers]
         feeds[term] = input_value(f"x{term.index}", TensorType(term.type.dtype, tuple(shape)))
     try:
-        left = _at_rank(rules, rule.candidate.sources, rule, feeds, sizes, rank, pack)
-        right = _at_rank(rules, rule.candidate.targets, rule, feeds, sizes, rank, pack)
-    except (Mismatch, DslcError, Ungeneral):
+        done = _at_rank(rules, rule, feeds, sizes, rank, pack)
+    except (Mismatch, DslcError, NotGeneral):
         return False
-    return all(a.type == b.type for a, b in zip(left, right, strict=True))
+    pairs = zip(rule.candidate.sources, rule.candidate.targets, strict=True)
+    return all(done[a].type == done[b].type for a, b in pairs)
 
 
 def _at_rank(
-    rules: Rules,
-    roots: Sequence[Term],
-    rule: GeneralRule,
-    feeds: Mapping[Term, Value],
-    sizes: Mapping[str, int],
-    rank: int,
-    pack: str,
-) -> list[Value]:
+    rules: Rules, rule: GeneralRule, feeds: Mapping[Term, Value], sizes: Mapping[str, int], rank: int, pack: str
+) -> dict[Term, Value]:
     done = dict(feeds)
-    for term in subterms(roots):
+    for term in subterms(rule.candidate.roots):
         if term.item is None:
             continue
         attrs = dict(term.item.attrs)
@@ -430,12 +429,12 @@ def _at_rank(
                 attrs[name] = rank - 1
             if name in term.item.sized:
                 if pack != "all" or not isinstance(value, tuple):
-                    raise Ungeneral("a constant's sizes")
+                    raise NotGeneral("a constant's sizes")
                 attrs[name] = tuple(int(str(size)) for size in next(iter(feeds.values())).type.shape)
         if term.item.cut is not None:
             attrs[term.item.cut] = tuple(_sum(text, sizes) for text in rule.typed.cuts[term.node])
         done[term] = apply(rules, term.item.op, [done[arg] for arg in term.args], attrs)[term.output]
-    return [done[root] for root in roots]
+    return done
 
 
 def _sum(text: str, sizes: Mapping[str, int]) -> int:
@@ -446,7 +445,64 @@ def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
     """The distinct menu items of some rules, in order of first use."""
     found: dict[Item, None] = {}
     for rule in rules:
-        for term in subterms((*rule.candidate.sources, *rule.candidate.targets)):
+        for term in subterms(rule.candidate.roots):
             if term.item is not None:
                 found[term.item] = None
     return tuple(found)
+
+
+TOGETHER = 2  #: rules of one kind that are tried at once
+
+Kind = tuple[tuple[str, ...], tuple[str, ...], bool, str]
+
+
+def kind(rule: GeneralRule) -> Kind:
+    """Equal for rules that are alike."""
+    used = applications(rule.candidate.roots)
+    names = sorted(item.op for item, _ in used)
+    return tuple(names), tuple(sorted(name for name, _, _ in rule.form.holes)), bool(rule.form.grouped), rule.form.pack
+
+
+class Tries:
+    """The provers' answers for rules of each kind."""
+
+    def __init__(self) -> None:
+        self._undecided: Counter[Kind] = Counter()
+        self._decided: set[Kind] = set()
+        #: of each kind, how many rules were met since the last round of proofs
+        self._met: Counter[Kind] = Counter()
+
+    def at_once(self, rule: GeneralRule) -> bool:
+        """Return whether a rule that was kept just now will be among the first that `next` gives, whatever else is kept before that."""
+        own = kind(rule)
+        self._met[own] += 1
+        return own in self._decided or self._met[own] <= TOGETHER
+
+    def next(self, todo: Sequence[GeneralRule]) -> tuple[list[GeneralRule], list[GeneralRule]]:
+        """The rules that are proved now, and those that are proved later."""
+        self._met.clear()
+        seen: Counter[Kind] = Counter()
+        now: list[GeneralRule] = []
+        later: list[GeneralRule] = []
+        for rule in todo:
+            own = kind(rule)
+            seen[own] += 1
+            (now if own in self._decided or seen[own] <= TOGETHER else later).append(rule)
+        return now, later
+
+    def decided(self, rule: GeneralRule) -> None:
+        self._decided.add(kind(rule))
+
+    def undecided(self, rule: GeneralRule) -> None:
+        self._undecided[kind(rule)] += 1
+
+    def weaker(self, rules: Rules, rule: GeneralRule) -> GeneralRule | None:
+        """The next form that is worth a proof; the last one always is. None where there is no other."""
+        found = less_general(rules, rule)
+        while found is not None and self.hopeless(found) and (other := less_general(rules, found)) is not None:
+            found = other
+        return found
+
+    def hopeless(self, rule: GeneralRule) -> bool:
+        own = kind(rule)
+        return own not in self._decided and self._undecided[own] >= TOGETHER

@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslc.generate.general.dimensions import Typed
-from dslc.generate.general.groups import GROUPS, Place, grouped_cut, grouped_text
+from dslc.generate.general.dimensions import GeneralTypes
 from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
-from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.syntax import tree as t
+from dslc.syntax.printer import show
+
+#: an input and one of its axes
+Place = tuple[Term, int]
+#: the number of groups
+GROUPS = "G"
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def grouped_places(rules: Rules, candidate: Conjecture, taken: int) -> frozenset[Place]:
+    """The axes of a candidate's inputs that some operator takes apart into groups and the rest; none if it has too many inputs.
+
+    Args:
+        taken: how many tensor names come before that of the groups.
+    """
+    roots = candidate.roots
+    found: set[Place] = set()
+    for term in subterms(roots):
+        if term.item is None:
+            continue
+        places = _parted(rules, term.item.op)
+        found |= {(term.args[k], axis) for k, axis in places if k < len(term.args) and term.args[k].is_input}
+    return frozenset(found) if len(inputs(roots)) <= taken else frozenset()
+
+
+def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
+    """The parameters and axes of an operator that have the form `(G, C)`, where more than one of them has the same G."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for k, param in enumerate(rules.operators[op].syntax.params):
+        dims = (param.type.dims if param.type is not None else None) or ()
+        if any(isinstance(dim, t.Pack) for dim in dims):
+            continue
+        for axis, dim in enumerate(dims):
+            if (
+                isinstance(dim, t.TupleExpr)
+                and len(dim.slots) == 2
+                and all(isinstance(slot, t.Name) for slot in dim.slots)
+            ):
+                first = dim.slots[0]
+                assert isinstance(first, t.Name)
+                found.setdefault(first.id, set()).add((k, axis))
+    return {place for places in found.values() if len(places) > 1 for place in places}
+
+
+def grouped_cut(typed: GeneralTypes, places: frozenset[Place], groups: str, text: str) -> str:
+    """The place of a cut as it is written: sizes that only stand for parts of groups are multiplied."""
+    whole = {
+        name
+        for term, dims in typed.tensors.items()
+        for axis, dim in enumerate(dims)
+        if (term, axis) not in places
+        for name in _WORD.findall(dim)
+    }
+    return (
+        _WORD.sub(lambda found: found[0] if found[0] in whole else f"{groups} * {found[0]}", text) if places else text
+    )
+
 
 TENSORS = tuple("ABCDEFGH")
 _OUTPUTS = ("Y", "Z", "X", "W")
@@ -24,7 +80,7 @@ Choice = tuple[str, Any, str]
 
 @dataclass(frozen=True, slots=True)
 class RuleForm:
-    """How a rule is generalised beyond its sizes.
+    """The generalisation of a rule beyond its sizes.
 
     `holes` gives the attributes that are variables; `pack` says which sizes are a list of any length: "" none, "all" the whole shape
     of every tensor, "batch" further axes in front, "axis" those before and behind the axis that the rule works on; `grouped` the axes
@@ -39,45 +95,37 @@ class RuleForm:
 
 def tensor_names(candidate: Conjecture) -> dict[Term, str]:
     """Names of the inputs by first occurrence on the source side, then on the target side."""
-    used = inputs((*candidate.sources, *candidate.targets))
+    used = inputs(candidate.roots)
     return {term: TENSORS[k] if k < len(TENSORS) else f"A{k}" for k, term in enumerate(used)}
 
 
 def output_names(candidate: Conjecture) -> tuple[str, ...]:
+    """Names of the results."""
     return tuple(_OUTPUTS[k] if k < len(_OUTPUTS) else f"Y{k}" for k in range(len(candidate.sources)))
 
 
 def declared(rules: Rules, item: Item, name: str) -> t.Attr:
-    return _declared(rules, item, name)[0]
-
-
-def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
-    """An attribute as the operator declares it, and its type as text."""
-    cache = rules_cache(rules, "generate.declared")
-    key = item.op, name
-    if key not in cache:
-        from dslc.syntax.printer import show
-
-        attr = next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
-        cache[key] = attr, show(attr.type)
-    found: tuple[t.Attr, str] = cache[key]
-    return found
+    """An attribute as the operator declares it."""
+    return next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
 
 
 def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
     """The attribute values of a rule, each as often as it occurs; those that follow from sizes or types are none."""
-    out = []
-    for term in subterms((*candidate.sources, *candidate.targets)):
-        if term.item is None:
-            continue
-        for name, value in term.item.attrs:
-            if name not in term.item.sized and not isinstance(value, DType):
-                out.append(choice(rules, term.item, name, value))
-    return out
+    return [
+        choice(rules, term.item, name, value)
+        for term in subterms(candidate.roots)
+        if term.item is not None
+        for name, value in term.item.attrs
+        if name not in term.item.sized and not isinstance(value, DType)
+    ]
 
 
 def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
-    return (name, value, _declared(rules, item, name)[1])
+    """An attribute, its value and the text of its declared type."""
+    kinds = rules_cache(rules, "generate.kinds")
+    if (item.op, name) not in kinds:
+        kinds[item.op, name] = show(declared(rules, item, name).type)
+    return (name, value, kinds[item.op, name])
 
 
 def written(value: Any) -> str:
@@ -88,14 +136,14 @@ def written(value: Any) -> str:
 
 
 def is_default(attr: t.Attr, value: Any) -> bool:
-    """Whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
-    default = attr.default
-    if isinstance(default, t.Int):
-        return bool(value == default.value or (isinstance(value, tuple) and value and set(value) == {default.value}))
-    if isinstance(default, t.Str):
-        return bool(value == default.value)
-    if isinstance(default, t.Name) and default.id in {"true", "false"}:
-        return bool(value == (default.id == "true"))
+    """Return whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
+    match attr.default:
+        case t.Int(value=number):
+            return bool(value == number or (isinstance(value, tuple) and set(value) == {number}))
+        case t.Str(value=text):
+            return bool(value == text)
+        case t.Name(id="true" | "false" as name):
+            return bool(value == (name == "true"))
     return False
 
 
@@ -117,19 +165,12 @@ class Writer:
 
     def call(self, term: Term) -> str:
         assert term.item is not None
-        texts = [self.expr(arg) for arg in term.args]
-        for name, value in self._attributes(term):
-            text = self.attribute(term, name, value)
-            if text is not None:
-                texts.append(f"{name}={text}")
-        return f"{self.operators[term.item.op]}({', '.join(texts)})"
-
-    def _attributes(self, term: Term) -> list[tuple[str, Any]]:
-        assert term.item is not None
-        values = attributes(term.item, [arg.type for arg in term.args])
-        return [
-            (attr.name, values[attr.name]) for attr in self.rules.operators[term.item.op].attrs if attr.name in values
-        ]
+        item, texts = term.item, [self.expr(arg) for arg in term.args]
+        values = attributes(item, [arg.type for arg in term.args])
+        for attr in self.rules.operators[item.op].attrs:
+            if attr.name in values and (text := self.attribute(term, attr.name, values[attr.name])) is not None:
+                texts.append(f"{attr.name}={text}")
+        return f"{self.operators[item.op]}({', '.join(texts)})"
 
     def statements(self, roots: Sequence[Term], outputs: Sequence[str]) -> list[str]:
         """`Y = ...` for each root; all outputs of one application are one statement."""
@@ -137,22 +178,17 @@ class Writer:
         at = 0
         while at < len(roots):
             root = roots[at]
-            if root.item is not None:
-                operator: OperatorDef = self.rules.operators[root.item.op]
-                count = len(operator.syntax.outputs)
+            count = 1 if root.item is None else len(self.rules.operators[root.item.op].syntax.outputs)
+            if count > 1:
                 together = roots[at : at + count]
-                if count > 1 and [(r.item, r.args, r.output) for r in together] == [
+                whole = [(r.item, r.args, r.output) for r in together] == [
                     (root.item, root.args, k) for k in range(count)
-                ]:
-                    out.append(f"{', '.join(outputs[at : at + count])} = {self.call(root)}")
-                    at += count
-                    continue
-                if count > 1:
-                    # one of several results: the others are named, too, and nothing is said of them
-                    names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
-                    out.append(f"{', '.join(names)} = {self.call(root)}")
-                    at += 1
-                    continue
+                ]
+                # one of several results: the others are named, too, and nothing is said of them
+                names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
+                out.append(f"{', '.join(outputs[at : at + count] if whole else names)} = {self.call(root)}")
+                at += count if whole else 1
+                continue
             out.append(f"{outputs[at]} = {self.expr(root)}")
             at += 1
         return out
@@ -160,13 +196,13 @@ class Writer:
 
 def dtype_variable(candidate: Conjecture) -> DType | None:
     """The element type that is written `T`: the commonest among the inputs that are floating-point tensors."""
-    found = Counter(term.type.dtype for term in inputs((*candidate.sources, *candidate.targets)))
+    found = Counter(term.type.dtype for term in inputs(candidate.roots))
     floats = [dtype for dtype, _ in found.most_common() if dtype.is_float]
     return floats[0] if floats else None
 
 
 def body(
-    rules: Rules, candidate: Conjecture, typed: Typed, form: RuleForm, operators: Mapping[str, str]
+    rules: Rules, candidate: Conjecture, typed: GeneralTypes, form: RuleForm, operators: Mapping[str, str]
 ) -> tuple[str, str, str]:
     """The parameters, the left and the right side of a substitution, as text.
 
@@ -196,7 +232,10 @@ def body(
     writer = Writer(rules, names, operators, attribute)
     types = []
     for term, name in names.items():
-        dims = [grouped_text(form.grouped, form.groups, term, at, dim) for at, dim in enumerate(typed.tensors[term])]
+        dims = [
+            f"({form.groups}, {dim})" if (term, at) in form.grouped else dim
+            for at, dim in enumerate(typed.tensors[term])
+        ]
         if dims and form.pack == "all":
             dims = ["*S"]
         elif dims and form.pack == "batch":
@@ -213,7 +252,7 @@ def body(
     return f"({', '.join(types)}) -> {', '.join(outputs)}", "\n".join(left), "\n".join(right)
 
 
-def _common(typed: Typed) -> tuple[str, ...]:
+def _common(typed: GeneralTypes) -> tuple[str, ...]:
     return next((dims for dims in typed.tensors.values() if dims), ())
 
 

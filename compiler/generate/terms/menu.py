@@ -38,8 +38,8 @@ PERMUTED = 3  #: axes; permutations of more are too many to be tried
 
 
 @dataclass(frozen=True, slots=True)
-class InPlay:
-    """What attributes may be taken from: the shapes of the inputs, the sizes of windows that slide over them, element types."""
+class MenuValues:
+    """The values that attributes are taken from: shapes of the inputs, sizes of windows that slide over them, element types."""
 
     shapes: tuple[tuple[int, ...], ...]
     windows: tuple[int, ...] = ()
@@ -54,15 +54,13 @@ class InPlay:
         return tuple(sorted({size for shape in self.shapes for size in shape}))
 
 
-def items(rules: Rules, op: OperatorDef, play: InPlay) -> tuple[Item, ...]:
+def items(rules: Rules, op: OperatorDef, play: MenuValues) -> tuple[Item, ...]:
     """One operator's items; those that no tensor fits are among them."""
     cut = cut_attribute(rules, op)
     axis = next((attr.name for attr in op.attrs if attr.type.name == "axis"), None)
-    choices: list[list[tuple[Any, bool]]] = []
     named = [attr for attr in op.attrs if attr.name != cut]
-    for attr in named:
-        choices.append(_values(rules, op, attr, play))
-    sized = tuple(attr.name for attr in named if _is_sized(attr))
+    choices = [_values(rules, op, attr, play) for attr in named]
+    sized = tuple(attr.name for attr in named if attr.default is None and attr.type.name in {"int", "ints"})
     out: dict[Item, None] = {}
     for chosen in product(*choices):
         if sum(varied for _, varied in chosen) > 1:
@@ -78,22 +76,13 @@ def cut_attribute(rules: Rules, op: OperatorDef) -> str | None:
     if rules.traits_of(op.name).inverse is None or len(op.syntax.params) != 1:
         return None
     for attr in op.attrs:
-        dims = attr.type.dims
-        if (
-            dims is not None
-            and len(dims) == 1
-            and isinstance(dims[0], t.Int)
-            and dims[0].value == len(op.syntax.outputs)
-        ):
-            return attr.name
+        match attr.type.dims:
+            case (t.Int(value=count),) if count == len(op.syntax.outputs):
+                return attr.name
     return None
 
 
-def _is_sized(attr: t.Attr) -> bool:
-    return attr.default is None and attr.type.name in {"int", "ints"}
-
-
-def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[tuple[Any, bool]]:
+def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: MenuValues) -> list[tuple[Any, bool]]:
     """The values of an attribute, each with whether it varies a default number."""
     kind = attr.type.name
     if kind in {"bool", "axis", "axes"}:
@@ -116,7 +105,7 @@ def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[t
     return [*_integers(attr, default, play, windows)]
 
 
-def _integers(attr: t.Attr, default: Any, play: InPlay, windows: tuple[int, ...]) -> Iterable[tuple[Any, bool]]:
+def _integers(attr: t.Attr, default: Any, play: MenuValues, windows: tuple[int, ...]) -> Iterable[tuple[Any, bool]]:
     count = _entries(attr)
     if attr.type.dims is not None:
         if default is None:
@@ -141,7 +130,7 @@ def _integers(attr: t.Attr, default: Any, play: InPlay, windows: tuple[int, ...]
 
 
 def _entries(attr: t.Attr) -> Sequence[int]:
-    """How many entries a list attribute has: as written, else (a rank of what windows slide over) 2, twice that for begins and ends."""
+    """The numbers of entries of a list attribute: as written, else (a rank of windows) 2, twice that for begins and ends."""
     dims = attr.type.dims
     if dims is None:
         return ()

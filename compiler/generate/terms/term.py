@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
 from dslc.ir.dtype import DType, TensorType
@@ -20,6 +20,7 @@ from dslc.semantics.library import Rules
 
 #: a size, or the trees of the two parts that were joined last
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
+Terms: TypeAlias = "tuple[Term, ...]"
 
 
 def total(tree: Tree) -> int:
@@ -36,23 +37,28 @@ def meet(a: Tree, b: Tree) -> Tree:
     return (meet(a[0], b[0]), meet(a[1], b[1]))
 
 
+class _Hashed:
+    """A dataclass that remembers its hash; another process hashes in its own way."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            own = hash(tuple(getattr(self, each.name) for each in fields(self)))  # type: ignore[arg-type]
+            object.__setattr__(self, "_hash", own)
+            return own
+
+
 @dataclass(frozen=True, slots=True)
-class TermType:
+class TermType(_Hashed):
     """An element type, and a split tree for every dimension."""
 
     dtype: DType
     dims: tuple[Tree, ...]
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.dtype, self.dims)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # another process hashes in its own way
-        return TermType, (self.dtype, self.dims)
+    __hash__ = _Hashed.__hash__
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +87,7 @@ def _show_tree(tree: Tree) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(_Hashed):
     """A menu item: an operator with one choice of its attributes.
 
     `op` is the qualified name; `attrs` are all attributes but `cut`, complete, in declared order. `cut` names the attribute of the
@@ -95,16 +101,7 @@ class Item:
     cut: str | None = None
     axis: int | None = None
     sized: tuple[str, ...] = ()
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.op, self.attrs, self.cut, self.axis, self.sized)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Item, (self.op, self.attrs, self.cut, self.axis, self.sized)
+    __hash__ = _Hashed.__hash__
 
     @property
     def short(self) -> str:
@@ -112,6 +109,11 @@ class Item:
 
     def __str__(self) -> str:
         return f"{self.short}({', '.join(f'{name}={show_attribute(value)}' for name, value in self.attrs)})"
+
+
+def entries(value: Any) -> tuple[Any, ...]:
+    """The entries of an attribute; a single value is one."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def parts(item: Item, type: TermType) -> tuple[int, int] | None:
@@ -136,13 +138,13 @@ class Term:
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
     #: None for an input
     item: Item | None
-    args: tuple[Term, ...]
+    args: Terms
     #: which output of the application
     output: int
     #: the number of an input; -1 for applications
     index: int
     type: TermType
-    _below: tuple[Term, ...] | None
+    _below: Terms | None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.item is None:
@@ -155,7 +157,7 @@ class Term:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the term is an operator without tensors: a leaf, as inputs are."""
+        """True where the term is an operator without tensors: a leaf, as inputs are."""
         return self.item is not None and not self.args
 
     @property
@@ -163,7 +165,7 @@ class Term:
         return not self.args
 
     @property
-    def below(self) -> tuple[Term, ...]:
+    def below(self) -> Terms:
         """Every distinct proper subterm, arguments first, in order of first occurrence."""
         found = self._below
         if found is None:
@@ -175,7 +177,7 @@ class Term:
         return found
 
     @property
-    def node(self) -> tuple[Item, tuple[Term, ...]]:
+    def node(self) -> tuple[Item, Terms]:
         """The application: the outputs of one application are the same computation."""
         assert self.item is not None
         return (self.item, self.args)
@@ -192,7 +194,7 @@ class Term:
         return f"<{self}>"
 
 
-def _intern(item: Item | None, args: tuple[Term, ...], output: int, index: int, type: TermType) -> Term:
+def _intern(item: Item | None, args: Terms, output: int, index: int, type: TermType) -> Term:
     key = (item, args, output, index, type)
     found = Term._pool.get(key)
     if found is None:
@@ -204,10 +206,11 @@ def _intern(item: Item | None, args: tuple[Term, ...], output: int, index: int, 
 
 
 def input_term(index: int, type: TermType) -> Term:
+    """The input of a number."""
     return _intern(None, (), 0, index, type)
 
 
-def applied(item: Item, args: tuple[Term, ...], output: int, type: TermType) -> Term:
+def applied(item: Item, args: Terms, output: int, type: TermType) -> Term:
     """One output of an application. Callers that don't know its type use `dslc.generate.terms.trees.outputs`."""
     return _intern(item, args, output, -1, type)
 
@@ -219,6 +222,10 @@ class Equation:
     left: Term
     right: Term
 
+    @property
+    def roots(self) -> tuple[Term, Term]:
+        return self.left, self.right
+
     def __str__(self) -> str:
         return f"{self.left} == {self.right}"
 
@@ -227,8 +234,26 @@ class Equation:
 class Conjecture:
     """A substitution that may hold: output k of the source is output k of the target."""
 
-    sources: tuple[Term, ...]
-    targets: tuple[Term, ...]
+    sources: Terms
+    targets: Terms
+
+    @property
+    def roots(self) -> Terms:
+        return (*self.sources, *self.targets)
+
+    @property
+    def binds(self) -> bool:
+        """True where all sources are computed, of all inputs that the targets have."""
+        return not any(term.is_leaf for term in self.sources) and set(inputs(self.targets)) <= set(inputs(self.sources))
+
+    @property
+    def turned(self) -> Conjecture:
+        return Conjecture(self.targets, self.sources)
+
+    @property
+    def size(self) -> int:
+        """The number of operators of the larger side."""
+        return max(size(self.sources), size(self.targets))
 
     def __str__(self) -> str:
         left, right = (", ".join(map(str, side)) for side in (self.sources, self.targets))
@@ -249,7 +274,7 @@ def subterms(roots: Iterable[Term]) -> Iterator[Term]:
     return iter(listed)
 
 
-def applications(roots: Iterable[Term]) -> tuple[tuple[Item, tuple[Term, ...]], ...]:
+def applications(roots: Iterable[Term]) -> tuple[tuple[Item, Terms], ...]:
     """The distinct applications of operators to tensors, arguments first; constants are no operators here."""
     return tuple(dict.fromkeys(term.node for term in subterms(roots) if term.args))
 
@@ -259,7 +284,7 @@ def size(roots: Iterable[Term]) -> int:
     return len(applications(roots))
 
 
-def inputs(roots: Iterable[Term]) -> tuple[Term, ...]:
+def inputs(roots: Iterable[Term]) -> Terms:
     """The distinct inputs in order of first occurrence."""
     return tuple(term for term in subterms(roots) if term.is_input)
 
@@ -267,10 +292,10 @@ def inputs(roots: Iterable[Term]) -> tuple[Term, ...]:
 # ---- renaming --------------------------------------------------------------------------------------------------
 
 #: makes all outputs of an application, of the right types: `functools.partial(dslc.generate.terms.trees.outputs, rules)`
-Build: TypeAlias = Callable[[Item, tuple[Term, ...]], tuple[Term, ...]]
+Build: TypeAlias = Callable[[Item, Terms], Terms]
 
 
-def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build | None = None) -> tuple[Term, ...]:
+def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build | None = None) -> Terms:
     """The roots with some of their subterms replaced.
 
     `build` is needed where a replacement's type differs from that of what it replaces, and may raise Mismatch.
@@ -301,12 +326,12 @@ def substitute(roots: Sequence[Term], values: Mapping[Term, Term], build: Build 
     return tuple(visit(root) for root in roots)
 
 
-def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> tuple[Term, ...]:
+def rename(roots: Sequence[Term], numbers: Mapping[int, int]) -> Terms:
     """Inputs renumbered; each keeps its type."""
     return substitute(roots, {term: input_term(numbers[term.index], term.type) for term in inputs(roots)})
 
 
-def in_order(roots: Sequence[Term]) -> tuple[Term, ...]:
+def in_order(roots: Sequence[Term]) -> Terms:
     """Inputs numbered 0, 1, ... by first occurrence: equal results mean that the roots are equal up to renaming."""
     return rename(roots, {term.index: k for k, term in enumerate(inputs(roots))})
 
@@ -315,6 +340,7 @@ def in_order(roots: Sequence[Term]) -> tuple[Term, ...]:
 
 
 def show_attribute(value: Any) -> str:
+    """An attribute's value as text."""
     if isinstance(value, tuple):
         return f"[{', '.join(show_attribute(entry) for entry in value)}]"
     if isinstance(value, bool):

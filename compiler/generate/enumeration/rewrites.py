@@ -1,4 +1,4 @@
-"""What follows at one step from smaller equations: of the equations of a level one is left for each group that rewriting connects.
+"""Rewriting of a level by smaller equations at one step: of its equations one is left for each group that this connects.
 
 A term is rewritten at its root by an equation of a lower level, in either direction; its arguments are representatives, so that
 everything below is rewritten already. A result of fewer operators is connected with its representative by the lower levels; one of
@@ -39,43 +39,36 @@ class Applications:
     args: Array
 
     def keys(self, commutative: frozenset[int]) -> Array:
-        return _keys(self.item, self.output, self.args, commutative)
-
-
-def _keys(item: Array, output: Array, args: Array, commutative: frozenset[int]) -> Array:
-    """One word for each application, the same for both orders of the arguments of commutative items."""
-    args = args.astype(np.int64)
-    if commutative and args.shape[1] >= 2:
-        turned = np.isin(item, sorted(commutative)) & (args[:, 0] > args[:, 1])
-        args = args.copy()
-        args[turned, 0], args[turned, 1] = args[turned, 1], args[turned, 0]
-    key = mix(item.astype(np.uint64) * np.uint64(64) + output.astype(np.uint64))
-    for column in range(args.shape[1]):
-        with np.errstate(over="ignore"):
-            key = mix(key + (args[:, column] + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    return key
+        """One word for each application, the same for both orders of the arguments of commutative items."""
+        args = self.args.astype(np.int64)
+        if commutative and args.shape[1] >= 2:
+            turned = np.isin(self.item, sorted(commutative)) & (args[:, 0] > args[:, 1])
+            args[turned, :2] = args[turned, 1::-1]
+        key = mix(self.item.astype(np.uint64) * np.uint64(64) + self.output.astype(np.uint64))
+        for column in args.T:
+            with np.errstate(over="ignore"):
+                key = mix(key + (column + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        return key
 
 
 @dataclass(frozen=True)
-class FoundApplications:
-    """Applications in the order of their keys, and what each is: a row of the table, or a position of a level.
+class KeyIndex:
+    """Words in order, and a number for each: a row of the table, or a position of a level.
 
-    `starts`: where the keys begin whose upper bits are 0, 1, ...; keys are spread evenly, so that there are few of each.
+    `starts`: the places of the first keys whose upper bits are 0, 1, ...; keys are spread evenly, so that there are few of each.
     """
 
     keys: Array
-    what: Array
+    numbers: Array
     starts: Array
 
     @staticmethod
-    def of(keys: Array, what: Array) -> FoundApplications:
-        order = np.argsort(keys, kind="stable")
-        bits = max(1, len(keys).bit_length())
+    def of(keys: Sequence[int] | Array = (), numbers: Sequence[int] | Array = ()) -> KeyIndex:
+        words, values = np.asarray(keys, np.uint64), np.asarray(numbers, np.int64)
+        order = np.argsort(words, kind="stable")
+        words, bits = words[order], max(1, len(words).bit_length())
         firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-        ordered = keys[order]
-        return FoundApplications(
-            ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32)
-        )
+        return KeyIndex(words, values[order], np.append(np.searchsorted(words, firsts), len(words)).astype(np.int32))
 
     def find(self, keys: Array) -> Array:
         out = np.full(len(keys), -1, dtype=np.int64)
@@ -86,17 +79,41 @@ class FoundApplications:
         at, end, wanted = at[left], end[left], keys[left]
         while len(left):
             hit = self.keys[at] == wanted
-            out[left[hit]] = self.what[at[hit]]
+            out[left[hit]] = self.numbers[at[hit]]
             at += 1
             more = np.flatnonzero(~hit & (at < end))
             left, at, end, wanted = left[more], at[more], end[more], wanted[more]
         return out
 
-    def plus(self, other: FoundApplications) -> FoundApplications:
-        return FoundApplications.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.what, other.what]))
+    def plus(self, keys: Array, numbers: Array) -> KeyIndex:
+        return KeyIndex.of(np.concatenate([self.keys, keys]), np.concatenate([self.numbers, numbers]))
+
+    def with_new(self, keys: Array, numbers: Array) -> KeyIndex:
+        """With the first of each key that it lacks."""
+        new = np.flatnonzero(self.find(keys) < 0)
+        unique, first = np.unique(keys[new], return_index=True)
+        return self.plus(unique, numbers[new][first])
 
 
-class _Narrowed:
+@dataclass(frozen=True)
+class LowerLevels:
+    """The levels below.
+
+    `table`: the representatives; `lower`: every term; `known`: the fingerprints; `classes`: the first row of each row's value; `rules`:
+    for each size the equations kept that may rewrite a term of this level; `numbers`: of the items and constants; `commutative`: those
+    of them that are.
+    """
+
+    table: TermTable
+    lower: KeyIndex
+    known: KeyIndex
+    classes: Array
+    rules: tuple[tuple[Equation, ...], ...]
+    numbers: dict[Item, int]
+    commutative: frozenset[int]
+
+
+class _PositionIndex:
     """Positions of a level by their item and output, and by those of their arguments; each list is made once."""
 
     def __init__(self, level: Applications, codes: Array, wanted: Array) -> None:
@@ -133,25 +150,17 @@ def _grouped(kinds: Array, positions: Array) -> dict[int, Array]:
 class Rewriting:
     """Rewrites the terms of a level."""
 
-    def __init__(
-        self,
-        table: TermTable,
-        numbers: dict[Item, int],
-        lower: FoundApplications,
-        level: Applications,
-        commutative: frozenset[int],
-    ) -> None:
-        """`numbers`: of the items and constants; `lower`: all terms of the levels below; `level`: all terms of this one."""
-        self._table, self._numbers, self._lower, self._level, self._commutative = (
-            table,
-            numbers,
-            lower,
+    def __init__(self, below: LowerLevels, level: Applications) -> None:
+        """`level`: all terms of the level."""
+        table = self._table = below.table
+        self._numbers, self._lower, self._commutative, self._level = (
+            below.numbers,
+            below.lower,
+            below.commutative,
             level,
-            commutative,
         )
-        self._here = FoundApplications.of(level.keys(commutative), np.arange(len(level.item)))
+        self._here = KeyIndex.of(level.keys(below.commutative), np.arange(len(level.item)))
         self._rows_of = {int(table.item[row]): int(row) for row in np.flatnonzero((table.args < 0).all(axis=1))}
-        self._widest = table.args.shape[1]
 
     def steps(self, equations: Sequence[Equation], wanted: Array) -> Iterator[tuple[int, Array, Array, Array]]:
         """One step of terms of the level at the positions `wanted`.
@@ -159,7 +168,7 @@ class Rewriting:
         Yields the number of the equation, positions, the rows of the table that they become and the positions of this level that they
         become (-1 for none).
         """
-        narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
+        narrowed = _PositionIndex(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
         for number, equation in enumerate(equations[:RULES]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
@@ -208,16 +217,13 @@ class Rewriting:
 
     def _built(self, target: Term, bound: dict[Term, Array], count: int) -> tuple[Array, Array]:
         """The instances of the target: rows of the table where they have fewer operators, else positions of the level."""
-        none = np.full(count, -1, dtype=np.int64)
-        done: dict[Term, Array] = {}
+        done = dict(bound)
 
         def rows(term: Term) -> Array:
-            if term in bound:
-                return bound[term]
             if term not in done:
                 assert term.item is not None
                 if not term.args:
-                    done[term] = np.full(count, self._rows_of.get(self._numbers[term.item], -1), dtype=np.int64)
+                    done[term] = np.full(count, self._rows_of.get(self._numbers[term.item], -1))
                 else:
                     keys, known = application(term)
                     done[term] = np.where(known, self._lower.find(keys), -1)
@@ -225,17 +231,16 @@ class Rewriting:
 
         def application(term: Term) -> tuple[Array, Array]:
             assert term.item is not None
-            args = np.full((count, self._widest), -1, dtype=np.int64)
-            known = np.ones(count, dtype=bool)
+            args = np.full((count, self._table.args.shape[1]), -1)
             for k, arg in enumerate(term.args):
                 args[:, k] = rows(arg)
-                known &= args[:, k] >= 0
-            item = np.full(count, self._numbers[term.item], dtype=np.int64)
-            return _keys(item, np.full(count, term.output, dtype=np.int64), args, self._commutative), known
+            item = np.full(count, self._numbers[term.item])
+            known = np.asarray((args[:, : len(term.args)] >= 0).all(axis=1))
+            return Applications(item, np.full(count, term.output), args).keys(self._commutative), known
 
         below = rows(target)
         if target.is_leaf:
-            return below, none
+            return below, np.full(count, -1)
         keys, known = application(target)
         return below, np.where(known & (below < 0), self._here.find(keys), -1)
 

@@ -1,4 +1,4 @@
-"""Which terms of a level are equations that don't follow from smaller ones: asked for parts of a level, one by one.
+"""The terms of a level that are equations and don't follow from smaller ones: found for parts of a level, one by one.
 
 A part holds the terms of some fingerprints, so that terms of one value are in one part, and rewriting leads from a part into no
 other. A part is settled by a pure function of what is known of the levels below and of the part's terms: in this process or on a
@@ -8,61 +8,17 @@ worker, in any order, and in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dslc.generate.enumeration.fingerprint import mix
-from dslc.generate.enumeration.rewriting import Applications, FoundApplications, Rewriting, components
-from dslc.generate.enumeration.space import TermTable
-from dslc.generate.terms.term import Equation, Item
+from dslc.generate.enumeration.rewrites import Applications, LowerLevels, Rewriting, components
+from dslc.generate.terms.term import Equation
 from dslc.interpret.domain import Array
 
 PART = 1 << 21  #: terms of a part, about
 PAIRS = 1 << 21  #: connected pairs of terms that are held at once
-
-
-@dataclass(frozen=True)
-class KnownFingerprints:
-    """Fingerprints found so far in order, and the representative of each."""
-
-    hashes: Array
-    rows: Array
-
-    def find(self, hashes: Array) -> Array:
-        """The row of each fingerprint, -1 for new ones."""
-        if not len(self.hashes):
-            return np.full(len(hashes), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, self.rows[at], -1)
-
-    def plus(self, hashes: Array, rows: Array) -> KnownFingerprints:
-        both = np.concatenate([self.hashes, hashes])
-        order = np.argsort(both, kind="stable")
-        return KnownFingerprints(both[order], np.concatenate([self.rows, rows])[order])
-
-
-@dataclass(frozen=True)
-class Below:
-    """The levels below: the representatives in `table`, `lower` every term, `known` the fingerprints, `classes` the first row of each
-    row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
-    constants; `commutative` those of them that are."""
-
-    table: TermTable
-    lower: FoundApplications
-    known: KnownFingerprints
-    classes: Array
-    rules: tuple[tuple[Equation, ...], ...]
-    numbers: dict[Item, int]
-    commutative: frozenset[int]
-
-    @property
-    def smallest(self) -> tuple[tuple[Equation, ...], ...]:
-        """Most follows from these, all but those of the level just below; of which there are most."""
-        return self.rules[:-1]
-
-    def rewriting(self, level: Applications) -> Rewriting:
-        return Rewriting(self.table, self.numbers, self.lower, level, self.commutative)
 
 
 @dataclass(frozen=True)
@@ -75,8 +31,11 @@ class LevelPart:
 
 @dataclass(frozen=True)
 class OpenTerms:
-    """What is left of a part, or of all parts: `at`, the terms' places; `left`, what each is compared with: a row of the table, or -1 -
-    k for the k-th of these; `groups`: for terms that rewriting connects the number of one of them, -1 for what is settled."""
+    """The rest of a part, or of all parts.
+
+    `at`: the terms' places; `left`, the other side of each: a row of the table, or -1 - k for the k-th of these; `groups`: for terms
+    that rewriting connects the number of one of them, -1 for settled ones.
+    """
 
     classes: int
     equations: int
@@ -86,7 +45,7 @@ class OpenTerms:
 
     @property
     def heads(self) -> Array:
-        """Whether a term is compared with itself."""
+        """True where a term is compared with itself."""
         heads: Array = self.left == -1 - np.arange(len(self.left))
         return heads
 
@@ -96,8 +55,8 @@ def part_of(hashes: Array, parts: int) -> Array:
     return (mix(hashes) % np.uint64(parts)).astype(np.int16)
 
 
-def settled(below: Below, part: LevelPart) -> OpenTerms:
-    """What does not follow at one step from the smallest equations."""
+def settled(below: LowerLevels, part: LevelPart) -> OpenTerms:
+    """The terms that do not follow at one step from the smallest equations."""
     left = below.known.find(part.hashes)
     new = np.flatnonzero(left < 0)
     _, first, inverse = np.unique(part.hashes[new], return_index=True, return_inverse=True)
@@ -107,28 +66,31 @@ def settled(below: Below, part: LevelPart) -> OpenTerms:
     members = np.union1d(equations, -1 - left[equations][left[equations] < 0])
     own = _within(left[members], members)
     mine = Applications(part.terms.item[members], part.terms.output[members], part.terms.args[members])
-    wanted, rewriting, groups = np.searchsorted(members, equations), below.rewriting(mine), np.arange(len(members))
-    for rules in below.smallest:
+    wanted, rewriting, groups = np.searchsorted(members, equations), Rewriting(below, mine), np.arange(len(members))
+    # most follows from all but those of the level just below; of which there are most
+    for rules in below.rules[:-1]:
         wanted = wanted[groups[wanted] >= 0]
         groups = grouped(below, rewriting, rules, wanted, part.hashes[members], own, None, groups)
     kept = groups >= 0
     kept[-1 - own[kept & (own < 0)]] = True
     at = np.flatnonzero(kept)
-    places = np.where(groups[at] < 0, -1, _first_of(groups[at]))
+    # the first place of each one's group
+    _, firsts, group = np.unique(groups[at], return_index=True, return_inverse=True)
+    places = np.where(groups[at] < 0, -1, firsts[group])
     return OpenTerms(len(first), len(equations), members[at], _within(own[at], at), places)
 
 
-def further(below: Below, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
-    """What does not follow from the equations of the level just below either, as far as that is seen among what is left."""
+def further(below: LowerLevels, level: Applications, hashes: Array, left: OpenTerms) -> OpenTerms:
+    """The rest that does not follow from the equations of the level just below either, as far as the rest itself shows it."""
     if not below.rules:
         return left
     equations = np.flatnonzero((left.groups >= 0) & ~left.heads)
-    groups = grouped(below, below.rewriting(level), below.rules[-1], equations, hashes, left.left, None, left.groups)
-    return OpenTerms(left.classes, left.equations, left.at, left.left, groups)
+    groups = grouped(below, Rewriting(below, level), below.rules[-1], equations, hashes, left.left, None, left.groups)
+    return replace(left, groups=groups)
 
 
 def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:
-    """What is left of all parts; with each the positions of its terms in the level."""
+    """The rest of all parts; with each the positions of its terms in the level."""
     places = np.concatenate([positions[part.at] for positions, part in parts])
     order = np.argsort(places, kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
@@ -144,12 +106,6 @@ def together(parts: Sequence[tuple[Array, OpenTerms]]) -> OpenTerms:
     return OpenTerms(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
 
 
-def _first_of(groups: Array) -> Array:
-    """The first place of each one's group."""
-    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    return first[inverse]
-
-
 def _within(left: Array, members: Array) -> Array:
     """The sides of some members, with heads numbered within them."""
     own = left.copy()
@@ -158,11 +114,14 @@ def _within(left: Array, members: Array) -> Array:
 
 
 def grouped(
-    below: Below, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
+    below: LowerLevels, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
     ranks: tuple[Array, Array] | None, groups: Array | None = None,
 ) -> Array:  # fmt: skip
-    """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
-    is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only. `groups`: of an earlier call."""
+    """For each position the group of terms that rewriting connects, -1 for groups that are settled.
+
+    These are connected with the other side of their class. `ranks`: of positions and of rules; a rule rewrites terms of a higher rank
+    only. `groups`: of an earlier call.
+    """
     before = np.arange(len(hashes)) if groups is None else groups
     follows = before < 0
     groups = np.where(follows, np.arange(len(hashes)), before)

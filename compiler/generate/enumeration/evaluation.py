@@ -28,10 +28,15 @@ ELEMENTS = 1 << 22  #: elements of one intermediate of an evaluation
 
 @dataclass(frozen=True, slots=True)
 class ItemStep:
-    """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts."""
+    """A menu item as a chunk applies it: its number, and the sizes of the parts where it cuts.
+
+    `results`: the number of them; `mirrored`: the reversed arguments give the same, so that of both orders one is enough.
+    """
 
     item: int
     parts: tuple[int, int] | None = None
+    results: int = 1
+    mirrored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,6 @@ class EnumerationState:
         return Field(self.seed)
 
 
-def _attributes(item: Item, parts: tuple[int, int] | None) -> dict[str, Any]:
-    out: dict[str, Any] = dict(item.attrs)
-    if item.cut is not None:
-        out[item.cut] = parts
-    return out
-
-
 _PROGRAMS: dict[tuple[Any, ...], tuple[ItemProgram, int]] = {}
 
 
@@ -90,7 +88,8 @@ def meaning(
     key = (rules.digest, item, types, parts, real)
     found = _PROGRAMS.get(key)
     if found is None:
-        made = program(rules, item, types, _attributes(item, parts), stand_in=not real)
+        attrs = dict(item.attrs) if item.cut is None else {**dict(item.attrs), item.cut: parts}
+        made = program(rules, item, types, attrs, stand_in=not real)
         found = _PROGRAMS[key] = (made, heaviest(made.results))
     return found
 
@@ -110,25 +109,18 @@ def applied_values(
     return [np.concatenate(results) for results in zip(*pieces, strict=True)]
 
 
-def evaluate_steps(state: EnumerationState, chunk: TupleChunk) -> list[list[Array]]:
-    """For every step its results on the chunk's argument tuples."""
+def evaluate_chunk(state: EnumerationState, chunk: TupleChunk) -> Array:
+    """Fingerprints uint64 [results of all steps, argument tuples]."""
     types = tuple(state.shapes[number] for number in chunk.shapes)
     args = []
     for number, rows in zip(chunk.shapes, chunk.rows, strict=True):
         taken = state.values[number][rows]
         args.append(taken.astype(np.int64) if state.shapes[number].dtype.is_float else taken)
-    return [
-        applied_values(state.rules, item_of(state.family, step.item), step.parts, types, args, state.domain)
-        for step in chunk.steps
-    ]
-
-
-def evaluate_chunk(state: EnumerationState, chunk: TupleChunk) -> Array:
-    """Fingerprints uint64 [results of all steps, argument tuples]."""
     out = []
-    types = tuple(state.shapes[number] for number in chunk.shapes)
-    for step, results in zip(chunk.steps, evaluate_steps(state, chunk), strict=True):
-        made, _ = meaning(state.rules, item_of(state.family, step.item), types, step.parts)
+    for step in chunk.steps:
+        item = item_of(state.family, step.item)
+        results = applied_values(state.rules, item, step.parts, types, args, state.domain)
+        made, _ = meaning(state.rules, item, types, step.parts)
         out += [first_hash(array, value.type, state.seed) for array, value in zip(results, made.results, strict=True)]
     return np.stack(out)
 

@@ -19,7 +19,9 @@ from dslc.generate.terms.term import (
     Build,
     Conjecture,
     Term,
+    Terms,
     TermType,
+    applied,
     attributes,
     in_order,
     input_term,
@@ -49,7 +51,7 @@ class PrimeValues:
         """The residues of a term's elements.
 
         Raises:
-            Untestable: where an operator has no value over the field.
+            NoFieldValue: where an operator has no value over the field.
         """
         for part in subterms((term,)):
             if part not in self._known:
@@ -69,37 +71,34 @@ class PrimeValues:
             result = apply(self._rules, term.item.op, args, attrs)[term.output]
             return run(self._rules, [result], feeds, self._domain)[0]
         except (Mismatch, DslcError, InterpretError, ArithmeticError) as problem:
-            raise Untestable(str(problem)) from None
+            raise NoFieldValue(str(problem)) from None
 
     def equal(self, lefts: Sequence[Term], rights: Sequence[Term]) -> bool:
-        """Whether the terms agree one by one: same shapes, same values."""
+        """Return whether the terms agree one by one: same shapes, same values."""
         try:
             return all(
                 a.type.tensor == b.type.tensor and np.array_equal(self.value(a), self.value(b))
                 for a, b in zip(lefts, rights, strict=True)
             )
-        except Untestable:
+        except NoFieldValue:
             return False
 
 
-class Untestable(Exception):
+class NoFieldValue(Exception):
     """A term that has no value modulo a prime."""
 
 
 @dataclass(slots=True)
-class Pruned:
-    """What is left, and for each of those what it stands for (pruned only because that one holds)."""
+class PruningResult:
+    """The kept candidates, and for each of those the ones it stands for (pruned only because that one holds)."""
 
     kept: list[Conjecture] = field(default_factory=list)
     because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
 
 
-def key(candidate: Conjecture) -> tuple[Term, ...]:
+def key(candidate: Conjecture) -> Terms:
     """Equal for candidates that are equal up to the names of inputs and the direction."""
-    count = len(candidate.sources)
-    one = in_order((*candidate.sources, *candidate.targets))
-    other = in_order((*candidate.targets, *candidate.sources))
-    return min(one, (*other[count:], *other[:count]), other, key=_text) if count == 0 else min(one, other, key=_text)
+    return min(in_order(candidate.roots), in_order(candidate.turned.roots), key=_text)
 
 
 def _text(roots: Sequence[Term]) -> str:
@@ -109,28 +108,25 @@ def _text(roots: Sequence[Term]) -> str:
 def ordered(candidate: Conjecture) -> Conjecture:
     """With inputs numbered by first occurrence."""
     count = len(candidate.sources)
-    roots = in_order((*candidate.sources, *candidate.targets))
+    roots = in_order(candidate.roots)
     return Conjecture(roots[:count], roots[count:])
 
 
 # ---- renamed inputs ----------------------------------------------------------------------------------------------
 
 
-def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
+def without_renamed(candidates: Iterable[Conjecture]) -> PruningResult:
     """Of candidates that are equal up to the names of their inputs only the most general (Figure 4a).
 
     One is more general than another where that one results from it by giving inputs the same name.
     """
     groups: dict[tuple[Any, ...], dict[tuple[int, ...], Conjecture]] = defaultdict(dict)
     for candidate in candidates:
-        turned = Conjecture(candidate.targets, candidate.sources)
-        forms = [(_skeleton(c), c) for c in (candidate, turned)]
-        shape, chosen = min(forms, key=lambda form: str(form[0]))
-        names = _occurrences(chosen)
-        if len(forms) == 2 and forms[0][0] == forms[1][0]:
-            names = min(names, _occurrences(turned))
-        groups[shape].setdefault(names, candidate)
-    out = Pruned()
+        # without the names of inputs, in the direction that comes first
+        forms = [(tuple(map(_bare, one.roots)), _occurrences(one)) for one in (candidate, candidate.turned)]
+        shape, _ = min(forms, key=lambda form: str(form[0]))
+        groups[shape].setdefault(min(names for other, names in forms if other == shape), candidate)
+    out = PruningResult()
     for group in groups.values():
         general: list[tuple[tuple[int, ...], Conjecture]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
@@ -143,11 +139,6 @@ def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
     return out
 
 
-def _skeleton(candidate: Conjecture) -> tuple[Any, ...]:
-    """A candidate without the names of its inputs."""
-    return tuple(_bare(root) for root in (*candidate.sources, *candidate.targets))
-
-
 def _bare(term: Term) -> Any:
     return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
 
@@ -155,11 +146,7 @@ def _bare(term: Term) -> Any:
 def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
     """The inputs in the order in which they are written, numbered by first occurrence."""
     numbers: dict[Term, int] = {}
-    return tuple(
-        numbers.setdefault(term, len(numbers))
-        for root in (*candidate.sources, *candidate.targets)
-        for term in _leaves(root)
-    )
+    return tuple(numbers.setdefault(term, len(numbers)) for root in candidate.roots for term in _leaves(root))
 
 
 def _leaves(term: Term) -> Iterator[Term]:
@@ -170,15 +157,15 @@ def _leaves(term: Term) -> Iterator[Term]:
 
 
 def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
-    """Whether `names` results from `general` by giving inputs the same name."""
+    """Return whether `names` results from `general` by giving inputs the same name."""
     seen: dict[int, int] = {}
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
 def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
-    for one in inputs((*candidate.sources, *candidate.targets)):
-        places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
+    for one in inputs(candidate.roots):
+        places = sum(leaf is one for root in candidate.roots for leaf in _leaves(root))
         if not 2 <= places <= limit:
             continue
         fresh = input_term(_unused(candidate), one.type)
@@ -187,12 +174,8 @@ def most_general(candidate: Conjecture, values: PrimeValues, limit: int = 8) -> 
             if not any(marks):
                 continue
             parted = _parted(candidate, one, fresh, (False, *marks))
-            sides = set(inputs(parted.sources)), set(inputs(parted.targets))
-            if (
-                fresh in sides[0] & sides[1]
-                and one in sides[0] & sides[1]
-                and values.equal(parted.sources, parted.targets)
-            ):
+            both = set(inputs(parted.sources)) & set(inputs(parted.targets))
+            if {fresh, one} <= both and values.equal(parted.sources, parted.targets):
                 return most_general(parted, values, limit)
     return candidate
 
@@ -205,15 +188,13 @@ def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]
             return fresh if next(todo) else one
         if term.item is None or not term.args:
             return term
-        from dslc.generate.terms.term import applied
-
         return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
 
     return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
 
 
 def _unused(candidate: Conjecture) -> int:
-    return max((term.index for term in inputs((*candidate.sources, *candidate.targets))), default=-1) + 1
+    return max((term.index for term in inputs(candidate.roots)), default=-1) + 1
 
 
 # ---- common subgraphs --------------------------------------------------------------------------------------------
@@ -251,7 +232,7 @@ def above_common_subterms(candidate: Conjecture, values: PrimeValues, build: Bui
     for term in sorted(common, key=lambda term: -size((term,))):
         number = _unused(candidate)
         fresh = input_term(number, TermType(term.type.dtype, term.type.shape))
-        roots = (*candidate.sources, *candidate.targets)
+        roots = candidate.roots
         if all(root is term for root in roots):
             continue
         try:

@@ -1,4 +1,4 @@
-"""Where an operator's iterators are in an expression: the one matcher of operators and calls (EinNet, section 5.1, Figure 8).
+"""Iterators of an expression for those of an operator: the one matcher of operators and calls (EinNet, section 5.1, Figure 8).
 
 Iterators are given to the table's by where they stand. Those of windows are found by the coefficients with which they move along a
 dimension, which say what strides and dilations are. `solving` makes operators of what is found, `cuda/matching` makes calls.
@@ -10,18 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import gcd
+from operator import is_
 
 from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import DataDependent
+from dslc.analysis.numeric import value as number_of
 from dslc.analysis.poly import Poly
-from dslc.derivation.tables import Group, OperatorPattern, Window
-from dslc.ir.scalar import Iter, Read, Scalar, Sym, num
+from dslc.derivation.pieces import Iters, Unfit
+from dslc.derivation.tables import Group, OperatorPattern, Window, unknowns_in
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, num
 from dslc.ir.scopes import substitute
 
 SLOPES = 2  #: ways to match one window of a pattern
 
 
 class Along(Enum):
-    """What has to move along a dimension for a window."""
+    """The iterators that have to move along a dimension for a window."""
 
     WHOLE = "all that moves in the operator"
     FIRST = "its first iterator, as in a window of one position"
@@ -29,7 +33,7 @@ class Along(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedWindow:
     """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
 
     operand: int
@@ -40,12 +44,12 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Way:
+class Assignment:
     """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
 
-    given: Mapping[Iter, tuple[Iter, ...]]
+    given: Mapping[Iter, Iters]
     known: Mapping[Sym, Scalar] = field(default_factory=dict)
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[MovedWindow, ...] = ()
 
     @property
     def taken(self) -> set[Iter]:
@@ -53,7 +57,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class WindowSearch:
     """A pattern and what its windows are looked for in, along the last dimensions first where nothing else moves there.
 
     `factors`: what stands for each of the pattern's reads. `groups`: where the expression's iterators stand, by operands among
@@ -66,15 +70,15 @@ class Sought:
     along: Along = Along.WHOLE
     operands: frozenset[int] | None = None
 
-    def ways(self) -> Iterator[Way]:
+    def ways(self) -> Iterator[Assignment]:
         """Every way to find the pattern's windows in the expression's reads, in the order of dimensions."""
-        return self._windows(Way({}), self.pattern.windows)
+        return self._windows(Assignment({}), self.pattern.windows)
 
     def _group(self, it: Iter) -> Group:
         operands, result = self.pattern.group(it)
         return (operands if self.operands is None else operands & self.operands), result
 
-    def _windows(self, way: Way, windows: Sequence[tuple[int, int, Window]]) -> Iterator[Way]:
+    def _windows(self, way: Assignment, windows: Sequence[tuple[int, int, Window]]) -> Iterator[Assignment]:
         if not windows:
             yield way
             return
@@ -94,13 +98,13 @@ class Sought:
                 remainder = substitute(index, {it: num(0) for it in chosen})
                 if self.along is Along.EXACT and not remainder.free.isdisjoint(self.groups):
                     continue
-                moved = Moved(operand, dim, at, unit, remainder)
-                more = Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
+                moved = MovedWindow(operand, dim, at, unit, remainder)
+                more = Assignment({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
                 yield from self._windows(more, rest)
 
     def _slopes(
-        self, way: Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar
-    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
+        self, way: Assignment, terms: Sequence[tuple[Iter, Poly]], index: Scalar
+    ) -> list[tuple[dict[Iter, Iters], dict[Sym, Scalar], int]]:
         """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
         own = [it for it in self.groups if it in index.free and it not in way.taken]
         options: list[list[Iter | None]] = []
@@ -113,7 +117,7 @@ class Sought:
                 options.append(alike or [None])
             else:
                 options.append(alike if self.along is Along.WHOLE or not options else [None])
-        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
+        found: list[tuple[int, list[int], tuple[dict[Iter, Iters], dict[Sym, Scalar], int]]] = []
         for chosen in _distinct(options):
             solved = self._coefficients(terms, chosen, index)
             if solved is not None:
@@ -166,3 +170,87 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
         for rest in _distinct(options[1:]):
             if first is None or first not in rest:
                 yield first, *rest
+
+
+MOST = 1 << 16  #: attributes beyond which nothing is looked for
+
+
+def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
+    """Sizes and attributes in the place of their names."""
+    if not known or isinstance(node, Num):
+        return node
+    if isinstance(node, Sym):
+        return known.get(node, node)
+    if isinstance(node, Apply):
+        args = [put(arg, known) for arg in node.args]
+        return node if all(map(is_, args, node.args)) else apply(node.name, *args)
+    return node
+
+
+def unknowns(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:
+    """Unknown sizes and attributes that are not known yet."""
+    return unknowns_in(put(node, known))
+
+
+def integer(node: Scalar) -> int:
+    """The whole number of a size; raises Unfit where it is unknown."""
+    if not isinstance(node, Num) or not isinstance(node.value, int):
+        raise Unfit("an unknown size")
+    return node.value
+
+
+def solved_linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, Scalar]) -> bool:
+    """Solves what is linear in one unknown, as often as that helps; False where something has no solution."""
+    grew = True
+    left_over = list(equations)
+    while grew:
+        grew = False
+        equations, left_over = left_over, []
+        for left, right in equations:
+            now = put(left, known)
+            names = unknowns_in(now)
+            if len(names) != 1:
+                if names:
+                    left_over.append((now, right))
+                continue
+            (name,) = names
+            if now is name:
+                known[name] = right
+                grew = True
+                continue
+            slope = coefficient_of(now, name)
+            if slope is None or not isinstance(right, Num):
+                left_over.append((now, right))
+                continue
+            rest = apply("-", right, put(now, {name: num(0)}))
+            if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:
+                return False
+            known[name] = num(rest.value // slope)
+            grew = True
+    return True
+
+
+def solved_least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Scalar]) -> bool:
+    """The least value of an unknown with which a size that grows with it is what is wanted."""
+    left, right = put(equation[0], known), equation[1]
+    if not isinstance(right, Num):
+        return False
+
+    def at(value: int) -> int:
+        return int(number_of(left, {name: value}))
+
+    try:
+        low, high = 0, 1
+        while at(high) < right.value and high < MOST:
+            low, high = high, 2 * high
+        if at(0) >= right.value:
+            low = high = 0
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if at(middle) < right.value else (low, middle)
+        if at(low) != right.value:
+            return False
+    except DataDependent:
+        return False
+    known[name] = num(low)
+    return True

@@ -8,9 +8,10 @@ from fractions import Fraction
 from itertools import islice, product
 
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.pieces import Box, Map, Operands, ScopeView, Unfit, UnknownTerm, ranges, view_of
+from dslc.derivation.maps import image
+from dslc.derivation.pieces import Box, Iters, Map, Operands, Ranges, ScopeView, Unfit, UnknownTerm, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, replaced, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, read, replaced, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.semantics.checks.forms import inside
 from dslc.syntax import tree as t
@@ -26,13 +27,31 @@ CHOICES = 1 << 12  #: ways to give iterators to names that are looked at, of one
 class UnknownBindings:
     """Bindings of the unknowns, by name. `order`: of each formula the traversal as it stands: index names and places in them."""
 
-    indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
+    indexes: Mapping[str, Iters] = field(default_factory=dict)
     sets: Mapping[str, Box] = field(default_factory=dict)
     terms: Mapping[str, UnknownTerm] = field(default_factory=dict)
     maps: Mapping[str, Map] = field(default_factory=dict)
     tensors: Mapping[str, int] = field(default_factory=dict)
     formulas: Mapping[str | None, ScopeView] = field(default_factory=dict)
     order: Mapping[str | None, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+
+    def box(self, node: t.Expr) -> Box:
+        """The box of a set; raises Unfit where it is not determined."""
+        match node:
+            case t.Name(id=name) if name in self.sets:
+                return self.sets[name]
+            case t.Int(value=size):
+                return Box.of([size])
+            case t.Binary(op="+"):
+                return self.box(node.left) + self.box(node.right)
+            case t.Binary(op="*"):
+                return self.box(node.left) * self.box(node.right)
+            case t.Call(function="hull", args=(left, right)):
+                return self.box(left).hull(self.box(right))
+            case t.Call(function="image", args=(name, domain)):
+                mapped = self.maps[id_of(name)]
+                return image(mapped.params, mapped.values, self.box(domain))
+        raise Unfit("a set that is not determined")
 
     def put(self, kind: str, name: str | None, value: object) -> UnknownBindings:
         # as `dataclasses.replace` does it, in a fifth of the time
@@ -42,12 +61,12 @@ class UnknownBindings:
         return new
 
 
-class Left:
+class LeftSide:
     """The left side of a rule, in one application."""
 
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
         self.rule, self.formulas, self.operands = rule, formulas, operands
-        self.ranges: dict[str, str] = {}
+        self.ranges = sets_of_indexes(rule)
         #: iterators of one position
         self.single: set[Iter] = set()
         #: the index of each `reads(f, x)`
@@ -58,11 +77,6 @@ class Left:
         self.terms = {s.name: s for d in rule.declarations if isinstance(d, t.TermDecl) for s in d.signatures}
         self.maps = {d.name for d in rule.declarations if isinstance(d, t.MapDecl)}
         self.tensors = {n for d in rule.declarations if isinstance(d, t.TensorDecl) for n in d.names}
-        for declared in rule.declarations:
-            if isinstance(declared, t.IndexDecl):
-                for binder in declared.binders:
-                    if isinstance(binder.range, t.Name):
-                        self.ranges[binder.name] = binder.range.id
 
     def match(self, values: Sequence[Value]) -> Iterator[UnknownBindings]:
         """Every way in which the formulas stand for these values, in their order."""
@@ -161,7 +175,7 @@ class Left:
             else:
                 yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
 
-    def _summed(self, found: UnknownBindings, name: str, part: tuple[Iter, ...], box: Box) -> UnknownBindings | None:
+    def _summed(self, found: UnknownBindings, name: str, part: Iters, box: Box) -> UnknownBindings | None:
         """With an index of a sum; None where its set is another box already."""
         found = found.put("indexes", name, part)
         if name not in self.ranges:
@@ -171,18 +185,19 @@ class Left:
     # ---- elements ------------------------------------------------------------------------------------------
 
     def _element(self, node: t.Expr, body: Scalar, found: UnknownBindings) -> Iterator[UnknownBindings]:
-        if isinstance(node, t.Call) and node.function in self.terms:
-            yield from self._term(node, body, found)
-        elif isinstance(node, t.Nested | t.Subscript) and isinstance(body, Read):
-            yield from self._read(node, body, found)
-        elif isinstance(node, t.Int | t.Float) and isinstance(body, Num):
-            if body.value == (node.value if isinstance(node, t.Int) else Fraction(node.text)):
-                yield found
-        elif isinstance(node, t.Binary) and node.op in {"*", "+", "-"}:
-            yield from self._several("*" if node.op == "*" else "+", operands_of(node), body, found)
-        elif isinstance(node, t.Binary) and isinstance(body, Apply) and body.name == node.op:
-            for left in self._element(node.left, body.args[0], found):
-                yield from self._element(node.right, body.args[1], left)
+        match node:
+            case t.Call(function=name) if name in self.terms:
+                yield from self._term(node, body, found)
+            case t.Nested() | t.Subscript() if isinstance(body, Read):
+                yield from self._read(node, body, found)
+            case t.Int() | t.Float():
+                if isinstance(body, Num) and body.value == number_in(node).value:
+                    yield found
+            case t.Binary(op="*" | "+" | "-" as op):
+                yield from self._several("*" if op == "*" else "+", operands_of(node), body, found)
+            case t.Binary(op=op) if isinstance(body, Apply) and body.name == op:
+                for left in self._element(node.left, body.args[0], found):
+                    yield from self._element(node.right, body.args[1], left)
 
     def _several(
         self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: UnknownBindings
@@ -241,15 +256,10 @@ class Left:
                     yield place, replaced(body, node, place), each
 
     def _same(self, known: UnknownTerm, params: Sequence[object], body: Scalar) -> bool:
-        """Whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
-        args: list[object] = []
-        numbers: dict[int, int] = {}
-        for param, own in zip(params, known.params, strict=True):
-            if isinstance(own, int) and isinstance(param, int):
-                numbers[own] = param
-                args.append(lambda index, number=param: _read(number, index))
-            else:
-                args.append(param)
+        """Return whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
+        args = [
+            (lambda index, number=param: read(number, index)) if isinstance(param, int) else param for param in params
+        ]
         try:
             return known(args) is body  # type: ignore[arg-type]
         except Unfit:
@@ -325,8 +335,8 @@ class Left:
             yield found
 
     def _reads_inside(self, body: Read, found: UnknownBindings) -> bool:
-        """Whether it is known that nothing is read beside a value."""
-        within: dict[Scalar, tuple[int, int]] = {}
+        """Return whether it is known that nothing is read beside a value."""
+        within: Ranges = {}
         for name, iters in found.indexes.items():
             if self.ranges.get(name) in found.sets:
                 try:
@@ -344,28 +354,42 @@ def operands_of(node: t.Expr, op: str | None = None, sign: int = 1) -> tuple[tup
     return ((sign, node),)
 
 
+def number_in(node: t.Int | t.Float) -> Num:
+    """The number of a literal."""
+    return num(node.value if isinstance(node, t.Int) else Fraction(node.text))
+
+
+def sets_of_indexes(rule: t.Derivation) -> dict[str, str]:
+    """The set that each index of a rule is declared with."""
+    binders = [binder for one in rule.declarations if isinstance(one, t.IndexDecl) for binder in one.binders]
+    return {binder.name: binder.range.id for binder in binders if isinstance(binder.range, t.Name)}
+
+
+def id_of(node: t.Expr | None) -> str:
+    """The text of a name; raises Unfit for anything else."""
+    if not isinstance(node, t.Name):
+        raise Unfit("a name is wanted")
+    return node.id
+
+
 def at_index(name: str) -> str:
-    """What a tensor of a rule is as a term of the iterators that it is read at."""
+    """The name of a tensor of a rule as a term of the iterators that it is read at."""
     return f"{name}[]"
-
-
-def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:
-    return Read._make(index, number, None)
 
 
 def _name(node: t.Expr | None) -> str | None:
     return node.id if isinstance(node, t.Name) else None
 
 
-def _part(view: ScopeView, part: tuple[Iter, ...]) -> Box:
+def _part(view: ScopeView, part: Iters) -> Box:
     places = [view.iters.index(it) for it in part]
     return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
 
 
 def _parts(
-    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = (),
+    names: Sequence[str], iters: Iters, known: Mapping[str, Iters], single: Collection[Iter] = (),
     barred: Mapping[str, Collection[Iter]] = {},
-) -> Iterator[tuple[tuple[Iter, ...], ...]]:  # fmt: skip
+) -> Iterator[tuple[Iters, ...]]:  # fmt: skip
     """Every way to give each iterator to one of the names; of several names each gets at least one.
 
     A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.

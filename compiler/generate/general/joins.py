@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from dslc.generate.general.text import choice
-from dslc.generate.terms.term import Conjecture, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.terms.term import Conjecture, Equation, Item, Term, Terms, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
 from dslc.ir.graph import Attrs
 from dslc.semantics.env import Mismatch
@@ -25,19 +25,21 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
     All outputs of an application that has several are one rule; else two equations that share the application of which one of them
     alone does not bind all inputs.
     """
-    halves: dict[tuple[Item, tuple[Term, ...]], dict[int, Term]] = defaultdict(dict)
+    halves: dict[tuple[Item, Terms], dict[int, Term]] = defaultdict(dict)
     loose: dict[Term, list[Equation]] = defaultdict(list)
     for equation in equations:
-        for term, other in ((equation.left, equation.right), (equation.right, equation.left)):
+        for term, other in (equation.roots, equation.roots[::-1]):
             if term.item is None:
                 continue
             if len(rules.operators[term.item.op].syntax.outputs) > 1:
                 known = halves[term.node].get(term.output)
                 if known is None or size((other,)) < size((known,)):
                     halves[term.node][term.output] = other
-            elif set(inputs((other,))) < set(inputs((term,))):
-                for shared in _bringing(term, other):
-                    loose[shared].append(Equation(term, other))
+            elif (less := set(inputs((other,)))) < (more := set(inputs((term,)))):
+                # the proper parts that hold all inputs which the other term lacks
+                for part in subterms(term.args):
+                    if part.args and more - less <= set(inputs((part,))):
+                        loose[part].append(Equation(term, other))
     for (item, args), found in halves.items():
         count = len(rules.operators[item.op].syntax.outputs)
         if len(found) == count:
@@ -77,9 +79,7 @@ def along_axes(rules: Rules, items: Sequence[Item], candidate: Conjecture) -> It
         yield Conjecture(sources, targets)
 
 
-def _along(
-    rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roots: tuple[Term, ...]
-) -> tuple[Term, ...]:
+def _along(rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roots: Terms) -> Terms:
     """Terms with all their axes replaced by another one; KeyError where there is no such item."""
     done: dict[Term, Term] = {}
     for part in subterms(roots):
@@ -95,18 +95,8 @@ def _along(
     return tuple(done[root] for root in roots)
 
 
-def _bringing(term: Term, other: Term) -> Iterator[Term]:
-    """The proper parts of a term that hold all inputs which the other term lacks."""
-    missing = set(inputs((term,))) - set(inputs((other,)))
-    for part in subterms(term.args):
-        if part.args and missing <= set(inputs((part,))):
-            yield part
-
-
-def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Conjecture]:
-    """What can be looked for: every source is computed, and together they have all inputs of the targets."""
-    if len(set(sources)) < len(sources) or any(term.is_leaf for term in sources):
-        return
-    if not set(inputs(targets)) <= set(inputs(sources)) or size(sources) > most or size(targets) > most:
-        return
-    yield Conjecture(sources, targets)
+def _checked(sources: Terms, targets: Terms, most: int) -> Iterator[Conjecture]:
+    """A conjecture that can be matched: every source is computed, and together they have all inputs of the targets."""
+    found = Conjecture(sources, targets)
+    if len(set(sources)) == len(sources) and found.binds and found.size <= most:
+        yield found

@@ -15,14 +15,22 @@ from typing import Any
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import DataDependent, in_bounds, interval
 from dslc.analysis.poly import scalar_of
-from dslc.derivation.cropped import cropped, enlarged, margins_of
-from dslc.derivation.equations import integer, is_natural, put, solved_least, solved_linear, unknowns
-from dslc.derivation.finding import Along, Moved, Sought, Way
-from dslc.derivation.pieces import Box, Operands, ScopeView, Unfit, inside
+from dslc.derivation.assignments import (
+    Along,
+    Assignment,
+    MovedWindow,
+    WindowSearch,
+    integer,
+    put,
+    solved_least,
+    solved_linear,
+    unknowns,
+)
+from dslc.derivation.pieces import Box, Operands, Ranges, ScopeView, Unfit, inside, product_of
 from dslc.derivation.tables import TOTAL, Group, OperatorPattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import ScopeNode, Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, flat, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
@@ -33,8 +41,8 @@ from dslc.semantics.lists import plain
 WAYS = 24  #: ways to match one pattern that are looked at
 
 
-class Miss(Enum):
-    """Why a scope is not an operator."""
+class MissReason(Enum):
+    """The reason why a scope is not an operator."""
 
     NO_TABLE = "the operator's equation has no iterator table"
     NO_PRODUCT = "the expression is computed in another way"
@@ -48,10 +56,10 @@ class Miss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """Why, and which iterators did not fit: where they stand, in words."""
+class Miss:
+    """A reason, and the iterators that did not fit: the places where they stand, in words."""
 
-    why: Miss
+    why: MissReason
     what: str = ""
     #: of `GROUP`: where the iterators stand that have no place, and where the operator's do
     group: Group | None = None
@@ -62,10 +70,10 @@ class Missed:
 
 
 #: how far a match came: the later the nearer
-_ORDER = {why: k for k, why in enumerate(Miss)}
+_ORDER = {why: k for k, why in enumerate(MissReason)}
 
 
-def nearer(a: Missed | None, b: Missed) -> Missed:
+def nearer(a: Miss | None, b: Miss) -> Miss:
     """Of two reasons that of the match that came further."""
     return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
 
@@ -76,8 +84,7 @@ Shaped = tuple[str, tuple[int, ...], tuple[tuple[Dim, ...], ...]]
 
 def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Shaped:
     """A call but for what its operands hold. Attributes and sizes may be numbers or scalars of known value."""
-    parts = [part for value in attrs for part in (value if isinstance(value, tuple) else (value,))]
-    return op, tuple(map(plain, parts)), tuple(tuple(map(plain, shape)) for shape in shapes)
+    return op, tuple(map(plain, flat(tuple(attrs)))), tuple(tuple(map(plain, shape)) for shape in shapes)
 
 
 class Matching:
@@ -87,7 +94,7 @@ class Matching:
         self, rules: Rules, pattern: OperatorPattern, view: ScopeView, operands: Operands, units: bool = False,
         skipped: Callable[[Shaped], bool] | None = None, margins: bool = False,
     ) -> None:  # fmt: skip
-        """What is looked for in what.
+        """Matches a pattern with a view.
 
         Args:
             margins: whether positions at which the operator would read its own padding are of no interest.
@@ -104,7 +111,7 @@ class Matching:
         self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
         self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
 
-    def every(self, whole: bool = True) -> Iterator[Value | Missed]:
+    def every(self, whole: bool = True) -> Iterator[Value | Miss]:
         """Equal values by the operator, and why there are not more.
 
         `whole`: all that moves along a dimension of the operator does so here too; else its windows have one position.
@@ -112,7 +119,7 @@ class Matching:
         view, pattern = self.view, self.pattern
         body, iters = view.body, (*view.iters, *view.sums)
         if view.kind != pattern.kind or body.binds or (pattern.outer is None) != (self.outer is None):
-            yield Missed(Miss.NO_PRODUCT)
+            yield Miss(MissReason.NO_PRODUCT)
             return
         found = False
         products: list[Value] = []
@@ -124,7 +131,7 @@ class Matching:
             for it in iters:
                 groups[it] = frozenset(k for k, factor in factors.items() if it in self._free(factor)), it in view.iters
             for way in self._ways(factors, groups, whole):
-                if isinstance(way, Missed):
+                if isinstance(way, Miss):
                     yield way
                     continue
                 for own in (True, False):
@@ -141,10 +148,10 @@ class Matching:
         if products:
             yield min(products, key=_changes)
         if not found:
-            yield Missed(Miss.NO_PRODUCT)
+            yield Miss(MissReason.NO_PRODUCT)
 
     def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
-        """What stands for each read of the pattern, in the reduction and in what is computed of it."""
+        """Parts of the expression for each read of the pattern, in the reduction and in what is computed of it."""
         for leaves in self._factors():
             if self.pattern.outer is None or self.outer is None:
                 yield leaves
@@ -165,35 +172,26 @@ class Matching:
                     yield {first: body, second: num(1)}
 
     def _free(self, factor: Scalar) -> Collection[Iter]:
-        """What a factor depends on; ones are there for all that is summed."""
+        """The iterators that a factor depends on; ones are there for all that is summed."""
         return factor.free if factor.reads else self.view.sums
-
-    def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:
-        own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
-        sizes = " * ".join(str(self.extents[it]) for it in left[group])
-        what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
-        return Missed(Miss.GROUP, what, group, own)
-
-    def _no_window(self) -> Missed:
-        """What moves along where in the operator."""
-        places = [
-            f"{len(window.terms)} iterators along dimension {dim} of operand {k}"
-            for k, dim, window in self.pattern.windows
-        ]
-        return Missed(Miss.NOT_AFFINE, ", ".join(places))
 
     # ---- iterators ---------------------------------------------------------------------------------------------
 
-    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[Way | Missed]:
-        sought = Sought(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
+    def _ways(
+        self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool
+    ) -> Iterator[Assignment | Miss]:
+        sought = WindowSearch(self.pattern, factors, groups, Along.WHOLE if whole else Along.FIRST)
         ways = list(islice(sought.ways(), WAYS))
         if not ways:
-            yield self._no_window()
+            places = [
+                f"{len(w.terms)} iterators along dimension {dim} of operand {k}" for k, dim, w in self.pattern.windows
+            ]
+            yield Miss(MissReason.NOT_AFFINE, ", ".join(places))
         for way in ways if whole else ways[-1:]:
             # of windows of one position those along the last dimensions
             yield self._plain(way, groups)
 
-    def _plain(self, way: Way, groups: Mapping[Iter, Group]) -> Way | Missed:
+    def _plain(self, way: Assignment, groups: Mapping[Iter, Group]) -> Assignment | Miss:
         """The other iterators, all that stand alike together."""
         plain = self.pattern.plain
         left: dict[Group, list[Iter]] = {}
@@ -202,24 +200,23 @@ class Matching:
                 left.setdefault(group, []).append(it)
         for group in left:
             if group not in plain:
-                return self._no_place(group, left)
+                own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
+                sizes = " * ".join(str(self.extents[it]) for it in left[group])
+                what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
+                return Miss(MissReason.GROUP, what, group, own)
         given = dict(way.given)
-        for group, own in plain.items():
-            first, *others = own
+        for group, (first, *others) in plain.items():
             given[first] = tuple(left.get(group, ()))
             given.update(dict.fromkeys(others, ()))
         return replace(way, given=given)
 
     # ---- sizes and attributes --------------------------------------------------------------------------------------
 
-    def _extent(self, way: Way, it: Iter) -> Scalar:
-        total: Scalar = num(1)
-        for own in way.given[it]:
-            total = apply("*", total, self.extents[own])
-        return total
+    def _extent(self, way: Assignment, it: Iter) -> Scalar:
+        return product_of(self.extents[own] for own in way.given[it])
 
-    def _solved(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
-        """What the unknown sizes and attributes are; None where nothing is, or it is not found.
+    def _solved(self, way: Assignment, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
+        """The unknown sizes and attributes; None where there are none, or none are found.
 
         `own`: the data as it is with the operator's padding, else all that is read as data of its own.
         """
@@ -227,8 +224,8 @@ class Matching:
         equations = [(extent, self._extent(way, it)) for it, extent in pattern.extents.items()]
         if not solved_linear(equations, known):
             return None
-        moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
-        for each, window in moved:
+        for each in way.moved:
+            window = pattern.dims[each.operand][each.dim]
             assert isinstance(window, Window)
             constant = scalar_of(window.constant)
             free = unknowns(constant, known)
@@ -239,7 +236,10 @@ class Matching:
                     if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
                         return None
                     wanted = rest
-                if not solved_linear([(constant, wanted)], known) or not is_natural(known[free[0]]):
+                if not solved_linear([(constant, wanted)], known):
+                    return None
+                found = known[free[0]]
+                if not isinstance(found, Num) or not isinstance(found.value, int) or found.value < 0:
                     return None
             size = pattern.shapes[each.operand][each.dim]
             factor = factors[each.operand]
@@ -251,53 +251,51 @@ class Matching:
         for equation in equations:
             free = unknowns(equation[0], known)
             # attributes that are padding stay 0 where the data have what is read
-            for name in free if not own else ():
-                if name not in sizes and len(free) > 1:
-                    known[name] = num(0)
+            if not own and len(free) > 1:
+                known.update({name: num(0) for name in free if name not in sizes})
             free = unknowns(equation[0], known)
             if len(free) > 1 or (free and not solved_least(equation, free[0], known)):
                 return None
-        names = [part for value in pattern.attrs.values() for item in (value if isinstance(value, tuple) else (value,))
-                 if isinstance(item, Scalar) for part in unknowns(item, known)]  # fmt: skip
-        known.update({name: num(1) if name not in sizes else num(0) for name in names})
-        for extent, wanted in equations:
-            if put(extent, known) is not wanted:
-                return None
-        return known
+        items = [item for item in flat(tuple(pattern.attrs.values())) if isinstance(item, Scalar)]
+        names = [name for item in items for name in unknowns(item, known)]
+        known.update({name: num(int(name not in sizes)) for name in names})
+        return known if all(put(extent, known) is wanted for extent, wanted in equations) else None
 
     # ---- values ------------------------------------------------------------------------------------------------
 
-    def _made(self, way: Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
+    def _made(self, way: Assignment, factors: Mapping[int, Scalar], own: bool) -> Value | Miss:
         known = self._solved(way, factors, own)
         if known is None:
-            return Missed(Miss.SIZES)
+            return Miss(MissReason.SIZES)
         pattern = self.pattern
         attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
         if self.skipped is not None:
             shapes = [[put(size, known) for size in shape] for shape in pattern.shapes]
             if self.skipped(shaped(pattern.op, attrs.values(), shapes)):
-                return Missed(Miss.KNOWN)
+                return Miss(MissReason.KNOWN)
         try:
             args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
         except Unfit as unfit:
-            return (None if own or self.margins else self._cropped(way, known)) or Missed(Miss.PADS, str(unfit))
+            return (None if own or self.margins else self._cropped(way, known)) or Miss(MissReason.PADS, str(unfit))
         try:
             (made,) = call(self.rules, pattern.op, args, attrs)
         except (Mismatch, EvalError) as problem:
-            return Missed(Miss.TYPES, str(problem))
+            return Miss(MissReason.TYPES, str(problem))
         if made.type.dtype is not self.view.dtype:
-            return Missed(Miss.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
+            return Miss(MissReason.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
         groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
         if len(made.type.shape) != len(groups):
-            return Missed(Miss.SIZES)
+            return Miss(MissReason.SIZES)
         index: list[Scalar] = []
-        iters = iter(pattern.scope.iters)
+        iters, view = iter(pattern.scope.iters), self.view
         for count in groups:
-            index.append(self._together([it for _ in range(count) for it in way.given[next(iters)]]))
-        view = self.view
+            position: Scalar = num(0)
+            for it in (it for each in islice(iters, count) for it in way.given[each]):
+                position = apply("+", apply("*", position, self.extents[it]), it)
+            index.append(position)
         return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
 
-    def _cropped(self, way: Way, known: Mapping[Sym, Scalar]) -> Value | None:
+    def _cropped(self, way: Assignment, known: Mapping[Sym, Scalar]) -> Value | None:
         """The operator on more positions than are wanted, so that what it pads with is read for the others alone."""
         if self.pattern.outer is not None:
             return None
@@ -319,7 +317,7 @@ class Matching:
         found = next((made for made in larger.every() if isinstance(made, Value)), None)
         return None if found is None else cropped(found, self.view, margins, self.operands)
 
-    def _reach(self, way: Way, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
+    def _reach(self, way: Assignment, window: Window, known: Mapping[Sym, Scalar]) -> tuple[int, int]:
         """The least and the greatest position of a window."""
         low = high = integer(put(scalar_of(window.constant), known))
         for it, slope in window.terms:
@@ -327,14 +325,8 @@ class Matching:
             low, high = low + min(reach, 0), high + max(reach, 0)
         return low, high
 
-    def _together(self, iters: Sequence[Iter]) -> Scalar:
-        position: Scalar = num(0)
-        for it in iters:
-            position = apply("+", apply("*", position, self.extents[it]), it)
-        return position
-
-    def _operand(self, way: Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
-        """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
+    def _operand(self, way: Assignment, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
+        """The expression's operand at the operator's positions; raises Unfit where the two differ beside the data."""
         pattern = self.pattern
         names: list[Iter] = []
         box: list[Scalar] = []
@@ -362,7 +354,7 @@ class Matching:
             outside = True
         single = {it: num(0) for it, extent in zip(names, box, strict=True) if extent is num(1)}
         body = substitute(body, single)
-        within: dict[Scalar, tuple[int, int]] = {
+        within: Ranges = {
             it: (0, int(size.value) - 1) for it, size in zip(names, box, strict=True) if isinstance(size, Num)
         }
         if isinstance(body, Read):
@@ -383,7 +375,7 @@ class Matching:
         return kinds.pop() if len(kinds) == 1 else self.view.dtype
 
     def _beside(
-        self, way: Way, moved: Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
+        self, way: Assignment, moved: MovedWindow, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
@@ -393,13 +385,13 @@ class Matching:
         count = integer(size)
         leaf = self.pattern.leaves[moved.operand]
         data = self.operands.values[factor.operand].type.shape[moved.at]
-        if (low >= 0 and high < count) or not isinstance(data, int):
-            if not isinstance(data, int):
-                raise Unfit("an unknown size")
+        if not isinstance(data, int):
+            raise Unfit("an unknown size")
+        if low >= 0 and high < count:
             return
         if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
             raise Unfit("nothing is read beside the data")
-        ranges: dict[Scalar, tuple[int, int]] = {
+        ranges: Ranges = {
             it: (0, int(extent.value) - 1) for it, extent in self.extents.items() if isinstance(extent, Num)
         }
         for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
@@ -411,13 +403,13 @@ class Matching:
                 raise Unfit("data beside the operator's")
 
 
-def is_found(made: Value | Missed) -> bool:
-    """Whether a scope is an operator, made or not."""
-    return isinstance(made, Value) or made.why is Miss.KNOWN
+def is_found(made: Value | Miss) -> bool:
+    """Return whether a scope is an operator, made or not."""
+    return isinstance(made, Value) or made.why is MissReason.KNOWN
 
 
 def _changes(made: Value) -> int:
-    """How many changes of layout stand before and behind an operator."""
+    """The number of changes of layout before and behind an operator."""
     node = made.node
     assert isinstance(node, ScopeNode)
     (result,) = node.args
@@ -445,3 +437,49 @@ def _words(group: Group) -> str:
     operands, result = group
     parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
     return " + ".join(parts) or "nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """Positions before and behind those of the result along one of its iterators."""
+
+    before: int
+    behind: int
+
+
+def enlarged(view: ScopeView, margins: Mapping[Iter, Margin]) -> ScopeView:
+    """A view that begins so many positions earlier along some iterators, and ends later; positions are counted from its first ones."""
+    moved: dict[Iter, Scalar] = {it: apply("-", it, num(margin.before)) for it, margin in margins.items()}
+    extents = [
+        apply("+", extent, num(margins[it].before + margins[it].behind)) if it in margins else extent
+        for it, extent in zip(view.iters, view.box.extents, strict=True)
+    ]
+    return replace(view, box=Box(view.box.low, tuple(extents)), body=substitute(view.body, moved))
+
+
+def cropped(made: Value, view: ScopeView, margins: Mapping[Iter, Margin], operands: Operands) -> Value:
+    """A value of an enlarged view, at the positions of the view itself."""
+    at = tuple(apply("+", it, num(margins[it].before)) if it in margins else it for it in view.iters)
+    return operands.scope(view.iters, view.box, read(operands.number(made), at), view.dtype)
+
+
+def margins_of(
+    reaches: Sequence[tuple[Sequence[tuple[Iter, int]], int, int, int]], view: ScopeView
+) -> Mapping[Iter, Margin] | None:
+    """The margins that keep windows inside of their data; None where there are none to keep, or no single iterator moves a window.
+
+    Args:
+        reaches: of each window what moves it, and by how much; its least and its greatest position, and how many there are.
+    """
+    found: dict[Iter, Margin] = {}
+    for terms, low, high, count in reaches:
+        before, behind = max(0, -low), max(0, high - count + 1)
+        if not before and not behind:
+            continue
+        along = [(it, slope) for it, slope in terms if it in view.iters]
+        if len(along) != 1 or along[0][1] < 1 or along[0][0] in found:
+            return None
+        ((it, slope),) = along
+        found[it] = Margin(-(-before // slope), -(-behind // slope))
+    known = dict(zip(view.iters, view.box.extents, strict=True))
+    return found if found and all(isinstance(known[it], Num) for it in found) else None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from dslc.analysis.narrowing import sum_ranges
 from dslc.analysis.numeric import in_bounds
-from dslc.derivation.matching import UnknownBindings, at_index
-from dslc.derivation.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges
+from dslc.derivation.left_sides import UnknownBindings, at_index, number_in, sets_of_indexes
+from dslc.derivation.pieces import Box, Iters, Operands, Tensor, Unfit, Vector, is_part, ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
-from dslc.ir.scopes import each_of, stack
+from dslc.ir.scopes import stack
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
@@ -33,18 +32,14 @@ class BuiltValue:
     only: Box | None = None
 
 
-class Right:
+class RightSide:
     """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
 
     def __init__(self, rule: t.Derivation, found: UnknownBindings, operands: Operands, dtype: DType) -> None:
         self.rule, self.operands, self.dtype = rule, operands, dtype
         self.found = found
         self.built: dict[str, BuiltValue] = {}
-        self.ranges = {
-            binder.name: binder.range.id
-            for declared in rule.declarations if isinstance(declared, t.IndexDecl)
-            for binder in declared.binders if isinstance(binder.range, t.Name)
-        }  # fmt: skip
+        self.ranges = sets_of_indexes(rule)
 
     def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
         """The value of each formula that is one of the left side's too, of the same type as there."""
@@ -74,28 +69,23 @@ class Right:
         return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
 
     def formula(self, formula: t.Formula) -> BuiltValue:
-        """What one formula makes, of those that are in `built` by now."""
+        """The value of one formula, of those that are in `built` by now."""
         node = formula.scope
-        if isinstance(node, t.Traversal):
-            return self._traversal(node, formula.name)
-        if isinstance(node, t.Nested) and node.subs is None:
-            return self._braced(node, formula.name)
-        if isinstance(node, t.Restrict):
-            return replace(self._made(node.scope, formula.name), only=self._set(node.domain))
-        if isinstance(node, t.Join):
-            return self._joined(node, formula.name)
-        if isinstance(node, t.Call) and node.function == "stack":
-            return self._stacked(node)
-        raise Unfit(f"no expression: {type(node).__name__}")
+        match node:
+            case t.Restrict(scope=scope, domain=domain):
+                return replace(self._made(scope, formula.name), only=self.found.box(domain))
+            case t.Join():
+                return self._joined(node, formula.name)
+            case t.Call(function="stack"):
+                return self._stacked(node)
+        return self._made(node, formula.name)
 
     def _made(self, node: t.Expr, name: str | None) -> BuiltValue:
         if isinstance(node, t.Name) and node.id in self.built:
             return self.built[node.id]
         if isinstance(node, t.Nested) and node.subs is None:
             return self._braced(node, name)
-        if isinstance(node, t.Traversal):
-            return self._traversal(node, name)
-        raise Unfit("no scope")
+        return self._traversal(node, name)
 
     def _braced(self, node: t.Nested, name: str | None, top: bool = True, whole: bool = True) -> BuiltValue:
         made = self._traversal(node.scope, name, top, whole or node.other is not None)
@@ -171,66 +161,48 @@ class Right:
             return body
 
         within = {**at, **sum_ranges(body)}
-        if all(
-            node.other is not None or in_bounds(node.index, self.operands.values[node.operand].type.shape, within)
-            for node in each_of(Read, body)
-        ):
-            return body
-        return rebuild(body, lambda node: self._read_or_zero(node, within))
 
-    def _read_or_zero(self, node: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar | None:
-        if not isinstance(node, Read) or node.other is not None or any(part.reads for part in node.index):
-            return None
-        if in_bounds(node.index, self.operands.values[node.operand].type.shape, within):
-            return None
-        return read(node.operand, node.index, num(0))
+        def leaf(node: Scalar) -> Scalar | None:
+            if not isinstance(node, Read) or node.other is not None or any(part.reads for part in node.index):
+                return None
+            shape = self.operands.values[node.operand].type.shape
+            return None if in_bounds(node.index, shape, within) else read(node.operand, node.index, num(0))
+
+        return rebuild(body, leaf)
 
     def _box(self, binder: t.Binder) -> Box:
-        """What an index of a traversal runs through."""
+        """The set that an index of a traversal runs through."""
         if binder.range is not None:
-            return self._set(binder.range)
-        name = self.ranges.get(binder.name)
-        if name is not None and name in self.found.sets:
-            return self.found.sets[name]
-        raise Unfit(f"the range of {binder.name} is not determined")
-
-    def _set(self, node: t.Expr) -> Box:
-        if isinstance(node, t.Name) and node.id in self.found.sets:
-            return self.found.sets[node.id]
-        if isinstance(node, t.Int):
-            return Box.of([node.value])
-        if isinstance(node, t.Binary) and node.op == "+":
-            return self._set(node.left) + self._set(node.right)
-        if isinstance(node, t.Binary) and node.op == "*":
-            return self._set(node.left) * self._set(node.right)
-        if isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
-            return self._set(node.args[0]).hull(self._set(node.args[1]))
-        raise Unfit("a range that is not determined")
+            return self.found.box(binder.range)
+        return self.found.box(t.Name(self.ranges.get(binder.name, ""), span=binder.span))
 
     # ---- elements ------------------------------------------------------------------------------------------
 
     def _element(self, node: t.Expr, found: UnknownBindings) -> Scalar:
-        if isinstance(node, t.Reduction):
-            return self._reduction(node, found)
-        if isinstance(node, t.Call) and node.function in found.terms:
-            term = found.terms[node.function]
-            if len(term.params) != len(node.args):
-                raise Unfit("a term of another number of arguments")
-            return term([self._argument(arg, param, found) for arg, param in zip(node.args, term.params, strict=True)])
-        if isinstance(node, t.Nested | t.Subscript):
-            tensor, rest = self._function(node, found)
-            return tensor(rest)
-        if isinstance(node, t.Conditional):
-            condition = self._condition(node.condition, found)
-            return apply("select", condition, self._element(node.then, found), self._element(node.otherwise, found))
-        if isinstance(node, t.Int | t.Float):
-            return num(node.value if isinstance(node, t.Int) else Fraction(node.text))
-        if isinstance(node, t.Unary) and node.op == "-":
-            return apply("*", num(-1), self._element(node.operand, found))
-        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "/", "//", "%", "^"}:
-            return apply(node.op, self._element(node.left, found), self._element(node.right, found))
-        if isinstance(node, t.Call) and node.function in FUNCTIONS_1 | FUNCTIONS_N:
-            return apply(node.function, *(self._element(arg, found) for arg in node.args))
+        match node:
+            case t.Reduction():
+                return self._reduction(node, found)
+            case t.Call(function=name) if name in found.terms:
+                term = found.terms[name]
+                if len(term.params) != len(node.args):
+                    raise Unfit("a term of another number of arguments")
+                return term(
+                    [self._argument(arg, param, found) for arg, param in zip(node.args, term.params, strict=True)]
+                )
+            case t.Nested() | t.Subscript():
+                tensor, rest = self._function(node, found)
+                return tensor(rest)
+            case t.Conditional():
+                condition = self._condition(node.condition, found)
+                return apply("select", condition, self._element(node.then, found), self._element(node.otherwise, found))
+            case t.Int() | t.Float():
+                return number_in(node)
+            case t.Unary(op="-"):
+                return apply("*", num(-1), self._element(node.operand, found))
+            case t.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "^"):
+                return apply(node.op, self._element(node.left, found), self._element(node.right, found))
+            case t.Call(function=name) if name in FUNCTIONS_1 | FUNCTIONS_N:
+                return apply(name, *(self._element(arg, found) for arg in node.args))
         vector = self._vector(node, found)
         if len(vector) != 1:
             raise Unfit("a vector where an element is wanted")
@@ -252,44 +224,40 @@ class Right:
         where = None if node.where is None else self._condition(node.where, found)
         return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(
-        self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: UnknownBindings
-    ) -> Vector | Scalar | Tensor:
-        """What a term takes: a vector of positions, a tensor, or an element."""
+    def _argument(self, node: t.Expr, param: Iters | Iter | int, found: UnknownBindings) -> Vector | Scalar | Tensor:
+        """An argument of a term: a vector of positions, a tensor, or an element."""
         if isinstance(param, Iter):
             return self._element(node, found)
-        if isinstance(node, t.Name) and node.id in found.tensors:
-            return self._tensor(node.id, found)
-        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self.built:
-            made = self.built[node.base.id]
-            at = self._index(node.subs, found)
-            if len(at) < len(made.box.low):
+        match node:
+            case t.Name(id=name) if name in found.tensors:
+                return self._tensor(name, found)
+            case t.Subscript(base=t.Name(id=name)) if name in self.built:
+                made, at = self.built[name], self._index(node.subs, found)
                 # part of an index: a tensor of what is left
-                return lambda rest: self._at(made, (*at, *rest))
-            return self._at(made, at)
-        if isinstance(node, t.Nested | t.Subscript):
-            return self._element(node, found)
+                return self._at(made, at) if len(at) >= len(made.box.low) else lambda rest: self._at(made, (*at, *rest))
+            case t.Nested() | t.Subscript():
+                return self._element(node, found)
         return self._vector(node, found)
 
     def _function(self, node: t.Nested | t.Subscript, found: UnknownBindings) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
         beside = node.other if isinstance(node, t.Subscript) else node.subs_other
         other = None if beside is None else self._element(beside, found)
-        if isinstance(node, t.Subscript):
-            if isinstance(node.base, t.Name) and node.base.id in self.built:
-                made = _beside(self.built[node.base.id], other)
-                return (lambda index: self._at(made, index)), at
-            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms and other is None:
-                term, vectors = found.terms[at_index(node.base.id)], [self._vector(sub, found) for sub in node.subs]
+        if isinstance(node, t.Nested):
+            made = self._braced(replace(node, subs=None), None, top=False, whole=other is not None)
+        else:
+            name = node.base.id if isinstance(node.base, t.Name) else ""
+            term = found.terms.get(at_index(name))
+            if name in self.built:
+                made = self.built[name]
+            elif term is not None and other is None:
+                vectors = [self._vector(sub, found) for sub in node.subs]
                 return (lambda index: term(vectors)), at
-            if (
-                isinstance(node.base, t.Name)
-                and node.base.id in found.tensors
-                and at_index(node.base.id) not in found.terms
-            ):
-                return self._tensor(node.base.id, found, other), at
-            raise Unfit("no tensor")
-        made = _beside(self._braced(replace(node, subs=None), None, top=False, whole=other is not None), other)
+            elif term is None and name in found.tensors:
+                return self._tensor(name, found, other), at
+            else:
+                raise Unfit("no tensor")
+        made = made if other is None else replace(made, other=other)
         return (lambda index: self._at(made, index)), at
 
     def _tensor(self, name: str, found: UnknownBindings, other: Scalar | None = None) -> Tensor:
@@ -312,49 +280,42 @@ class Right:
 
     def _vector(self, node: t.Expr, found: UnknownBindings) -> Vector:
         """Positions: an index, a map of positions, sums and differences of them."""
-        if isinstance(node, t.Name):
-            if node.id in found.indexes:
-                return found.indexes[node.id]
-            if node.id in found.sets and found.sets[node.id].extents:
+        match node:
+            case t.Name(id=name) if name in found.indexes:
+                return found.indexes[name]
+            case t.Name(id=name) if name in found.sets and found.sets[name].extents:
                 # the size of a range
-                return found.sets[node.id].extents
-        if isinstance(node, t.Int):
-            return (num(node.value),)
-        if isinstance(node, t.Call):
-            name, _, way = node.function.partition(".")
-            if name in found.maps:
-                at = self._index(node.args, found)
+                return found.sets[name].extents
+            case t.Int(value=value):
+                return (num(value),)
+            case t.Call(function=function, args=args) if function.partition(".")[0] in found.maps:
+                name, _, way = function.partition(".")
+                at = self._index(args, found)
                 return found.maps[name].inverse(at) if way == "inverse" else found.maps[name](at)
-        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "//", "%"}:
-            left, right = self._vector(node.left, found), self._vector(node.right, found)
-            if len(left) == 1 < len(right):
-                left = left * len(right)
-            if len(right) == 1 < len(left):
-                right = right * len(left)
-            if (
-                node.op in {"+", "-"}
-                and isinstance(node.right, t.Name)
-                and node.right.id in found.sets
-                and len(left) == len(right)
-            ):
-                # behind a box lies another one along the first iterator
-                right = (right[0], *(num(0) for _ in right[1:]))
-            if len(left) == len(right):
-                return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
+            case t.Binary(op="+" | "-" | "*" | "//" | "%"):
+                left, right = self._vector(node.left, found), self._vector(node.right, found)
+                if len(left) == 1:
+                    left = left * len(right)
+                if len(right) == 1:
+                    right = right * len(left)
+                if node.op in {"+", "-"} and isinstance(node.right, t.Name) and node.right.id in found.sets:
+                    # behind a box lies another one along the first iterator
+                    right = (*right[:1], *(num(0) for _ in right[1:]))
+                if len(left) == len(right):
+                    return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
         raise Unfit("no positions")
 
     def _condition(self, node: t.Expr, found: UnknownBindings) -> Scalar:
-        """What is known of positions: vectors are equal where all of their iterators are."""
-        if isinstance(node, t.Unary) and node.op == "not":
-            return apply("not", self._condition(node.operand, found))
-        if isinstance(node, t.Binary) and node.op in {"and", "or"}:
-            return apply(node.op, self._condition(node.left, found), self._condition(node.right, found))
-        if not isinstance(node, t.Compare):
-            raise Unfit("no condition")
-        held: Scalar = num(True)
-        for op, left, right in zip(node.ops, node.operands, node.operands[1:], strict=False):
-            held = apply("and", held, self._compared(op, left, right, found))
-        return held
+        """A condition on positions: vectors are equal where all of their iterators are."""
+        match node:
+            case t.Unary(op="not"):
+                return apply("not", self._condition(node.operand, found))
+            case t.Binary(op="and" | "or"):
+                return apply(node.op, self._condition(node.left, found), self._condition(node.right, found))
+            case t.Compare(ops=ops, operands=operands):
+                pairs = zip(ops, operands, operands[1:], strict=False)
+                return _all(self._compared(*each, found) for each in pairs)
+        raise Unfit("no condition")
 
     def _compared(self, op: str, left: t.Expr, right: t.Expr, found: UnknownBindings) -> Scalar:
         try:
@@ -364,9 +325,7 @@ class Right:
         if len(a) != len(b):
             raise Unfit("no condition")
         if op in {"==", "!="}:
-            held: Scalar = num(True)
-            for one, other in zip(a, b, strict=True):
-                held = apply("and", held, apply("==", one, other))
+            held = _all(apply("==", *pair) for pair in zip(a, b, strict=True))
             return held if op == "==" else apply("not", held)
         if op not in {"<", "<=", ">", ">="} or not a:
             raise Unfit("no condition")
@@ -377,18 +336,20 @@ class Right:
         return apply(op, a[0], b[0])
 
 
-def _beside(made: BuiltValue, other: Scalar | None) -> BuiltValue:
-    """With a value outside of it, where a read says one."""
-    return made if other is None else replace(made, other=other)
-
-
 def _sides(box: Box) -> Counter[tuple[Scalar, Scalar]]:
     """First positions and extents, in any order."""
     return Counter(zip(box.low, box.extents, strict=True))
 
 
 def _inside(iters: Sequence[Scalar], box: Box) -> Scalar:
+    return _all(
+        apply("and", apply("<=", low, it), apply("<", it, apply("+", low, extent)))
+        for it, low, extent in zip(iters, box.low, box.extents, strict=True)
+    )
+
+
+def _all(conditions: Iterable[Scalar]) -> Scalar:
     held: Scalar = num(True)
-    for it, low, extent in zip(iters, box.low, box.extents, strict=True):
-        held = apply("and", held, apply("and", apply("<=", low, it), apply("<", it, apply("+", low, extent))))
+    for each in conditions:
+        held = apply("and", held, each)
     return held

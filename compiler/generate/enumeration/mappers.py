@@ -1,41 +1,65 @@
-"""Enumerations on a Dask cluster: chunks of argument tuples are evaluated by workers, in any order, and put in order again.
+"""The evaluation of the chunks of an enumeration: by this process, by several forked from it, or by a Dask cluster.
 
-The state of a level (the values of the representatives) goes to a worker once. A chunk is a pure function of the state
-and its numbers, so one that is lost with its worker is evaluated by another, and the result is the same. No worker is given a chunk
-before it has memory for it: at most two chunks a worker are on their way.
+On a cluster chunks are evaluated in any order, and put in order again. The state of a level (the values of the representatives) goes to
+a worker once. A chunk is a pure function of the state and its numbers, so one that is lost with its worker is evaluated by another, and
+the result is the same. A worker is given a chunk once it has memory for it: at most two chunks a worker are on their way.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from dslc.errors import error
-from dslc.generate.enumeration.evaluate import evaluate_chunk
-from dslc.generate.enumeration.workers import Mapper, Work, forked, serial
+from dslc.generate.enumeration.evaluation import TupleChunk, evaluate_chunk
 from dslc.generate.settings import GenerationSettings
+from dslc.processes import forked as forks
+
+#: given what all tasks need to know, the tasks, and (`evaluate_chunk` where none is) the function of both: results in the order of the
+#: tasks
+Mapper = Callable[..., Iterator[Any]]
+Work = Callable[[Any, Any], Any]
+
 
 AHEAD = 2  #: chunks on their way, for each worker
 RETRIES = 5  #: how often a chunk may lose its worker
+FEW = 100_000  #: terms; fewer are not worth new processes
+
+
+def serial(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
+    """One after the other."""
+    return (work(state, task) for task in tasks)
+
+
+def forked(workers: int, state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
+    """Several processes that share the state's memory with this one."""
+    if work is not evaluate_chunk:
+        # few and large: never more than one is held
+        return serial(state, tasks, work)
+    listed: list[TupleChunk] = list(tasks)
+    if workers <= 1 or sum(chunk.rows.shape[1] * len(chunk.steps) for chunk in listed) < FEW:
+        return serial(state, listed)
+    return forks.mapped(work, state, listed, workers)
 
 
 def needs_cluster(settings: GenerationSettings) -> bool:
-    """Whether an address is given, or several workers for five and more operators."""
+    """Return whether an address is given, or several workers for five and more operators."""
     return settings.scheduler is not None or (settings.workers > 1 and settings.max_operators >= 5)
 
 
 @contextmanager
 def mapper_for(settings: GenerationSettings) -> Iterator[Mapper]:
-    """Who evaluates: a cluster where an address is given, or for five and more operators; else this machine's processes.
+    """The evaluation of chunks: by a cluster where an address is given, or for five and more operators; else this machine's processes.
 
     Raises:
         DslcError: E0907 where Dask is not installed, E0902 where the scheduler does not answer.
     """
     if not needs_cluster(settings):
-        yield forked(settings.workers) if settings.workers > 1 else serial
+        yield partial(forked, settings.workers) if settings.workers > 1 else serial
         return
     try:
         import distributed
@@ -70,7 +94,7 @@ def on_cluster(client: Any) -> Mapper:
             return client.submit(*task, retries=RETRIES, pure=False)
 
     def mapped(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
-        held = submitted(_itself, state)
+        held = submitted(_identity, state)
         waiting: deque[Any] = deque()
         todo = iter(tasks)
         while True:
@@ -84,5 +108,5 @@ def on_cluster(client: Any) -> Mapper:
     return mapped
 
 
-def _itself(state: Any) -> Any:
+def _identity(state: Any) -> Any:
     return state
