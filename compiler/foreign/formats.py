@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,16 +64,3 @@ def looks_like(data: bytes) -> str:
     if binary:
         return "taso" if head[:1] == b"\n" else ""
     return "tensat" if b"=>" in text or b"==" in text else ""
-
-
-def written(form: str, rules: Iterable[ForeignRule], path: Path | None = None) -> bytes:
-    """Rules in a format; FlexFlow's is protobuf for a path that ends in .pb.
-
-    Raises:
-        DslcError: E1002 for what the format cannot express.
-    """
-    if form == "tensat":
-        return tensat.write(rules)
-    if form == "flexflow" and path is not None and path.suffix == ".pb":
-        return taso.write(rules, "flexflow")
-    return taso.write(rules) if form == "taso" else flexflow.write(rules)

@@ -11,10 +11,9 @@ from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.deciding import Deciding
 from dslc.foreign.duplicates import Seen
 from dslc.foreign.keeping import KeptVerdicts
-from dslc.foreign.merging import merged
+from dslc.foreign.merging import documented, merged
 from dslc.foreign.misfit import misfit
 from dslc.foreign.naming import described, names_of
-from dslc.foreign.numbering import documented
 from dslc.foreign.outcome import Import, ImportedRule, Outcome, Pending
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule
@@ -83,7 +82,7 @@ def import_rules(
     decided = {rule.number for rule in result.rules}
     result.rules += [ImportedRule(k, name, "open") for k, name in enumerate(names) if k not in decided]
     result.rules.sort(key=lambda rule: rule.number)
-    result.rules = merged(result.rules, [rule for rule, _ in plain], form)
+    result.rules = merged(result.rules, [rule for rule, _ in plain])
     told = 0
     counts.clear()
     tell()

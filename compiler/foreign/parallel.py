@@ -168,36 +168,6 @@ class _Side:
         return False
 
 
-def ranked(rule: ForeignRule, order: AxisOrder) -> ForeignRule:
-    """The rule at the rank at which a file that counts axes like this is read."""
-    if order == "outer":
-        return rule
-    rank = _rank(rule)
-
-    def at_rank(op: Operator) -> Operator:
-        return replace(op, parameters=(*op.parameters, ("numdim", rank))) if op.kind in ("replicate", "reduce") else op
-
-    return replace(rule, source=tuple(map(at_rank, rule.source)), target=tuple(map(at_rank, rule.target)))
-
-
-def distributed(rule: ForeignRule, order: AxisOrder) -> ForeignRule:
-    """Copies and sums with the parameters of FlexFlow's files; the reverse of `undistributed`, where nothing is left out."""
-    rank = _rank(rule)
-
-    def dimension(op: Operator) -> Operator:
-        axis, degree = op.get("axis"), op.get("degree")
-        if op.kind not in ("replicate", "reduce") or not isinstance(axis, int) or degree is None:
-            return op
-        number = axis if order == "outer" else rank - 1 - axis
-        return replace(op, parameters=(("parallel_dim", number), ("parallel_degree", degree)))
-
-    return replace(rule, source=tuple(map(dimension, rule.source)), target=tuple(map(dimension, rule.target)))
-
-
-def _rank(rule: ForeignRule) -> int:
-    return 4 if any(kind in _OF_IMAGES for kind in rule.kinds()) else 3
-
-
 def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
     """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
     from dslc.foreign.shapes import Clash

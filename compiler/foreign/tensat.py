@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dslc.errors import error
 from dslc.foreign.rule import (
     MOST_BYTES as RULE_MOST_BYTES,
 )
@@ -337,72 +336,3 @@ def _rule(group: tuple[_Line, ...]) -> ForeignRule:
         for a, b in zip(left, right, strict=True):
             outputs.append(Output(source.tensor(a), target.tensor(b)))
     return ForeignRule("", tuple(source.operators), tuple(target.operators), tuple(outputs), names.table())
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------
-
-
-def write(rules: Iterable[ForeignRule]) -> bytes:
-    """A text in the newer form: one line a rule, or two lines each where every rule has two outputs.
-
-    Raises:
-        DslcError: E1002 for rules that TENSAT cannot write: operators with more outputs than two, files that mix rules of one
-            output with rules of two (TENSAT keeps them in two files), three outputs.
-    """
-    rules = tuple(rules)
-    counts = {len(rule.outputs) for rule in rules}
-    if len(counts) > 1 or max(counts, default=1) > 2:
-        raise error(
-            "E1002", f"rules with {' and '.join(map(str, sorted(counts)))} outputs do not fit one TENSAT file",
-            hint="TENSAT has a file of rules with one output and a file of rules with two",
-        )  # fmt: skip
-    out = []
-    for rule in rules:
-        names = dict(rule.names)
-        for output in rule.outputs:
-            sides = (_text(rule.source, output.source, names), _text(rule.target, output.target, names))
-            out.append("=>".join(side if side.startswith("(") else f"({side})" for side in sides))
-    return "".join(line + "\n" for line in out).encode()
-
-
-def _text(side: tuple[Operator, ...], tensor: RuleTensor, names: dict[int, str]) -> str:
-    if tensor.operator < 0:
-        return "?" + names.get(tensor.operator, f"input_{-tensor.operator}")
-    op = side[tensor.operator]
-    inputs = [_text(side, each, names) for each in op.inputs]
-    if op.kind == "split":
-        if tensor.output > 1:
-            raise error("E1002", "TENSAT's split has two outputs")
-        return f"(split_{tensor.output} (split {op.get('axis')} {inputs[0]}))"
-    if tensor.output:
-        raise error("E1002", f"TENSAT has no second output of `{op.kind}`")
-    form = _FORMS.get(op.kind)
-    keys = {key for key, _ in op.parameters}
-    if op.kind == "concat":
-        head = "concat" if len(inputs) == 2 else f"concat{len(inputs)}"
-        if not 2 <= len(inputs) <= 5:
-            raise error("E1002", f"TENSAT has no concat of {len(inputs)} tensors")
-        words = [head, *(str(op.get(key)) for key in ("axis", "numdim") if key in keys), *inputs]
-    elif form is None:
-        words = _mixed(op, inputs)
-    else:
-        name, _, before, after = form
-        if op.kind == "enlarge":
-            before = _KERNEL
-        words = [
-            name,
-            *(str(op.get(k)) for k in before if k in keys),
-            *inputs,
-            *(str(op.get(k)) for k in after if k in keys),
-        ]
-    return words[0] if len(words) == 1 else f"({' '.join(words)})"
-
-
-def _mixed(op: Operator, inputs: list[str]) -> list[str]:
-    places: dict[int, str] = {}
-    for key, value in op.parameters:
-        if not key.isdigit():
-            raise error("E1002", f"TENSAT has no operator `{op.kind}`")
-        places[int(key)] = str(value)
-    rest = iter(inputs)
-    return [op.kind, *(places[at] if at in places else next(rest) for at in range(len(places) + len(inputs)))]

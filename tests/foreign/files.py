@@ -32,6 +32,6 @@ def imported(path: Path, form: str, out: Path, *more: str) -> int:
     return run(["import-rules", "--from", form, str(path), "-o", str(out), "--workers", "0", *more])
 
 
-def exported(path: Path, form: str, out: Path, *more: str) -> int:
-    """The exit code of `dslc export-rules`."""
-    return run(["export-rules", "--to", form, str(path), "-o", str(out), *more])
+def exported(path: Path, out: Path, *more: str) -> int:
+    """The exit code of `dslc export-rules`, to TASO's format."""
+    return run(["export-rules", "--to", "taso", str(path), "-o", str(out), *more])

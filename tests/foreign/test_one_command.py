@@ -169,9 +169,9 @@ def test_an_export_onto_a_folder_leaves_nothing_behind(tmp_path: Path, capsys: p
     path, rules = tmp_path / "some.txt", tmp_path / "some.rules"
     path.write_text(TEXT)
     assert command(path, rules, "--no-guards") == 0
-    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "folder.pb").mkdir()
     before = sorted(tmp_path.iterdir())
-    assert run(["export-rules", "--to", "tensat", str(rules), "-o", str(tmp_path / "folder.txt")]) == 1
+    assert run(["export-rules", "--to", "taso", str(rules), "-o", str(tmp_path / "folder.pb")]) == 1
     assert "E0903" in capsys.readouterr().err and sorted(tmp_path.iterdir()) == before
 
 
