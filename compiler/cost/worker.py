@@ -255,7 +255,7 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
 def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[int, ...], bool, bool]:
     """What the runtime does about layouts: `dslc.cost.measure.Measured` says it the same way."""
     from dslc.cost.contents import filled
-    from dslc.onnx.layout import changes, may_be_blocked, with_blocked
+    from dslc.onnx.microbenchmarks import changes, may_be_blocked, with_blocked
 
     def looked_at(one: bytes) -> Any:
         with tempfile.TemporaryDirectory() as folder:

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dslc.errors import error
 from dslc.foreign import rule as limits

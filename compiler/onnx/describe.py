@@ -7,9 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper
 
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Constant, Input, Node
+from dslc.onnx.context import Imported
 from dslc.onnx.external import byte_size, entries, is_external
 
 
@@ -80,3 +85,29 @@ def note(model: ModelProto, values: Mapping[str, str]) -> None:
     """Writes entries into the model's metadata, in place of those of the same key."""
     kept = {entry.key: entry.value for entry in model.metadata_props}
     helper.set_model_props(model, {**kept, **values})
+
+
+#: from the one with the most digits to the one with the fewest
+_DIGITS = (DType.F64, DType.F32, DType.F16, DType.BF16)
+
+
+def computed_types(model: Imported) -> Mapping[str, Any]:
+    """The numpy type with the fewest digits that any node on the way to an output computes in, by the output's name.
+
+    Inputs and weights that are of such a type do not count: they are the same numbers in every model.
+    """
+    weakest: dict[Node, int] = {}
+    for node in model.graph.nodes():
+        own = (
+            -1
+            if isinstance(node, Input | Constant)
+            else max((_rank(type.dtype) for type in node.types if type), default=-1)
+        )
+        weakest[node] = max([own, *(weakest[arg.node] for arg in node.args)])
+    names = [output.name for output in model.context.model.graph.output]
+    found = zip(names, (weakest[value.node] for value in model.graph.outputs), strict=True)
+    return {name: NUMPY[_DIGITS[rank]] for name, rank in found if rank >= 0}
+
+
+def _rank(dtype: DType) -> int:
+    return _DIGITS.index(dtype) if dtype in _DIGITS else -1

@@ -17,8 +17,8 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
 from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, node_view, read_node
+from dslc.onnx.constant_propagation import KnownValues
 from dslc.onnx.external import small_constant
-from dslc.onnx.known import KnownValues
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.definitions import OnnxClause, OperatorDef

@@ -23,18 +23,17 @@ from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Va
 from dslc.ir.scalar import Scalar, Sym, sym, walk
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
-from dslc.onnx.bindings import bind_values
-from dslc.onnx.context import Context, OpaqueTensor
+from dslc.onnx.context import Context, OpaqueTensor, bind_values
 from dslc.onnx.definitions import definition_of
 from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
+from dslc.onnx.folding import ordered
 from dslc.onnx.functions import IR_VERSION, Function, add_functions, general_sizes, name_of, standard_sizes
-from dslc.onnx.growth import ordered
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.naming import Namer, Naming, naming_of
 from dslc.onnx.plan import Resolved, WritePlan
-from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of
-from dslc.onnx.symbols import Sources, Symbols
+from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of, value_info
+from dslc.onnx.symbols import Sources, Symbols, symbolic
 from dslc.onnx.types import dim_name
 from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules, rules_cache
@@ -215,14 +214,6 @@ def _arguments(outputs: Sequence[Value]) -> list[Value]:
     own = {value.node for value in outputs}
     args = dict.fromkeys(arg for value in outputs for arg in value.node.args)
     return [arg for arg in args if not arg.constant and arg.node not in own]
-
-
-def value_info(name: str, type: TensorType) -> ValueInfoProto:
-    """Sizes that are expressions stay open."""
-    shape = [
-        s if isinstance(s, int) else (s.name if hasattr(s, "name") and not s.children else None) for s in type.shape
-    ]
-    return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
 
 
 class _Exporter:
@@ -475,3 +466,50 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
             tensor.external_data.add(key=key, value=str(value))
         return tensor
     return numpy_helper.from_array(data.load())
+
+
+class ComputedSizes:
+    """Nodes that are written beside each call to compute its sizes; equal ones count once."""
+
+    def __init__(self, rules: Rules, context: Context) -> None:
+        self._rules, self._context = rules, context
+        self._known: dict[Node, frozenset[Node]] = {}
+        # what is above a value is not written for a size that is read from it
+        cut = {value: value if isinstance(value.node, Input) else input_value(f"from {k}", value.type)
+               for k, value in enumerate(dict.fromkeys(value for value, _ in context.dims.values()))}  # fmt: skip
+        dims = {name: (cut[value], axis) for name, (value, axis) in context.dims.items()}
+        self._symbols = Symbols(dims, Sources(tuple(cut.values())), context.opset, before=len(cut))
+
+    def of(self, node: Node) -> frozenset[Node]:
+        """The nodes beside a call that its sizes are computed in: those of the file, or those that would be written."""
+        if not isinstance(node, Call) or not symbolic(node.attrs):
+            return frozenset()
+        if node not in self._known:
+            origin = self._context.origins.get(node.values[0])
+            if origin is not None:
+                self._known[node] = _sizes(
+                    [value for value in origin.inputs if value is not None and value not in node.args]
+                )
+            else:
+                self._known[node] = self._written(node)
+        return self._known[node]
+
+    def _written(self, node: Call) -> frozenset[Node]:
+        try:
+            specs = written_alone(node.values, self._rules, self._context.opset, self._symbols)
+        except (DslcError, KeyError):
+            return frozenset()
+        return frozenset(value.node for spec in specs[:-1] for value in spec.outputs if value is not None)
+
+
+def _sizes(values: list[Value]) -> frozenset[Node]:
+    """The nodes that some sizes are computed in, from the shapes of tensors on."""
+    found: set[Node] = set()
+    while values:
+        value = values.pop()
+        if not value.known or value.type.dtype is not DType.I64 or value.type.rank > 1 or value.node in found:
+            continue
+        if not value.constant and value.node.args:
+            found.add(value.node)
+            values += value.node.args
+    return frozenset(found)

@@ -17,7 +17,7 @@ from dslc.errors import error
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
-from dslc.onnx.known import static_shape
+from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.protos import DTYPES
 
 SMALL = 1 << 14  #: elements of a constant that is held as numbers, so that rules can ask for its value

@@ -17,7 +17,7 @@ from dslc.errors import DslcError
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
-from dslc.onnx.bindings import bind_graph
+from dslc.onnx.context import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import every_node, opsets
 from dslc.semantics.apply import apply

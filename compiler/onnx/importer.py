@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,18 @@ from dslc.errors import DslcError, error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import is_index
-from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_value, opaque, product
-from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, num, substitute
+from dslc.ir.graph import Constant, Graph, Kernel, Opaque, Value, input_value, kernel_value, opaque, product, replace
+from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, substitute, walk
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
-from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
+from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
+from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, bind_graph
 from dslc.onnx.einsum import written
-from dslc.onnx.exporter import value_info
+from dslc.onnx.exporter import function_of
 from dslc.onnx.external import array_of, check_length, is_external, small_constant, tensor_constant
-from dslc.onnx.functions import IR_VERSION
-from dslc.onnx.groups import closed, defined, named_size
+from dslc.onnx.functions import IR_VERSION, nodes_of
 from dslc.onnx.inlining import inlined_functions
-from dslc.onnx.known import ELEMENTS as KNOWN_ELEMENTS
-from dslc.onnx.known import KnownValues, least, open_ends
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
-from dslc.onnx.places import placed, with_places
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
@@ -49,9 +47,11 @@ from dslc.onnx.protos import (
     read_model,
     schema_of,
     sorted_nodes,
+    value_info,
 )
 from dslc.onnx.types import complete_bind, infer
 from dslc.prove.garbage import rare_collections
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
 _serial = itertools.count()
@@ -301,7 +301,7 @@ class _Importer:
         view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
         if node.op_type == "Slice" and first is not None and not first.type.is_static:
-            return replace(view, known=lambda value: open_ends(self.known.get(value)))
+            return dataclasses.replace(view, known=lambda value: open_ends(self.known.get(value)))
         return view
 
     def _schema(self, op_type: str, domain: str) -> Any:
@@ -520,3 +520,51 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
     found = None if graph is None else closed(graph, terms, types)
     cache[key] = found
     return found
+
+
+def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
+    """The group of a definition at types, where its equation is what the function spells out."""
+    from dslc.onnx.definitions import equation_of
+
+    group = equation_of(rules, definition) if definition else None
+    opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
+    if group is None or len(group.inputs) != len(types):
+        return None
+    try:
+        if nodes_of(function_of(rules, group, opset).proto) != nodes_of(function):
+            return None
+        sizes = {
+            size.name: given
+            for value, type in zip(group.inputs, types, strict=True)
+            for size, given in zip(value.type.shape, type.shape, strict=False)
+            if isinstance(size, Sym)
+        }
+        bound = bind_graph(group, sizes) if sizes else group
+    except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError):
+        return None
+    return bound if [value.type for value in bound.inputs] == list(types) else None
+
+
+def named_size(size: Scalar, terms: dict[str, Dim]) -> Sym:
+    """A name for the time being for a size that is an expression; `terms` has those that there are."""
+    name = next((name for name, term in terms.items() if term is size), f"size of a kernel {len(terms)}")
+    terms[name] = size
+    return dimension(name)
+
+
+def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
+    """The group over numbered holes, where it consists of what a group may consist of."""
+    bound = bind_graph(graph, terms) if terms else graph
+    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(
+        value.known for value in bound.outputs
+    ):
+        return None
+    known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
+    for value in bound.outputs:
+        for size in value.type.shape:
+            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
+                return None
+    if len(bound.inputs) < len(types):
+        return None
+    holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
+    return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))

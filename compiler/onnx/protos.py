@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from dslc.errors import DslcError, error
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.scalar import Sym
 from dslc.onnx.pytorch import not_onnx
 
 #: the oldest opset whose nodes are understood; in older models every node stays opaque
@@ -267,6 +268,12 @@ def all_names(graph: GraphProto) -> Iterator[str]:
         yield from node.output
         for inner in subgraphs(node):
             yield from all_names(inner)
+
+
+def value_info(name: str, type: TensorType) -> ValueInfoProto:
+    """Sizes that are expressions stay open."""
+    shape = [size if isinstance(size, int) else size.name if isinstance(size, Sym) else None for size in type.shape]
+    return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
 
 
 def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> list[NodeProto]:

@@ -20,8 +20,8 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
 from dslc.ir.scalar import Scalar
 from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, node_view, read_node
+from dslc.onnx.constant_propagation import KnownValues, static_shape
 from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
-from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.prove.known.resting import held_traits
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef

@@ -1,8 +1,8 @@
 """Expressions in plain ONNX nodes: what runs where nothing has a kernel for a scope.
 
 Every part of an expression becomes a tensor with one axis for each iterator around it, of size 1 where the part does not depend on it,
-so that ONNX's broadcasting does the rest. Reads at positions that are known are cut, transposed and looked up (`dslc.onnx.moving`); at
-unknown sizes those at `a + s * i` are sliced; all others are gathered.
+so that ONNX's broadcasting does the rest. Reads at positions that are known are cut, transposed and looked up (`access_lines`);
+all others are gathered.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from dslc.ir.scalar import (
     substitute,
     walk,
 )
+from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
+from dslc.onnx.broadcasting import NotSpelled, Tensors, below, takes
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.tensors import NotSpelled, Tensors, below, takes
 
 #: the first opset in which pads are inputs
 OLDEST = 11
@@ -326,10 +326,8 @@ class _Speller(Tensors):
         value = self.args[part.operand]
         if not part.index:
             return value
-        for way in (self.moved, self.sliced, self.gathered):
-            if (found := way(part, value)) is not None:
-                return found
-        raise AssertionError
+        found = self.moved(part, value)
+        return self.gathered(part, value) if found is None else found
 
     def moved(self, part: Read, value: Value) -> Value | None:
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
@@ -359,46 +357,6 @@ class _Speller(Tensors):
                 value = self.looked_up(value, k, line.listed)
         value = self.reshaped(value, tuple(extent for line in lines for extent in line.extents))
         return self.placed(value, [one for line in lines for one in line.iters])
-
-    def sliced(self, part: Read, value: Value) -> Value | None:
-        """A read at different iterators, each with a factor and an offset, or at a number."""
-        shape = value.type.shape
-        moves = [_affine(index) for index in part.index]
-        iters = [move[0] for move in moves if move is not None and move[0] is not None]
-        if (
-            any(move is None for move in moves)
-            or len(set(iters)) < len(iters)
-            or any(one not in self.extents for one in iters)
-        ):
-            return None
-        ends: list[tuple[int, int, int, int]] = []
-        pads: list[tuple[int, int]] = []
-        for axis, (move, size) in enumerate(zip(moves, shape, strict=True)):
-            assert move is not None
-            one, factor, offset = move
-            extent: Dim = 1 if one is None else self.extents[one]
-            if factor == 1 and offset == 0 and as_scalar(extent) is as_scalar(size):
-                continue
-            if not isinstance(extent, int) or not isinstance(size, int) or factor < 1:
-                return None
-            last = offset + factor * (extent - 1)
-            before, after = max(0, -offset), max(0, last - size + 1)
-            if (before or after) and (not isinstance(part.other, Num) or max(before, after) > extent * factor):
-                return None
-            pads.append((before, after))
-            ends.append((axis, offset + before, last + before + 1, factor))
-        value = self.padded(value, {axis: pad for (axis, *_), pad in zip(ends, pads, strict=True)}, part.other)
-        if ends:
-            sizes = {axis: len(range(start, end, step)) for axis, start, end, step in ends}
-            cut = tuple(sizes.get(axis, size) for axis, size in enumerate(value.type.shape))
-            if cut != value.type.shape:
-                lists = (
-                    self.list([one[1] for one in ends]),
-                    self.list([one[2] for one in ends]),
-                    self.list([one[0] for one in ends]),
-                )
-                value = self.node("Slice", (value, *lists, self.list([one[3] for one in ends])), value.type.dtype, cut)
-        return self.placed(value, [None if move is None else move[0] for move in moves])
 
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
@@ -455,29 +413,3 @@ def _negated(part: Scalar) -> Scalar | None:
     if isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
         return part.args[1] if len(part.args) == 2 else raw_apply("*", *part.args[1:])
     return None
-
-
-def _affine(index: Scalar) -> tuple[Iter | None, int, int] | None:
-    """Iterator, factor and offset of an index; None where it has another form."""
-    if not index.integral:
-        return None
-    iters = [one for one in index.free if isinstance(one, Iter)]
-    if len(iters) > 1 or any(isinstance(one, Sym) for one in walk(index)):
-        return None
-    if not iters:
-        return (None, 1, int(index.value)) if isinstance(index, Num) else None
-    one = iters[0]
-    values = [substitute(index, {one: as_scalar(k)}) for k in range(4)]
-    numbers = [int(value.value) for value in values if isinstance(value, Num)]
-    step = numbers[1] - numbers[0] if len(numbers) == 4 else 0
-    linear = isinstance(index, Iter) or (isinstance(index, Apply) and index.name in ("+", "*") and _sums(index))
-    return (one, step, numbers[0]) if linear and len(numbers) == 4 else None
-
-
-def _sums(index: Scalar) -> bool:
-    """Whether it consists of numbers, iterators, sums and products with numbers."""
-    applied = [part for part in walk(index) if not isinstance(part, Num | Iter)]
-    if not all(isinstance(part, Apply) and part.name in ("+", "*") for part in applied):
-        return False
-    factors = [part.args for part in applied if isinstance(part, Apply) and part.name == "*"]
-    return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)

@@ -14,9 +14,9 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Opaque, Value, opaque
 from dslc.ir.scalar import Iter, Num, Scalar
+from dslc.onnx.access_lines import AxisLine
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import AxisLine
 from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of
 from dslc.onnx.symbols import Symbols
 

@@ -19,7 +19,7 @@ from dslc.analysis.numeric import DataDependent, vector
 from dslc.ir.dtype import Dim
 from dslc.ir.scalar import Iter, Scalar
 
-POSITIONS = 1 << 20  #: of one line, that are computed
+POSITIONS = 1 << 22  #: of one line, that are computed
 LISTED = 1 << 14  #: of one line, that a model holds as a list
 TOGETHER = 4  #: axes, and iterators, that are put into another order
 #: how many times as long it takes to copy elements one by one as in blocks; profiles of ONNX Runtime on two
