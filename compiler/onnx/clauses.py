@@ -268,7 +268,9 @@ def _own_entry(
     if not present:
         return
     if isinstance(expr, t.Name) and expr.id in declared:
-        if not _is_default(rules, op, declared[expr.id], value):
+        default = declared_default(rules, op, declared[expr.id]) if isinstance(value, float) else None
+        # a default may be written with more digits than a 32-bit float of the file has
+        if not isinstance(default, int | float | Fraction) or np.float32(float(default)) != np.float32(value):
             bind(expr.id, value)
     elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
         _split_list(expr, value, bind)
@@ -276,15 +278,12 @@ def _own_entry(
         later.append((expr, value))
 
 
-def _is_default(rules: Rules, op: OperatorDef, attr: t.Attr, value: Any) -> bool:
-    """Whether a 32-bit float of the file is the rule's default, which may be written with more digits."""
-    if attr.default is None or not isinstance(value, float):
-        return False
+def declared_default(rules: Rules, op: OperatorDef, declared: t.Attr | t.Param) -> Any:
+    """The value of an attribute or a parameter that is left out; None where it has none."""
     try:
-        default = evaluate(attr.default, Env(op.module, rules))
+        return None if declared.default is None else evaluate(declared.default, Env(op.module, rules))
     except NO_FIT:
-        return False
-    return isinstance(default, int | float | Fraction) and np.float32(float(default)) == np.float32(value)
+        return None
 
 
 def _typed(attr: t.Attr, value: Any) -> Any:
@@ -331,22 +330,10 @@ def _outputs(
 
 def names_in_types(clause: OnnxClause) -> frozenset[str]:
     """Sizes, packs and element types that the types of the clause's inputs bind."""
-    found: set[str] = set()
-    for param in clause.inputs:
-        if isinstance(param, t.Param) and param.type is not None and param.type.name not in ATTRIBUTE_TYPES:
-            found.add(param.type.name)
-            stack = list(param.type.dims or ())
-            while stack:
-                expr = stack.pop()
-                if isinstance(expr, t.Name):
-                    found.add(expr.id)
-                elif isinstance(expr, t.Pack):
-                    stack.append(expr.value)
-                elif isinstance(expr, t.TupleExpr):
-                    stack.extend(expr.slots)
-                elif isinstance(expr, t.Binary):
-                    stack.extend((expr.left, expr.right))
-    return frozenset(found)
+    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type is not None]
+    own = [type for type in types if type.name not in ATTRIBUTE_TYPES]
+    dims = (part for type in own for dim in type.dims or () for part in t.walk(dim))
+    return frozenset(type.name for type in own) | {part.id for part in dims if isinstance(part, t.Name)}
 
 
 def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:

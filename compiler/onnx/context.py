@@ -55,13 +55,13 @@ class Context:
     folder: Path | None
     where: str
     opsets: Mapping[str, int]
-    bind: Mapping[str, int]
-    names: Mapping[Value, str]
-    tensors: Mapping[Value, TensorProto]
-    origins: Mapping[Value, Origin]
-    variables: Mapping[str, TensorProto | SparseTensorProto]
-    pinned: Mapping[str, Value]
-    dims: Mapping[str, tuple[Value, int]]
+    bind: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[Value, str] = field(default_factory=dict)
+    tensors: Mapping[Value, TensorProto] = field(default_factory=dict)
+    origins: Mapping[Value, Origin] = field(default_factory=dict)
+    variables: Mapping[str, TensorProto | SparseTensorProto] = field(default_factory=dict)
+    pinned: Mapping[str, Value] = field(default_factory=dict)
+    dims: Mapping[str, tuple[Value, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property

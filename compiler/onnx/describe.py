@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Constant, Input, Node
 from dslc.onnx.context import Imported
 from dslc.onnx.external import byte_size, entries, is_external
+from dslc.onnx.protos import copy_fields, graphs
 
 
 def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
@@ -25,7 +26,7 @@ def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
     """
     nodes = parameters = size = 0
     types: Counter[str] = Counter()
-    for graph in _graphs(model.graph):
+    for graph in graphs(model.graph):
         held = [node for node in graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
         nodes += len(graph.node) - len(held)
         types.update(f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".") for node in graph.node)
@@ -37,37 +38,16 @@ def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
     return nodes, parameters, size, {name: types[name] for name in sorted(types) if types[name]}
 
 
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)
-
-
 def digest(model: ModelProto, folder: Path | None) -> str:
     """A hash of the model's contents; external data counts by its file's name, size and time."""
     total = hashlib.sha256()
     for tensor in model.graph.initializer:
         _add(total, tensor, folder)
     rest = ModelProto()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _copy(field.name, value, rest)
-    for field, value in model.graph.ListFields():
-        if field.name != "initializer":
-            _copy(field.name, value, rest.graph)
+    copy_fields(model, rest, {"graph"})
+    copy_fields(model.graph, rest.graph, {"initializer"})
     total.update(rest.SerializeToString(deterministic=True))
     return total.hexdigest()
-
-
-def _copy(name: str, value: object, target: ModelProto | GraphProto) -> None:
-    if hasattr(value, "extend"):
-        getattr(target, name).extend(value)
-    elif hasattr(value, "CopyFrom"):
-        getattr(target, name).CopyFrom(value)
-    else:
-        setattr(target, name, value)
 
 
 def _add(total: hashlib._Hash, tensor: TensorProto, folder: Path | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from onnx import NodeProto
+import numpy as np
+from onnx import NodeProto, helper, numpy_helper
 
 from dslc.errors import DslcError, error
-from dslc.ir.constants import FillRef
+from dslc.ir.constants import NUMPY, FillRef
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
     Call,
     Constant,
@@ -27,6 +29,7 @@ from dslc.ir.graph import (
 from dslc.onnx.broadcasting import NotSpelled
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.external import small_constant
 from dslc.onnx.functions import Function
 from dslc.onnx.fuse_nodes import rejoin
 from dslc.onnx.lower_scopes import picked, spelled
@@ -48,14 +51,11 @@ class Cycle(Exception):
         self.origin = origin
 
 
-class NestedModels(Protocol):
+class NestedModels(NamedTuple):
     """What is written as a model of its own while a model is planned: the functions of kernels, and what computes constants."""
 
-    def function(self, rules: Rules, group: Graph, opset: int, where: str) -> Function:
-        """What a kernel means."""
-
-    def compute(self, values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
-        """The elements of constant values."""
+    function: Callable[[Rules, Graph, int, str], Function]
+    compute: Callable[[Sequence[Value], Rules, int], dict[Value, Any]]
 
 
 class WritePlan:
@@ -125,9 +125,7 @@ class WritePlan:
 
     def kept(self, spec: Spec) -> bool:
         """Whether a node is written as the file has it."""
-        return spec in self._word_for_word or any(
-            value is not None and isinstance(value.node, Opaque) for value in spec.outputs
-        )
+        return spec in self._word_for_word or any(isinstance(value.node, Opaque) for value in spec.gives)
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
         """Nodes to write, producers first.
@@ -293,10 +291,9 @@ class WritePlan:
             self._call_specs[node] = written
             if written is not None:
                 for spec in written[:-1]:
-                    for output in spec.outputs:
-                        if output is not None:
-                            self._extra[output] = spec
-                            self.inside.setdefault(output.node, node.values[0])
+                    for output in spec.gives:
+                        self._extra[output] = spec
+                        self.inside.setdefault(output.node, node.values[0])
             elif self._unsaid is None:
                 self._inline(node)
             else:
@@ -390,24 +387,12 @@ class WritePlan:
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:
-    import numpy as np
-    from onnx import helper, numpy_helper
-
-    from dslc.ir.constants import NUMPY, FillRef
-    from dslc.ir.dtype import TensorType
-    from dslc.onnx.external import small_constant
-
-    data = value.node.data  # type: ignore[attr-defined]
-    one = FillRef(data.value, TensorType(value.type.dtype, (1,))).load()
-    proto = helper.make_node(
-        "ConstantOfShape", [""], [""], value=numpy_helper.from_array(one.astype(NUMPY[value.type.dtype]))
-    )
-    sizes: tuple[Any, ...] = value.type.shape
-    if all(isinstance(size, int) for size in sizes):
-        shape = small_constant(np.array(sizes, np.int64))
-    else:
-        shape = symbols.tensor(sizes, True)
-    return Spec(proto, (shape,), (value,))
+    """A constant with one number everywhere, as a node of its shape."""
+    one = FillRef(value.node.data.value, TensorType(value.type.dtype, (1,))).load()  # type: ignore[attr-defined]
+    tensor = numpy_helper.from_array(one.astype(NUMPY[value.type.dtype]))
+    sizes = value.type.shape
+    shape = small_constant(np.array(sizes, np.int64)) if value.type.is_static else symbols.tensor(sizes, True)
+    return Spec(helper.make_node("ConstantOfShape", [""], [""], value=tensor), (shape,), (value,))
 
 
 LARGEST = 1 << 30  #: bytes that are computed at once, weights in files not counted
