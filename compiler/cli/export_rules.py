@@ -24,8 +24,8 @@ def command(name: str, form: str, out: Path, skip: bool) -> int:
     """
     from dslc.cli.check import files_of
     from dslc.diagnostics.render import full, wants_color
-    from dslc.foreign.exporting import export_rule
-    from dslc.foreign.merging import in_source_order
+    from dslc.foreign.exporter import export_rule
+    from dslc.foreign.reverses import in_source_order
     from dslc.foreign.rule import ForeignRule
     from dslc.foreign.taso import write
     from dslc.semantics.definitions import SubstitutionDef

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dslc.foreign.rule import ForeignRule, Operator, Parameter, RuleTensor
-from dslc.foreign.translate import Translation
+from dslc.foreign.translation import Translation
 
 # TASO's element-wise sum and product: `taso` has the laws, and a rule matches both orders of their operands
 _COMMUTE = frozenset({"ew_add", "ew_mul"})

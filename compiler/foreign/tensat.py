@@ -10,15 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dslc.foreign.rule import (
-    MOST_BYTES as RULE_MOST_BYTES,
-)
-from dslc.foreign.rule import (
-    MOST_OPERATORS as RULE_MOST_OPERATORS,
-)
-from dslc.foreign.rule import (
-    MOST_RULES as RULE_MOST_RULES,
-)
+from dslc.foreign import rule as limits
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
@@ -132,16 +124,12 @@ class _Side:
     """Equal terms become one operator."""
 
     names: _Names
-    operators: list[Operator] = field(default_factory=list)
-    known: dict[Operator, int] = field(default_factory=dict)
+    operators: dict[Operator, int] = field(default_factory=dict)
 
     def add(self, op: Operator) -> RuleTensor:
-        at = self.known.get(op)
-        if at is None:
-            at = self.known[op] = len(self.operators)
-            self.operators.append(op)
-            if at >= RULE_MOST_OPERATORS:
-                raise _Wrong(f"a side of more than {RULE_MOST_OPERATORS} operators")
+        at = self.operators.setdefault(op, len(self.operators))
+        if at >= limits.MOST_OPERATORS:
+            raise _Wrong(f"a side of more than {limits.MOST_OPERATORS} operators")
         return RuleTensor(at)
 
     def tensor(self, term: _Term) -> RuleTensor:
@@ -305,14 +293,14 @@ def read(data: bytes, path: str = "", pairs: bool | None = None) -> tuple[Foreig
     Raises:
         DslcError: E1001 for text of another form, and beyond the limits.
     """
-    if len(data) > RULE_MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
+    if len(data) > limits.MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {limits.MOST_BYTES} that are read")
     try:
         lines: list[_Line] = []
         for line in _lines(data.decode("utf-8")):
             lines.append(line)
-            if len(lines) > RULE_MOST_RULES:
-                raise _Wrong(f"more than {RULE_MOST_RULES} rules")
+            if len(lines) > limits.MOST_RULES:
+                raise _Wrong(f"more than {limits.MOST_RULES} rules")
         if pairs is None:
             pairs = any(_variables(target) - _variables(source) for source, target in lines)
         if pairs and len(lines) % 2:

@@ -11,12 +11,11 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
-from dslc.foreign.define import definition, operators
-from dslc.foreign.importing import import_rules
-from dslc.foreign.outcome import Outcome
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import definition, operators, translations
 from dslc.prove.run.verify import verify_rule
 from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
 from tests.foreign.writers import tensat_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dslc.foreign import taso
-from dslc.foreign.formats import read_rules
+from dslc.foreign.importer import read_rules
 from dslc.foreign.rule import Operator
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.library import load_many

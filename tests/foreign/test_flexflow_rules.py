@@ -10,12 +10,11 @@ import pytest
 from dslc.cli.main import run
 from dslc.errors import DslcError
 from dslc.foreign import flexflow, taso
-from dslc.foreign.formats import read_rules
-from dslc.foreign.importing import import_rules
-from dslc.foreign.outcome import Outcome
-from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
+from dslc.foreign.importer import import_rules, read_rules
+from dslc.foreign.outcomes import Outcome
+from dslc.foreign.parallel_operators import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import translations
 from tests.foreign.shaped import IMAGE, KERNEL, RIGHT, W4, W5, X1, X2, X3, at, concat, plain, pool, rule, split
 from tests.foreign.writers import flexflow_json, flexflow_protobuf
 

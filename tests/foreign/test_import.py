@@ -11,12 +11,11 @@ import pytest
 
 from dslc.checking.files import check_files
 from dslc.foreign import flexflow, taso
-from dslc.foreign.define import definition, operators
-from dslc.foreign.parallel import undistributed
-from dslc.foreign.parameters import permutation
+from dslc.foreign.counterparts import permutation
+from dslc.foreign.parallel_operators import undistributed
 from dslc.foreign.rule import ForeignRule, Operator
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import definition, operators, translations
 from dslc.interpret.check_rule import check_substitution
 from tests.foreign.files import exported, imported, rule_file, translated
 from tests.foreign.shaped import (

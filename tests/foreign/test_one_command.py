@@ -9,12 +9,11 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.foreign import taso
-from dslc.foreign.deciding import Deciding
-from dslc.foreign.importing import import_rules
-from dslc.foreign.keeping import digest_of
-from dslc.foreign.outcome import Outcome
+from dslc.foreign.decisions import Deciding, digest_of
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import Operator
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import translations
 from dslc.prove.known.lock import read_lock
 from dslc.semantics.library import load_many
 from tests.foreign.shaped import RIGHT, WRONG, X1, X2, X3, at, plain, rule

@@ -81,8 +81,7 @@ class _Side:
 
     operators: tuple[Operator, ...]
     axes: _Axes
-    kept: list[Operator] = field(default_factory=list)
-    _known: dict[Operator, int] = field(default_factory=dict)
+    kept: dict[Operator, int] = field(default_factory=dict)
     _places: dict[tuple[RuleTensor, bool], RuleTensor] = field(default_factory=dict)
 
     def place(self, tensor: RuleTensor, read: bool = False) -> RuleTensor:
@@ -142,11 +141,7 @@ class _Side:
         return total
 
     def _add(self, op: Operator) -> int:
-        at = self._known.get(op)
-        if at is None:
-            at = self._known[op] = len(self.kept)
-            self.kept.append(op)
-        return at
+        return self.kept.setdefault(op, len(self.kept))
 
     def _moves(self, tensor: RuleTensor, kinds: set[str]) -> bool:
         op = self.operators[tensor.operator]
@@ -170,8 +165,8 @@ class _Side:
 
 def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
     """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
+    from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator
     from dslc.foreign.shapes import Clash
-    from dslc.foreign.typing import Mode, Typing, UnknownOperator
 
     telling = [
         rule

@@ -8,29 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Diagnostic, DslcError, Span
-from dslc.foreign.counterparts import ACTIVATIONS, CONSTANTS, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
-from dslc.foreign.define import definition
-from dslc.foreign.merging import reverse_of, reversed_rule, reversed_syntax, untagged
-from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor
+from dslc.foreign.counterparts import ACTIVATIONS, NORMS, OPEN, PLACES, POOLS, REDUCTIONS
+from dslc.foreign.reverses import reverse_of, reversed_rule, reversed_syntax, untagged
+from dslc.foreign.rule import KINDS, ForeignRule, Operator, Output, Parameter, RuleTensor
+from dslc.foreign.shape_inference import UnknownOperator
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import translations
-from dslc.foreign.typing import UnknownOperator
+from dslc.foreign.translation import definition, translations
 from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_PLACED: dict[str, tuple[str, str]] = POINTWISE | REDUCTIONS | NORMS | {kind: place[:2] for kind, place in OPEN.items()}
-_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in _PLACED.items()}
-_BY_NAME |= {f"taso.{name}": kind for kind, name in (CONSTANTS | POOLS).items()}
-_BY_NAME |= {
-    "taso.smul": "mul", "taso.matmul": "matmul", "taso.fused_matmul": "matmul", "taso.dense": "linear",
-    "taso.transpose": "transpose", "std.transpose": "transpose", "taso.conv": "conv2d", "taso.enlarge": "enlarge",
-    "taso.concat": "concat", "taso.split": "split",
-    "taso.merge_gconv": "merge_gconv", "taso.broadcast_add": "broadcast_add", "std.prelu": "prelu", "std.reshape": "reshape",
-    "std.squeeze": "squeeze", "std.unsqueeze": "unsqueeze",
-}  # fmt: skip
+_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in PLACES.items() if kind in KINDS}
+_BY_NAME |= {"taso.fused_matmul": "matmul", "taso.transpose": "transpose"}
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
 
@@ -138,8 +129,7 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
 
 @dataclass
 class _Side:
-    operators: list[Operator] = field(default_factory=list)
-    known: dict[Operator, int] = field(default_factory=dict)
+    operators: dict[Operator, int] = field(default_factory=dict)
     names: dict[str, RuleTensor] = field(default_factory=dict)
 
 
@@ -225,10 +215,7 @@ class _Reader:
         if kind == "transpose":
             shuffle = self._shuffles.pop(0) if self._shuffles else 0
             found = replace(found, parameters=(*found.parameters, ("outshuffle", shuffle)))
-        at = side.known.get(found)
-        if at is None:
-            at = side.known[found] = len(side.operators)
-            side.operators.append(found)
+        at = side.operators.setdefault(found, len(side.operators))
         self._rank(number, found, RuleTensor(at), attrs)
         return RuleTensor(at)
 

@@ -13,11 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dslc.foreign.define import definition, operators
 from dslc.foreign.duplicates import Seen
-from dslc.foreign.outcome import LIVE, ImportedRule
+from dslc.foreign.outcomes import LIVE, ImportedRule
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor
-from dslc.foreign.translate import Translation
+from dslc.foreign.translation import Translation, definition, operators
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import SubstitutionDef
