@@ -159,7 +159,10 @@ class Deciding:
                 continue  # group counts are what proofs take long over
             verdict = given if first is None and given is not None else (yield from self._proved(reading))
             if first is None and key is not None:
-                self._release(key, verdict)
+                # the rules that waited for the first verdict on their equation
+                self._first[key] = verdict
+                for other in self._waiting.pop(key, ()):
+                    self._step(self._steps(other, self._shared(key)), None)
             if verdict.status in RELIABLE:
                 return found(reading, verdict)
             first = first or verdict
@@ -174,12 +177,6 @@ class Deciding:
                     return found(reading, verdict)
         outcome: Outcome = "rejected" if first.status == "refuted" else "undecided"
         return ImportedRule(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
-
-    def _release(self, key: object, verdict: RuleVerdict) -> None:
-        """Starts the rules that waited for the first verdict on their equation."""
-        self._first[key] = verdict
-        for one in self._waiting.pop(key, ()):
-            self._step(self._steps(one, self._shared(key)), None)
 
     def _shared(self, key: object) -> RuleVerdict | None:
         """What is known of an equation that another rule has too, where it is a proof."""

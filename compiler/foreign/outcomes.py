@@ -108,10 +108,6 @@ _STAMP = "# Written by `dslc import-rules`, which replaces this file only as lon
 
 def library_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
     """A rule file with the imports that its rules need, as `dslc fmt` writes it."""
-    return format_source(SourceText("imported.rules", _plain_text(readings, header, footer)))
-
-
-def _plain_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
     used = sorted({pair for reading in readings for pair in reading.operators})
     imports = []
     for place in sorted({place for place, _ in used}, key=lambda place: (place.startswith("std."), place)):
@@ -121,7 +117,7 @@ def _plain_text(readings: Sequence[Translation], header: str = "", footer: str =
     parts = ["dslc 1", *([header] if header else []), "", *imports, ""]
     # equal over the reals: what becomes of other numbers was not asked
     parts += [f"{reading.text.removesuffix('}')}  verify numerics = nonfinite\n}}\n" for reading in readings]
-    return "\n".join(parts) + "\n" + footer
+    return format_source(SourceText("imported.rules", "\n".join(parts) + "\n" + footer))
 
 
 def imported_text(result: Import, form: str, origin: str, library: str = "") -> str:

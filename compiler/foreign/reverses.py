@@ -17,7 +17,6 @@ from dslc.foreign.duplicates import Seen
 from dslc.foreign.outcomes import LIVE, ImportedRule
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor
 from dslc.foreign.translation import Translation, definition, operators
-from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
@@ -47,16 +46,13 @@ def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule]) -> list[
                 continue
             text = _joined(rule, other, rules)
             if text is not None:
-                out[rule.number] = replace(rule, translation=text, verdict=_weaker(rule.verdict, other.verdict))
+                bounded = other.verdict is not None and other.verdict.status == "bounded"
+                verdict = other.verdict if bounded else rule.verdict
+                out[rule.number] = replace(rule, translation=text, verdict=verdict)
                 if other is not rule:
                     out[other.number] = replace(other, outcome="merged", reason=rule.name)
                 break
     return [out[rule.number] for rule in found]
-
-
-def _weaker(one: RuleVerdict | None, other: RuleVerdict | None) -> RuleVerdict | None:
-    """Of two proofs the one that is bounded."""
-    return other if other is not None and other.status == "bounded" else one
 
 
 def _joined(rule: ImportedRule, other: ImportedRule, rules: Sequence[ForeignRule]) -> Translation | None:

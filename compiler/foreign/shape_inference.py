@@ -139,7 +139,10 @@ class Typing:
         elif kind in ("replicate", "reduce"):
             self._copies(side, at, op)
         elif kind == "merge_gconv":
-            self._merged_kernel(side, at, op)
+            # as many parts of the filters as groups become one, each with zeros at the channels of the others
+            count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
+            self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
+            self.results[here] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
         elif kind in NORMS or kind == "broadcast_add":
             self._norm(side, at, op)
         elif kind == "prelu":
@@ -185,12 +188,6 @@ class Typing:
         one, many = Shape((*front, size, *back), tail), Shape((*front, SizeProduct(Number(degree), size), *back), tail)
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
         self.results[side, at, 0] = many if op.kind == "replicate" else one
-
-    def _merged_kernel(self, side: int, at: int, op: Operator) -> None:
-        """As many parts of the filters as groups become one, each with zeros at the channels of the others."""
-        count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
-        self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
-        self.results[side, at, 0] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
 
     def _norm(self, side: int, at: int, op: Operator) -> None:
         """The first tensor has channels, the others a number for each; a kernel has a filter for each instead."""

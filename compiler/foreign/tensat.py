@@ -44,7 +44,7 @@ _ALIASES = {
     "const_one": "constant_one", "pool2d_max": "pool2d_max", "pool2d_avg": "pool2d_avg",
 }  # fmt: skip
 _KINDS = {name: kind for kind, (name, *_) in _FORMS.items()} | _ALIASES
-_TOKEN = re.compile(r"\s*(=>|==|[(),]|[^\s(),=]+)")
+_TOKEN = re.compile(r"\s*(=>|==|[()]|[^\s(),=]+)")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _NUMBERED = re.compile(r"input_(\d{1,6})")
 
@@ -63,11 +63,10 @@ class _Term:
 
 
 class _Words:
-    """The words of a text; `lists` where terms are `(f a b)`, else they are `f(a,b)`."""
+    """The words of a text of terms `(f a b)`."""
 
-    def __init__(self, text: str, lists: bool) -> None:
+    def __init__(self, text: str) -> None:
         self.words: list[str] = []
-        self.lists = lists
         at = 0
         text = text.rstrip()
         while at < len(text):
@@ -91,28 +90,20 @@ class _Words:
         return word
 
     def term(self, depth: int = 0) -> _Term:
-        """`(f a b)` or `f(a,b)`, or an atom."""
+        """`(f a b)`, or an atom."""
         if depth > DEEPEST:
             raise _Wrong(f"terms are nested more than {DEEPEST} deep")
         word = self.take()
-        if self.lists and word == "(":
+        if word == "(":
             head = self.take()
             args = []
             while self.peek() != ")":
                 args.append(self.term(depth + 1))
             self.take(")")
             return _Term(head, tuple(args) if args or not _is_variable(head) else None)
-        if word in {"(", ")", ",", "=>", "=="}:
+        if word in {")", "=>", "=="}:
             raise _Wrong(f"`{word}` stands where a term should")
-        if self.lists or self.peek() != "(":
-            return _Term(word, None)
-        self.take("(")
-        args = [self.term(depth + 1)]
-        while self.peek() == ",":
-            self.take()
-            args.append(self.term(depth + 1))
-        self.take(")")
-        return _Term(word, tuple(args))
+        return _Term(word, None)
 
 
 def _is_variable(word: str) -> bool:
@@ -250,7 +241,7 @@ def _lines(text: str) -> Iterator[_Line]:
             if not line.strip() or line.lstrip().startswith(("#", "//", ";")):
                 continue
             try:
-                words = _Words(line, True)
+                words = _Words(line)
                 source = words.term()
                 words.take("=>")
                 target = words.term()
@@ -260,7 +251,8 @@ def _lines(text: str) -> Iterator[_Line]:
                 raise _Wrong(f"line {number}: {problem}") from None
             yield _roots(source), _roots(target)
         return
-    words = _Words(text, False)
+    # `f(a,b)` as `(f a b)`
+    words = _Words(re.sub(r"([^\s(),=]+)\(", r"(\1 ", text).replace(",", " "))
     count = 0
     while words.peek():
         try:

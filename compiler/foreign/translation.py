@@ -91,7 +91,8 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
         Clash: no sizes fit any reading; the reason is that of the narrowest.
     """
     names = tensor_names(rule)
-    extra = [names[number] for number in rule.inputs() if number not in _inputs_of(rule.source)]
+    own = {tensor.operator for op in rule.source for tensor in op.inputs}
+    extra = [names[number] for number in rule.inputs() if number not in own]
     if extra:
         raise UnboundTensor(f"the target reads {', '.join(extra)}, which the source does not have")
     clash: Clash | None = None
@@ -463,10 +464,6 @@ def _chained(side: tuple[Operator, ...]) -> bool:
         elif windows:
             behind.add(at)
     return False
-
-
-def _inputs_of(side: tuple[Operator, ...]) -> set[int]:
-    return {tensor.operator for op in side for tensor in op.inputs if tensor.operator < 0}
 
 
 def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int]:

@@ -155,9 +155,8 @@ class Tensors:
             return value
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
-        shape = tuple(
-            size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True)
-        )  # type: ignore[operator]
+        own: tuple[Any, ...] = value.type.shape
+        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(own, both, strict=True))
         amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 

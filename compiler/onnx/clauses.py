@@ -345,7 +345,14 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
     bind_entries(clause, view, env, later)
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
         env.bind(clause.outputs[0].name, (0,) * len(view.used))
-    bind_lets(clause, env)
+    for statement in clause.statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let):
+            env.bind(statement.target.name, Thunk(lambda e=statement.value: evaluate(e, env)))  # type: ignore[misc]
+        elif isinstance(statement, t.LetMany):
+            for k, name in enumerate(statement.names):
+                env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
     conditions = [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions]
     solve(pairs, conditions, env)
     for expr, expected in later:
@@ -356,17 +363,6 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
     if not values or not all(isinstance(value, Value) for value in values):
         raise Skip
     return _outputs(clause, None, values, view)
-
-
-def bind_lets(clause: OnnxClause, env: Env) -> None:
-    for statement in clause.statements:
-        if isinstance(statement, t.Function):
-            env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, Thunk(lambda e=statement.value: evaluate(e, env)))  # type: ignore[misc]
-        elif isinstance(statement, t.LetMany):
-            for k, name in enumerate(statement.names):
-                env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
 
 
 def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:

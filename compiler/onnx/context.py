@@ -62,7 +62,6 @@ class Context:
     variables: Mapping[str, TensorProto | SparseTensorProto] = field(default_factory=dict)
     pinned: Mapping[str, Value] = field(default_factory=dict)
     dims: Mapping[str, tuple[Value, int]] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:

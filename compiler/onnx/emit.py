@@ -224,8 +224,8 @@ def _write(
             named.update(params)
         elif pattern.name == "_":
             # a tensor without elements where ONNX wants one
-            wanted = schema is not None and k < len(schema.inputs) and not _may_lack(schema, k)
-            empty = wanted and "tensor(float)" in schema.inputs[k].types
+            formal = None if schema is None or k >= len(schema.inputs) else schema.inputs[k]
+            empty = formal is not None and not _may_lack(schema, k) and "tensor(float)" in formal.types
             inputs.append(small_constant(np.zeros(0, np.float32)) if empty else None)
         elif pattern.name in params:
             named.add(pattern.name)
@@ -359,7 +359,11 @@ def _attribute(
     else:
         value = evaluate(expr, env if env is not None else Env(op.module, rules))
     if schema is not None and entry.name not in schema.attributes:
-        if is_literal(expr) or (isinstance(expr, t.Name) and _declared_default(rules, op, expr.id, value)):
+        # an attribute that this opset does not have yet may be at the operator's default
+        names = [attr for attr in op.attrs if isinstance(expr, t.Name) and attr.name == expr.id]
+        default = declared_default(rules, op, names[0]) if names else None
+        values = value if isinstance(value, tuple) else (value,)
+        if is_literal(expr) or (default is not None and all(equal(each, default) for each in values)):
             return None
         raise NotWritable
     return attribute_proto(entry.name, value, schema)
@@ -383,11 +387,3 @@ def attribute_proto(name: str, value: Any, schema: Any) -> AttributeProto | None
     if isinstance(value, tuple):
         value = tuple(float(each) if isinstance(each, Fraction) else each for each in value)
     return make_attribute(name, float(value) if isinstance(value, Fraction) else value, schema)
-
-
-def _declared_default(rules: Rules, op: OperatorDef, name: str, value: Any) -> bool:
-    """Whether an attribute that this opset does not have yet is at the operator's default."""
-    default = next((declared_default(rules, op, attr) for attr in op.attrs if attr.name == name), None)
-    return default is not None and all(
-        equal(each, default) for each in (value if isinstance(value, tuple) else (value,))
-    )

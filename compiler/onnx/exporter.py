@@ -140,7 +140,9 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
     try:
-        written_alone(call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}))
+        written_alone(
+            call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}, Sources(()))
+        )
     except DslcError:
         return False
     return True

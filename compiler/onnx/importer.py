@@ -87,8 +87,9 @@ class _Importer:
         self.pinned: dict[str, Value] = {}
         self.dims: dict[str, tuple[Value, int]] = {}
         self.same_size: dict[Scalar, Scalar] = {}
-        self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
         self.functions = {(f.domain, f.name): f for f in model.functions}
+        training = model.training_info
+        self._trained = [one for info in training for one in (*info.update_binding, *info.initialization_binding)]
         self._said: Mapping[str, str] | None = None
         self.scope = f"m{next(_serial)}"
         self._schemas: dict[tuple[str, str], Any] = {}
@@ -107,9 +108,10 @@ class _Importer:
         self._weights(set(inputs))
         self.types = infer(self.model, nodes, self.bind, self._small_external(), self.where)
         self._inputs()
-        self._used = self._names_read(nodes)
+        self._used = {value.name for value in graph.output} | {entry.value for entry in self._trained}
         for node in nodes:
-            self.counts["nodes"] += 1
+            self._used.update((*node.input, *captured(node)))
+        for node in nodes:
             self._node(node)
         outputs = []
         for value in graph.output:
@@ -120,31 +122,21 @@ class _Importer:
             outputs.append(self.values[value.name])
         inputs_out = [self.values[n] for n in inputs if n not in set(weights) or n in self.variables]
         inputs_out += [self.values[n] for n in self.variables if n not in set(inputs)]
-        self._pin()
+        for annotation in graph.quantization_annotation:
+            pinned = (entry.value for entry in annotation.quant_parameter_tensor_names)
+            self.pinned.update((name, self.values[name]) for name in pinned if name in self.values)
         dims = self.dims | {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
         context = Context(
-            self.model,
-            self.folder,
-            self.where,
-            self.opsets,
-            self.bind,
-            self.names,
-            self.tensors,
-            self.origins,
-            self.variables,
-            self.pinned,
-            dims,
-            self.counts,
-        )
+            self.model, self.folder, self.where, self.opsets, self.bind, self.names, self.tensors, self.origins,
+            self.variables, self.pinned, dims,
+        )  # fmt: skip
         return Imported(Graph(tuple(inputs_out), tuple(outputs)), context)
 
     # ---- weights and inputs ----------------------------------------------------------------------------------
 
     def _weights(self, inputs: set[str]) -> None:
         """Weights as constants; those that a caller may override, or that training changes, become inputs later."""
-        trained = {
-            e.key for info in self.model.training_info for e in (*info.update_binding, *info.initialization_binding)
-        }
+        trained = {entry.key for entry in self._trained}
         for tensor in self.model.graph.initializer:
             overridable = tensor.name in inputs and self.model.ir_version >= 4
             value = tensor_constant(tensor, self.folder, self.where)
@@ -163,14 +155,10 @@ class _Importer:
                 self._define(name, self._opaque_tensor(name, sparse))
 
     def _opaque_tensor(self, name: str, tensor: TensorProto | SparseTensorProto) -> Value:
-        key = f"{self.scope}:tensor:{name}"
-        return opaque(key, name, OpaqueTensor(tensor), (), (self._declared_tensor_type(tensor),))[0]
-
-    def _declared_tensor_type(self, tensor: TensorProto | SparseTensorProto) -> TensorType | None:
-        if isinstance(tensor, SparseTensorProto):
-            dtype = DTYPES.get(tensor.values.data_type)
-            return None if dtype is None else TensorType(dtype, tuple(tensor.dims))
-        return None
+        type = None
+        if isinstance(tensor, SparseTensorProto) and tensor.values.data_type in DTYPES:
+            type = TensorType(DTYPES[tensor.values.data_type], tuple(tensor.dims))
+        return opaque(f"{self.scope}:tensor:{name}", name, OpaqueTensor(tensor), (), (type,))[0]
 
     def _small_external(self) -> dict[str, np.ndarray[Any, Any]]:
         """Contents of small integer weights in external data: shapes depend on them."""
@@ -193,21 +181,6 @@ class _Importer:
                     type = TensorType(DTYPES[tensor.data_type], tuple(tensor.dims))
                 self._define(name, input_value(name, type))
 
-    def _pin(self) -> None:
-        for annotation in self.model.graph.quantization_annotation:
-            for entry in annotation.quant_parameter_tensor_names:
-                if entry.value in self.values:
-                    self.pinned[entry.value] = self.values[entry.value]
-
-    def _names_read(self, nodes: list[NodeProto]) -> set[str]:
-        used = {value.name for value in self.model.graph.output}
-        for node in nodes:
-            used.update(node.input)
-            used.update(captured(node))
-        for info in self.model.training_info:
-            used.update(e.value for e in (*info.update_binding, *info.initialization_binding))
-        return used
-
     def _define(self, name: str, value: Value) -> None:
         self.values[name] = value
         self.names.setdefault(value, name)
@@ -225,10 +198,7 @@ class _Importer:
         if results is None and not local and not captured(node):
             results = self._read(node, domain, inputs)
         if results is None:
-            self.counts["opaque"] += 1
             results = self._opaque(node, inputs)
-        else:
-            self.counts["operators"] += 1
         results = tuple(None if value is None else self._placed(self._folded(value)) for value in results)
         outputs = tuple(
             v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output)
@@ -333,7 +303,6 @@ class _Importer:
         items = self.known.get(value)
         if items is None or any(isinstance(item, Scalar) for item in items):
             return value
-        self.counts["folded"] += 1
         return array_of(items, value.type)
 
     def _placed(self, value: Value) -> Value:
@@ -458,7 +427,7 @@ class _Importer:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = self._counted(node, inputs) or tuple(self._opaque_type(name) if name else None for name in node.output)
+        types = self._counted(node, inputs) or tuple(self._opaque_type(name) for name in node.output)
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)

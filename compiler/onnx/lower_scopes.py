@@ -242,7 +242,9 @@ class _Speller(Tensors):
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
             if part.where is not None:
-                body = self.chosen(self.go(part.where, DType.BOOL), body, self.neutral(kind, inner), inner)
+                body = self.chosen(
+                    self.go(part.where, DType.BOOL), body, self.number(_neutral(kind, inner), inner), inner
+                )
             full: tuple[Dim, ...] = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
             if body.type.shape != full:
                 body = self.node("Expand", (body, self.sizes(full)), inner, full)
@@ -282,14 +284,6 @@ class _Speller(Tensors):
             iters, extents = tuple(one for one, _ in rest), tuple(extent for _, extent in rest)
             terms.append(reduce(part.kind, iters, extents, body) if rest else body)
         return terms
-
-    def neutral(self, kind: str, dtype: DType) -> Value:
-        if kind in ("sum", "prod"):
-            return self.number(int(kind == "prod"), dtype)
-        if dtype.is_float:
-            return self.number(-math.inf if kind == "max" else math.inf, dtype)
-        info = np.iinfo(NUMPY[dtype])
-        return self.number(int(info.min if kind == "max" else info.max), dtype)
 
     def contraction(self, part: Reduce, sizes: Sequence[Any], own: DType) -> Value | None:
         """A sum of products of reads at iterators: one node."""
@@ -406,6 +400,16 @@ class _Speller(Tensors):
         )
         position, _ = self.position(part.index, numbers.shape, False)
         return self.node("Gather", (small_constant(array), position), want, position.type.shape, axis=0)
+
+
+def _neutral(kind: str, dtype: DType) -> float:
+    """The number that changes nothing in a reduction."""
+    if kind in ("sum", "prod"):
+        return int(kind == "prod")
+    if dtype.is_float:
+        return -math.inf if kind == "max" else math.inf
+    info = np.iinfo(NUMPY[dtype])
+    return int(info.min if kind == "max" else info.max)
 
 
 def _negated(part: Scalar) -> Scalar | None:

@@ -47,16 +47,13 @@ def _known() -> Mapping[str, Mapping[str, list[Any]]]:
     """All versions of each operator, by domain and name."""
     import onnx
 
-    found: dict[str, dict[str, list[Any]]] = {}
-    for schema in (*onnx.defs.get_all_schemas_with_history(), *_of_the_runtime()):
-        found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema)
-    return MappingProxyType(found)
-
-
-def _of_the_runtime() -> list[Any]:
-    """What ONNX Runtime says of its own operators; nothing where a version does not tell."""
     try:
         from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
-    except ImportError:
-        return []
-    return list(get_all_operator_schema())
+    except ImportError:  # a version that does not tell
+        own: list[Any] = []
+    else:
+        own = get_all_operator_schema()
+    found: dict[str, dict[str, list[Any]]] = {}
+    for schema in (*onnx.defs.get_all_schemas_with_history(), *own):
+        found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema)
+    return MappingProxyType(found)

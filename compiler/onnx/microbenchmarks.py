@@ -76,7 +76,7 @@ def kernel_model(
 
 def with_weights(model: bytes, names: Collection[str], make: Callable[[Any, Sequence[int]], Any]) -> ModelProto:
     """The model with the named inputs replaced by initializers; `make` gives their elements from dtype and shape."""
-    out = ModelProto.FromString(model)
+    out: ModelProto = ModelProto.FromString(model)
     graph = out.graph
     inputs = list(graph.input)
     del graph.input[:]
@@ -159,8 +159,9 @@ def reorder_model(shape: Sequence[int], into: bool) -> bytes:
     batch, channels, *rest = shape
     blocks = [batch, -(-channels // _BLOCK) * _BLOCK, *rest]
     given, wanted = (shape, blocks) if into else (blocks, shape)
-    attributes = {} if into else {"channels": channels}
-    node = helper.make_node(INTO if into else OUT_OF, ["x0"], ["y"], domain=DOMAIN, **attributes)
+    node = helper.make_node(INTO if into else OUT_OF, ["x0"], ["y"], domain=DOMAIN)
+    if not into:
+        node.attribute.append(helper.make_attribute("channels", channels))
     return _model([node], [_floats("x0", given)], [_floats("y", wanted)])
 
 

@@ -287,7 +287,10 @@ class WritePlan:
             joined = rejoin(self.rules, node, self.opset, self.users, self._elements)
             written = (joined,) if joined is not None else self._own(node)
             if written is None:
-                written = self._as_import(node)
+                # an import-only clause whose right side is this one application, or a node of the file that is alike
+                found = rejoin(self.rules, node, self.opset, self.users, self._elements, single=True)
+                other = self._as_in_file(node) if found is None else found
+                written = None if other is None else (other,)
             self._call_specs[node] = written
             if written is not None:
                 for spec in written[:-1]:
@@ -298,10 +301,8 @@ class WritePlan:
                 self._inline(node)
             else:
                 self._call_specs[node] = self._collected(node, self._unsaid)
-        found = self._call_specs[node]
-        if found is not None:
-            return found[-1]
-        return self.producer(self._alias[value])
+        specs = self._call_specs[node]
+        return self.producer(self._alias[value]) if specs is None else specs[-1]
 
     def _elements(self, value: Value) -> Any:
         if isinstance(value.node, Constant):
@@ -332,12 +333,6 @@ class WritePlan:
             unsaid.add(node if outer is None else outer.node)
             return (Spec(NodeProto(), node.args, node.values),)
         return None
-
-    def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
-        """An import-only clause whose right side is this one application, or a node of the file that is alike."""
-        joined = rejoin(self.rules, node, self.opset, self.users, self._elements, single=True)
-        found = self._as_in_file(node) if joined is None else joined
-        return None if found is None else (found,)
 
     def _spelled(self, node: ScopeNode) -> Value:
         """An expression in plain nodes, after those that it reads: it may read what these are made of."""

@@ -61,7 +61,10 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = parsed(data, name), path.parent
-    if not are_text((*_model_texts(model), *_texts(model.graph))):
+    named = (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name)
+    domains = (entry.domain for entry in model.opset_import)
+    texts = (*named, model.graph.doc_string, *domains, *_texts(model.graph))
+    if not are_text((*texts, *(text for function in model.functions for text in function_texts(function)))):
         raise damaged(name, "a name in it is no text")
     _check_header(model, name)
     _check_tensors(model.graph, name)
@@ -85,20 +88,6 @@ def parsed(data: bytes, name: str) -> ModelProto:
 def are_text(texts: Iterable[Any]) -> bool:
     """Whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
     return all(isinstance(text, str) for text in texts)
-
-
-def _model_texts(model: ModelProto) -> Iterator[Any]:
-    yield from (
-        model.producer_name,
-        model.producer_version,
-        model.domain,
-        model.doc_string,
-        model.graph.name,
-        model.graph.doc_string,
-    )
-    yield from (entry.domain for entry in model.opset_import)
-    for function in model.functions:
-        yield from function_texts(function)
 
 
 def function_texts(function: FunctionProto) -> Iterator[Any]:

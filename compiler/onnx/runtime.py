@@ -59,22 +59,23 @@ def run(model: ModelProto, feeds: Mapping[str, Any], outputs: Sequence[str], *, 
     Raises:
         DslcError: E0811, E0811 where ONNX Runtime refuses.
     """
-    import onnxruntime as ort
+    import onnxruntime
 
+    ort: Any = onnxruntime
     found = session(model, threads=1, optimize=optimize, prepacked=False)
-    given = {name: _ort_value(ort, array) for name, array in feeds.items()}
+    given = {}
+    for name, each in feeds.items():
+        array = np.ascontiguousarray(each)
+        given[name] = (
+            ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), TensorProto.BFLOAT16)
+            if array.dtype == ml_dtypes.bfloat16
+            else ort.OrtValue.ortvalue_from_numpy(array)
+        )
     try:
         results = found.run_with_ort_values(list(outputs), given)
     except Exception as problem:
         raise error("E0811", f"ONNX Runtime does not run the model: {first_line(problem)}") from problem
     return [_array(value) for value in results]
-
-
-def _ort_value(ort: Any, array: Any) -> Any:
-    array = np.ascontiguousarray(array)
-    if array.dtype == ml_dtypes.bfloat16:
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), TensorProto.BFLOAT16)
-    return ort.OrtValue.ortvalue_from_numpy(array)
 
 
 def _array(value: Any) -> Any:

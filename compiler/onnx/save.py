@@ -13,7 +13,7 @@ from typing import IO
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from dslc.errors import DslcError, error
+from dslc.errors import error
 from dslc.onnx.external import FileRegion, entries, is_external, region
 from dslc.onnx.protos import copy_fields, tensors
 from dslc.store import beside, is_stream
@@ -55,19 +55,16 @@ def save(
     try:
         return writer.write(external_data)
     except OSError as problem:
-        raise _cannot_write(target, problem) from None
+        reasons = {
+            errno.ENOSPC: "the disk is full",
+            errno.EROFS: "it is on a read-only disk",
+            errno.EDQUOT: "the quota is used up",
+        }
+        why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
+        hint = "nothing was written"
+        raise error("E0903", f"cannot write {target}: {why}", path=str(target), hint=hint) from None
     finally:
         writer.clean()
-
-
-def _cannot_write(target: Path, problem: OSError) -> DslcError:
-    reasons = {
-        errno.ENOSPC: "the disk is full",
-        errno.EROFS: "it is on a read-only disk",
-        errno.EDQUOT: "the quota is used up",
-    }
-    why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
-    return error("E0903", f"cannot write {target}: {why}", path=str(target), hint="nothing was written")
 
 
 class _Writer:

@@ -123,19 +123,14 @@ def _plain(
         for node, position in uses.get(at, ()):
             if node.op_type in _SHAPES and not domain_of(node):
                 continue
-            if not _computes(node, position, opset) or not (floating or _stays(node)):
+            # integers that become floating-point numbers are left as they are
+            to_floats = node.op_type == "Cast" and any(one.name == "to" and one.i in _FLOATS for one in node.attribute)
+            if not _computes(node, position, opset) or (not floating and (to_floats or node.op_type == "CastLike")):
                 return False
             fresh = [output for output in node.output if output and output not in seen]
             seen.update(fresh)
             todo.extend(fresh)
     return True
-
-
-def _stays(node: NodeProto) -> bool:
-    """Whether a node makes no floating-point numbers of integers."""
-    if node.op_type == "Cast":
-        return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
-    return node.op_type != "CastLike"
 
 
 def _computes(node: NodeProto, position: int, opset: int) -> bool:
