@@ -1,4 +1,4 @@
-"""Which operator of the language stands for an operator of the files, by TASO's name of it; what has none is not here.
+"""Counterparts in the language of the operators of the files, by TASO's names; those without one are not here.
 
 Without a counterpart: input, weight and any (which compute nothing), shape and size (numbers about a tensor), cast and resize (the
 type and the mode have no place in a rule file).
@@ -92,11 +92,12 @@ OF_ANY_ELEMENTS = frozenset({"transpose", "concat", "split", "reshape", "squeeze
 
 
 def is_open(op: Operator) -> bool:
-    """Whether the file names neither strides nor padding: FlexFlow takes those of the operator that it finds."""
+    """Return whether the file names neither strides nor padding: FlexFlow takes those of the operator that it finds."""
     return op.kind == "conv2d" and all(op.get(key) is None for key in ("stride_h", "stride_w", "pad"))
 
 
 def axis_of(op: Operator) -> int:
+    """The axis along which an operator works."""
     axis = op.get("axis")
     if not isinstance(axis, int) or not 0 <= axis < 8:
         raise Clash(f"`{op.kind}` along axis {axis}")
@@ -104,6 +105,7 @@ def axis_of(op: Operator) -> int:
 
 
 def padding(op: Operator) -> str:
+    """The padding, `same` or `valid`."""
     mode = 0 if is_open(op) else op.get("pad")
     if mode not in (0, 1):
         raise Clash(f"`{op.kind}` with the padding mode {mode}")
@@ -111,6 +113,7 @@ def padding(op: Operator) -> str:
 
 
 def strides(op: Operator) -> tuple[int, int]:
+    """The strides along both axes of an image."""
     found = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
     first, second = found
     if not isinstance(first, int) or not isinstance(second, int) or min(first, second) < 1:
@@ -119,6 +122,7 @@ def strides(op: Operator) -> tuple[int, int]:
 
 
 def activation(op: Operator) -> str:
+    """The operator that is applied to the result; empty where there is none."""
     mode = op.get("acti")
     if mode is None:
         return ""
@@ -170,7 +174,7 @@ def axes_of(op: Operator) -> tuple[int, ...]:
 
 
 def keeps_axes(op: Operator) -> bool:
-    """Whether an axis of size 1 stays; as in ONNX, where the file does not say it."""
+    """Return whether an axis of size 1 stays; as in ONNX, where the file does not say it."""
     value = op.get("keep_dims")
     if value not in (None, 0, 1):
         raise Clash(f"`{op.kind}` with keep_dims {value}")

@@ -179,7 +179,7 @@ class Deciding:
         return ImportedRule(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
 
     def _shared(self, key: object) -> RuleVerdict | None:
-        """What is known of an equation that another rule has too, where it is a proof."""
+        """The proof of an equation that another rule has too; None where it is not proved."""
         verdict = self._first[key]
         return verdict if verdict.status in RELIABLE else None
 
@@ -222,14 +222,14 @@ def _called(place: str, name: str) -> str:
 
 
 def _large(reading: Translation) -> bool:
-    """Whether it names sizes whose arrays fill the memory, or take minutes."""
+    """Return whether it names sizes whose arrays fill the memory, or take minutes."""
     head, *lines = reading.text.splitlines()
     text = "\n".join([head, *(line for line in lines if '"""' not in line)])
     return any(len(number) > 3 or int(number) > LARGE for number in re.findall(r"\b\d+\b", text))
 
 
 def _computes(sub: SubstitutionDef) -> bool:
-    """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
+    """Return whether some instance of a guarded rule has elements in its outputs: a guard may leave only windows that fit nowhere."""
     rng = np.random.default_rng(0)
     for _ in range(INSTANCES):
         try:

@@ -1,4 +1,4 @@
-"""Substitutions out: what a rule of the language says in operators of TASO, or why the other formats cannot say it."""
+"""Substitutions in operators of TASO, or the reason for which its format has no form of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EPSILON = 1e-5
 
 
 class InexpressibleCall(Exception):
-    """What the other formats cannot say, and where it stands."""
+    """A construct that the format has no place for, and where it stands."""
 
     def __init__(self, what: str, span: Span | None = None) -> None:
         super().__init__(what)
@@ -79,7 +79,7 @@ def export_rule(
 
 
 def directions_of(sub: SubstitutionDef) -> list[tuple[ForeignRule, dict[str, int]]]:
-    """What a rule says, and what its reverse says, each with the numbers of its inputs. Raises Inexpressible."""
+    """The rule and its reverse, each with the numbers of its inputs. Raises InexpressibleCall."""
     syntax, reader = sub.syntax, _Reader(sub)
     rule = reader.rule(syntax.name)
     found = [(rule, reader.inputs)]
@@ -97,7 +97,7 @@ def directions_of(sub: SubstitutionDef) -> list[tuple[ForeignRule, dict[str, int
 
 
 def is_own_reverse(rule: ForeignRule) -> bool:
-    """Whether it says the same from right to left, up to the names of its inputs."""
+    """Return whether it says the same from right to left, up to the names of its inputs."""
     inputs = rule.inputs()
     orders = itertools.permutations(inputs) if len(inputs) <= MOST_INPUTS else iter([inputs])
     return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
@@ -112,7 +112,11 @@ def _ordered(sub: SubstitutionDef, rule: ForeignRule, inputs: Mapping[str, int],
 
 
 def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
-    """Whether the rule is a narrow reading of what is written, whose widest reading is wrong. Raises Inexpressible."""
+    """Return whether the rule is a narrow reading of what is written, whose widest reading is wrong.
+
+    Raises:
+        InexpressibleCall: no reading is the rule, or proved.
+    """
     try:
         readings = [definition(rules, reading) for reading in translations(rule, own.syntax.name, "")]
     except (Clash, UnknownOperator) as problem:
@@ -259,7 +263,7 @@ def parameters(
         rank: of the first operand whose rank is known.
 
     Raises:
-        Inexpressible: an attribute has no place in the format, or no number that could stand there.
+        InexpressibleCall: an attribute has no place in the format, or no number that could stand there.
     """
     if kind == "conv2d" and (call.rest or all(isinstance(attrs.get(key), t.Name) for key in ("stride", "padding"))):
         raise InexpressibleCall("strides and padding that are any", call.span)

@@ -15,7 +15,7 @@ PARALLEL = frozenset({"replicate", "reduce", "partition", "combine", "pipeline",
 
 
 class _Wrong(Exception):
-    """What is wrong with a part of the file."""
+    """A part of the file that is not of its schema."""
 
 
 def _short(value: Any) -> str:

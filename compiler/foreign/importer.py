@@ -164,7 +164,7 @@ WINDOW = 3  #: what a window's size is: windows are odd
 
 
 def misfit(rule: ForeignRule, names: dict[int, str]) -> str | None:
-    """Where the target does not fit: shapes of inputs, what the source gives, and what is wrong with the target.
+    """A counterexample of shapes: those of the inputs, those of the source, and the misfit of the target.
 
     None where the source fits no shapes either, or the target fits at the sizes that were tried.
     """
@@ -248,7 +248,7 @@ def names_of(rules: Sequence[ForeignRule]) -> list[str]:
 
 
 def described(rule: ForeignRule) -> str:
-    """What changes: operators that go and come, in a sentence."""
+    """A sentence about the operators that go and come."""
     before, after = (Counter(_short(op.kind) for op in side) for side in (rule.source, rule.target))
     gone, come = before - after, after - before
     if not gone and not come:

@@ -1,4 +1,4 @@
-"""What becomes of the rules of a file."""
+"""Outcomes of an import: as a library's text and as a report."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MEANING: dict[Outcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ImportedRule:
-    """What became of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one.
+    """The outcome of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one.
 
     `wider`: why the most general reading, which the other project's types allow, was refuted before a narrower one was proved.
     """
@@ -72,7 +72,7 @@ class ImportedRule:
 
     @property
     def note(self) -> str:
-        """How the proved reading is narrower than the file's."""
+        """A note on how the proved reading is narrower than the file's."""
         mode = self.translation.mode if self.translation is not None else None
         if mode is None or self.outcome not in {"proved", "merged"}:
             return ""
@@ -148,12 +148,12 @@ def imported_text(result: Import, form: str, origin: str, library: str = "") -> 
 
 
 def stamped(text: str) -> str:
-    """The text with a last line by which a later import tells whether somebody has changed it."""
+    """The text with a last line by which a later import tells whether it was changed."""
     return f"{text}\n{_STAMP}{_sum_of(text)}\n"
 
 
 def is_stamped(text: str) -> bool:
-    """Whether it is the text of an import, as it was written."""
+    """Return whether it is the text of an import, as it was written."""
     before, mark, stamp = text.rpartition(f"\n{_STAMP}")
     return bool(mark) and stamp.strip() == _sum_of(before)
 

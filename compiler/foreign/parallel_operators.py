@@ -85,7 +85,7 @@ class _Side:
     _places: dict[tuple[RuleTensor, bool], RuleTensor] = field(default_factory=dict)
 
     def place(self, tensor: RuleTensor, read: bool = False) -> RuleTensor:
-        """Where the tensor is on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
+        """The tensor on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
         if tensor.operator < 0:
             return tensor
         if (tensor, read) not in self._places:
@@ -123,7 +123,7 @@ class _Side:
         )
 
     def _copied(self, op: Operator) -> RuleTensor | None:
-        """What was replicated along the dimension that is reduced, if it was."""
+        """The tensor that was replicated along the dimension that is reduced; None where it was not."""
         (tensor,) = op.inputs
         while tensor.operator >= 0:
             inner = self.operators[tensor.operator]
@@ -148,7 +148,7 @@ class _Side:
         return op.kind in kinds and len(op.inputs) == 1
 
     def _partial(self, tensor: RuleTensor) -> bool:
-        """Whether these are the partial sums of a product without activation, one for each part of its inner axis."""
+        """Return whether these are the partial sums of a product without activation, one for each part of its inner axis."""
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
         op = self.operators[tensor.operator] if tensor.operator >= 0 else None
@@ -164,7 +164,7 @@ class _Side:
 
 
 def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
-    """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
+    """The order in which a file counts parallel dimensions: as more rules fit that join or multiply copies and sums."""
     from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator
     from dslc.foreign.shapes import Clash
 

@@ -25,7 +25,7 @@ MOST_INPUTS = 5  #: inputs; a rule with more is joined only with a reverse that 
 
 
 def merged(found: Sequence[ImportedRule], rules: Sequence[ForeignRule]) -> list[ImportedRule]:
-    """What became of the rules of a file, in order, once reverses are joined.
+    """The outcomes of the rules of a file, in order, once reverses are joined.
 
     The earlier one of two stands for both, with the weaker verdict; the later one is `merged`, its reason the earlier one's name.
 
@@ -82,7 +82,7 @@ def _parameters(side: Sequence[Operator]) -> list[tuple[tuple[str, Parameter], .
 
 
 def _is_reverse(one: SubstitutionDef, other: SubstitutionDef, order: Sequence[int]) -> bool:
-    """Whether types, guards and sides are those of the other rule, read from right to left."""
+    """Return whether types, guards and sides are those of the other rule, read from right to left."""
     names = [param.name for param in one.syntax.params]
     place = {names[at]: param for param, at in zip(one.syntax.params, order, strict=True)}
     turned = reversed_syntax(one, tuple(place[param.name] for param in other.syntax.params))
@@ -123,7 +123,7 @@ _NAME = re.compile(r"reverse_(?!inputs_)(\w+)")
 
 
 def documented(number: int, origin: str) -> str:
-    """How the documentation of an imported rule begins."""
+    """The beginning of the documentation of an imported rule."""
     return f"Rule {number} of {origin}"
 
 
@@ -139,7 +139,7 @@ def numbers_in(doc: str | None) -> tuple[int, ...]:
 
 
 def reverse_tags(name: str, order: Sequence[int]) -> list[str]:
-    """What is kept of a reverse: its name, and its inputs by their place among those of the rule."""
+    """Tags that keep a reverse: its name, and its inputs by their place among those of the rule."""
     same = list(order) == sorted(order)
     return [f"reverse_{name}"] + ([] if same else [f"reverse_inputs_{'_'.join(map(str, order))}"])
 

@@ -50,7 +50,7 @@ class ForeignRule:
     names: tuple[tuple[int, str], ...] = ()
 
     def problem(self) -> str | None:
-        """Why this is no substitution; None where it is one: tensors exist, operators come after what they read."""
+        """The reason for which this is no substitution; None where it is one: tensors exist, operators come after what they read."""
         for text, side in (("source", self.source), ("target", self.target)):
             for at, op in enumerate(side):
                 for tensor in op.inputs:

@@ -1,4 +1,4 @@
-"""What the operators of a foreign rule say about the shapes of its tensors."""
+"""Shapes and element types of the tensors of a foreign rule, inferred from its operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnknownOperator(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How general the types are.
+    """Degrees of generality of the types.
 
     `batched`: products of matrices have any batch in front. `grouped`: the convolutions (by number, source first) whose group count is
     open; the others have one group. `kernels`: which sizes of kernels are those that the file names, 0 none, 1 those of pooling and
@@ -334,6 +334,7 @@ def rank_of_products(rule: ForeignRule) -> int:
 
 
 def convolutions(rule: ForeignRule) -> int:
+    """The number of convolutions on both sides."""
     return sum(op.kind == "conv2d" for op in (*rule.source, *rule.target))
 
 

@@ -30,11 +30,15 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A size that is a number."""
+
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """A size of joined parts."""
+
     parts: tuple[Dim, ...]
 
 
@@ -66,13 +70,15 @@ class DimensionRow:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
+    """Dimensions, and a row of further ones where the rank is open."""
+
     dims: tuple[Dim, ...]
     tail: DimensionRow | None = None
 
 
 @dataclass
 class Unifier:
-    """What is known of sizes and rows; equations between compound dimensions wait until nothing else is left."""
+    """Known sizes and rows; equations between compound dimensions wait until nothing else is left."""
 
     sizes: dict[Size, Dim] = field(default_factory=dict)
     rows: dict[DimensionRow, Shape] = field(default_factory=dict)
@@ -216,7 +222,7 @@ def _product(factors: list[Dim]) -> Dim:
 
 
 def factors_of(dim: Dim) -> Iterator[Dim]:
-    """What is multiplied, the outermost first; a dimension that is no product is one factor."""
+    """The factors of a dimension, the outermost first; a dimension that is no product is one factor."""
     if isinstance(dim, SizeProduct):
         yield from factors_of(dim.first)
         yield from factors_of(dim.second)
@@ -233,7 +239,7 @@ def _terms(dim: Dim) -> Iterator[Dim]:
 
 
 def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
-    """What has to be equal for two different dimensions to be equal."""
+    """Pairs that have to be equal for two different dimensions to be equal."""
     match a, b:
         case (Size(), _) | (_, Size()):
             return [(a, b)]

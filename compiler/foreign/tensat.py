@@ -53,7 +53,7 @@ DEEPEST = 200  #: how deep terms may be nested
 
 
 class _Wrong(Exception):
-    """What is wrong with the text at hand."""
+    """A text that is no rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class _Side:
         return self.add(Operator(kind, tuple(self.tensor(a) for a in args[front : front + count]), parameters))
 
     def _parted(self, head: str, args: tuple[_Term, ...], count: int, before: int, after: int) -> tuple[int, int]:
-        """How many arguments are parameters in front of the tensors, and behind them."""
+        """The numbers of arguments that are parameters, in front of the tensors and behind them."""
         extra = len(args) - count
         front = 0
         while front < extra and (_NUMBER.fullmatch(args[front].head) or (before == extra and not after)):

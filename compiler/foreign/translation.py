@@ -186,7 +186,7 @@ class _Writer:
         return self.names[size]
 
     def _bind(self) -> None:
-        """What the source says: sizes of its inputs, kernels and parts in its attributes. What only the target names is a number."""
+        """Collect the names that the source binds: sizes of its inputs, kernels and parts; those of the target alone are numbers."""
         unifier = self.typing.unifier
         for number in self.rule.inputs():
             shape = unifier.shape(self.typing.inputs[number])
@@ -386,7 +386,7 @@ class _Writer:
     # ---- guards ------------------------------------------------------------------------------------------------
 
     def _guards(self) -> list[str]:
-        """What the operators of the target want of sizes, where those of the source do not want it already."""
+        """Conditions of the operators of the target on sizes, where those of the source do not want it already."""
         wanted: tuple[list[str], list[str]] = ([], [])
         for side, operators in enumerate((self.rule.source, self.rule.target)):
             for at, op in enumerate(operators):
@@ -420,7 +420,7 @@ class _Writer:
         return [f"{self._dim(old)} <= {self._dim(new)}", f"({self._dim(new)} - {self._factor(old)}) % 2 == 0"]
 
     def _tags(self) -> list[str]:
-        """What the language has no place for, and an export writes again: the kernels that a rule was found on, shuffles."""
+        """Tags for parameters that an export writes again: the kernels that a rule was found on, shuffles."""
         found, shuffles = [], []
         for op in (*self.rule.source, *self.rule.target):
             height, width = op.get("kernel_h"), op.get("kernel_w")
@@ -446,12 +446,12 @@ def tensor_names(rule: ForeignRule) -> dict[int, str]:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested."""
+    """The depth to which brackets are nested."""
     return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
 
 
 def _chained(side: tuple[Operator, ...]) -> bool:
-    """Whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
+    """Return whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
     if any(op.kind == "enlarge" for op in side):
         return True
     behind: set[int] = set()

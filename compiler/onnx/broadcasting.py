@@ -124,8 +124,10 @@ class Tensors:
         return self.node("Slice", (value, *map(self.list, lists)), value.type.dtype, shape)
 
     def looked_up(self, value: Value, axis: int, positions: Sequence[int]) -> Value:
-        """What is at some positions of an axis. Along the last one the runtime looks up element by element: neighbours are cut out
-        there, in a tenth of the time."""
+        """The elements at some positions of an axis.
+
+        Along the last one the runtime looks up element by element: neighbours are cut out there, in a tenth of the time.
+        """
         dtype, shape = value.type.dtype, value.type.shape
 
         def sized(count: int) -> tuple[Dim, ...]:
@@ -179,7 +181,7 @@ class Tensors:
 
 @lru_cache(1024)
 def takes(op: str, opset: int, dtypes: tuple[DType, ...]) -> bool:
-    """Whether ONNX has an operator for operands of some types."""
+    """Return whether ONNX has an operator for operands of some types."""
     schema = schema_of(op, "", opset)
     if schema is None:
         return False

@@ -38,8 +38,11 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node as a clause sees it: `attrs` are those of the file, `defaults` ONNX's; `known` gives the elements of a value that
-    is known when the model is read; `used` says which outputs anybody reads."""
+    """A node as clauses read it.
+
+    `attrs` are those of the file, `defaults` ONNX's; `known` gives the elements of a value that is known when the model is read;
+    `used`: outputs that are read.
+    """
 
     op: str
     inputs: tuple[Value | None, ...]
@@ -50,7 +53,7 @@ class NodeView:
     known: Callable[[Value], tuple[Any, ...] | None] = field(repr=False)
 
     def attribute(self, name: str) -> tuple[bool, Any]:
-        """Whether the attribute has a value (in the file, or ONNX's default), and the value."""
+        """Return whether the attribute has a value (in the file, or ONNX's default), and the value."""
         if name in self.attrs:
             return True, self.attrs[name]
         if name in self.defaults:
@@ -58,7 +61,7 @@ class NodeView:
         return False, None
 
     def exists(self, name: str) -> bool:
-        """Whether the operator has such an attribute at this opset (unknown operators may have any)."""
+        """Return whether the operator has such an attribute at this opset (unknown operators may have any)."""
         return self.declared is None or name in self.declared
 
 
@@ -70,7 +73,7 @@ def node_view(
     used: tuple[bool, ...],
     known: Callable[[Value], tuple[Any, ...] | None],
 ) -> NodeView:
-    """What the clauses need to know of a node."""
+    """The view of a node for its clauses."""
     defaults: dict[str, Any] = {}
     declared: frozenset[str] | None = None
     if schema is not None:
@@ -90,8 +93,10 @@ def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:
 
 
 def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tuple[Value | None, ...] | None:
-    """The values that a node computes (None for an output that nobody reads and no clause gives), by the first clause that
-    matches; None where none does."""
+    """The values that a node computes, by the first clause that matches; None where none does.
+
+    None stands for an output that is not read and that no clause gives.
+    """
     for clause in clauses:
         try:
             values = _own(rules, clause, view) if clause.value is None else _import_only(rules, clause, view)
@@ -108,6 +113,7 @@ def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tu
 
 
 def number_list(view: NodeView, value: Value) -> tuple[Any, ...]:
+    """The elements of a value that is known; raises Skip for any other."""
     items = view.known(value)
     if items is None:
         raise Skip
@@ -138,7 +144,7 @@ def _paired(clause: OnnxClause, view: NodeView) -> list[tuple[t.OnnxInput, Any]]
 
 
 def _absent(value: Value | None) -> bool:
-    """Whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
+    """Return whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
     return value is None or (value.known and 0 in value.type.shape)
 
 
@@ -167,11 +173,12 @@ def _split_list(pattern: t.ListExpr, values: tuple[Any, ...], bind: Callable[[st
 
 
 def is_literal(expr: t.Expr) -> bool:
+    """Return whether an expression is a constant of the text."""
     return isinstance(expr, t.Str | t.Int | t.Float | t.Inf) or (isinstance(expr, t.Unary) and is_literal(expr.operand))
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether an attribute of a node and a value of the language are equal; a list of one number everywhere equals it."""
+    """Return whether an attribute of a node and a value of the language are equal; a list of one number everywhere equals it."""
     if isinstance(b, DType):
         return bool(DTYPES.get(a) is b) if isinstance(a, int) else a is b
     if isinstance(a, tuple) and not isinstance(b, tuple):

@@ -36,6 +36,7 @@ class Unknown(Exception):
 
 
 def static_shape(type: TensorType) -> tuple[int, ...] | None:
+    """The shape where all of its sizes are numbers."""
     return tuple(s for s in type.shape if isinstance(s, int)) if all(isinstance(s, int) for s in type.shape) else None
 
 
@@ -282,7 +283,7 @@ def _floor_of(value: Apply) -> Scalar:
 
 
 def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """How exporters say `to the end` of an axis whose size they do not know: a number larger than any size."""
+    """Numbers larger than any size as infinities: exporters mean the end of an axis of unknown size."""
     if items is None:
         return None
     return tuple(
@@ -298,7 +299,7 @@ TRAIT = "placed_by"
 
 
 def placed(rules: Rules, value: Value) -> Iterator[tuple[Value, Value]]:
-    """What an operator reads as data and what its library has for it: `property gather is placed_by places`."""
+    """Operands that are data, and the positions that their library has for them: `property gather is placed_by places`."""
     node = value.node
     name = rules.traits_of(node.op).named.get(TRAIT) if isinstance(node, Call) else None
     if name is None:

@@ -1,4 +1,4 @@
-"""What an imported model is besides its graph: everything that export needs to write the rest back word for word."""
+"""The model around an imported graph: everything that export needs to write the rest back word for word."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from dslc.ir.sizes import with_sizes
 
 @dataclass(frozen=True, eq=False)
 class OpaqueNode:
-    """Payload of a node that is kept: `slots` says for each input which argument it is (None: left out); the arguments after
-    them are `captured`, in that order."""
+    """Payload of a node that is kept.
+
+    `slots` says for each input which argument it is (None: left out); the arguments after them are `captured`, in that order.
+    """
 
     proto: NodeProto
     slots: tuple[int | None, ...]

@@ -130,7 +130,7 @@ def _inferred(rules: Rules, clause: OnnxClause, node: Call, opset: int, mixed: b
 
 
 def _copies(spec: Spec, node: Call) -> bool:
-    """Whether a size that is 0 would be taken for a size of the operand."""
+    """Return whether a size that is 0 would be taken for a size of the operand."""
     allowed = any(attribute.name == "allowzero" and attribute.i for attribute in spec.proto.attribute)
     lists = (value for _, value in node.attrs if isinstance(value, tuple))
     return (
@@ -158,7 +158,7 @@ def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tup
 
 
 def meaning(rules: Rules, spec: Spec, opset: int) -> tuple[Value | None, ...] | None:
-    """What a written node is read as, by the clauses; None where none reads it."""
+    """The values as which clauses read a written node; None where none reads it."""
     name, domain = spec.proto.op_type, spec.proto.domain
     op = f"{domain}.{name}" if domain else name
     used = tuple(value is not None for value in spec.outputs)
@@ -167,7 +167,7 @@ def meaning(rules: Rules, spec: Spec, opset: int) -> tuple[Value | None, ...] | 
 
 
 def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
-    """Whether the written node means the application it was written for (its attributes up to 32-bit floats)."""
+    """Return whether the written node means the application it was written for (its attributes up to 32-bit floats)."""
     values = meaning(rules, spec, opset)
     if values is None:
         return False
@@ -273,7 +273,7 @@ def _lists(clause: OnnxClause, own: Mapping[str, Any], env: Env | None) -> dict[
 
 
 def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
-    """What the operator's names stand for; None where it is applied to more tensors, or gives more, than it declares."""
+    """The environment of the operator's names; None where it is applied to more tensors, or gives more, than it declares."""
     if len(node.args) != len(op.syntax.params) or len(node.types) != len(op.syntax.outputs):
         return None
     return operator_env(rules, op, node.args, dict(node.attrs))
@@ -293,7 +293,7 @@ def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> tuple[Value | N
 
 
 def _is_default(rules: Rules, op: OperatorDef, index: int, value: Value) -> bool:
-    """Whether an argument is the number that the parameter has when it is left out."""
+    """Return whether an argument is the number that the parameter has when it is left out."""
     default = declared_default(rules, op, op.syntax.params[index])
     number = None if default is None else number_of(value)
     return number is not None and not isinstance(number, bool) and bool(number == default)
@@ -335,6 +335,7 @@ _TYPE_NAMES = {
 
 
 def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
+    """Raise NotWritable for inputs that a schema does not take."""
     if schema is None:
         return
     if len(inputs) > schema.max_input:

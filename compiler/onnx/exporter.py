@@ -49,14 +49,16 @@ def export(
     growth: float = inf,
     fewest: bool = False,
 ) -> ModelProto:
-    """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
-    of ONNX is are written in plain nodes.
+    """A graph as a model: nodes that did not change are those of the file, word for word.
 
-    `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. `growth` is the
-    share by which the weights of the model may become more than the original's: what depends on weights alone and would make it
-    larger than that is written as nodes, which runtimes compute when they load it. With `fewest`, nodes of the file that read computed
-    sizes are written anew where the model has fewer nodes for that. External data
-    stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+    External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+
+    Args:
+        naming: names of the rest; without it, those that the file gave to the values and nodes that it still has.
+        scopes: whether expressions that no operator of ONNX is are written in plain nodes.
+        growth: the share by which the weights of the model may become more than the original's: what depends on weights alone and
+            would make it larger than that is written as nodes, which runtimes compute when they load it.
+        fewest: whether nodes of the file that read computed sizes are written anew where the model has fewer nodes for that.
 
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
@@ -134,7 +136,7 @@ def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
-    """Whether ONNX nodes express one application at an opset."""
+    """Return whether ONNX nodes express one application at an opset."""
     # the graph that the call stands in says what its sizes are
     sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})

@@ -1,4 +1,7 @@
-"""Computing weights-only values when a model is written."""
+"""Weights-only values: computed when a model is written, or by its nodes where they would make the file grow.
+
+8-bit weights, cast and scaled: [30522, 384] of 1 byte → Cast → Mul → [30522, 384] of 4 bytes
+"""
 
 from __future__ import annotations
 
@@ -87,11 +90,11 @@ SLACK = 1 << 16  #: bytes by which a file may always grow
 
 
 def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value], growth: float) -> list[Spec]:
-    """The nodes to write, producers first: as `plan.order`, with as many nodes that depend on weights alone as keep the file's weights
-    from growing by more than a share.
+    """The nodes to write, producers first, with enough that depend on weights alone to keep the file from growing.
 
     Args:
-        weights: what the original file has; their sizes are what the share is of.
+        weights: of the original file.
+        growth: the share of their sizes by which the written weights may be more.
 
     Raises:
         DslcError: E0814 for what no ONNX node can express.
@@ -115,7 +118,7 @@ def ordered(plan: WritePlan, outputs: Sequence[Value], weights: Iterable[Value],
 
 
 def _dear(plan: WritePlan, written: set[Value]) -> list[tuple[float, Value]]:
-    """What is larger than the weights it is made of, and by how many bytes; the largest first.
+    """Values that are larger than the weights they are made of, and by how many bytes; the largest first.
 
     A weight that is written anyway costs nothing more where nodes read it, and one of several users its part.
     """

@@ -281,7 +281,7 @@ class _Importer:
         return self._schemas[key]
 
     def _plausible(self, name: str, value: Value) -> bool:
-        """Whether ONNX's own inference agrees with ours, where both know a size."""
+        """Return whether ONNX's own inference agrees with ours, where both know a size."""
         theirs = self.types.by_name.get(name)
         if theirs is None or not value.known:
             return True
@@ -433,7 +433,7 @@ class _Importer:
         return opaque(key, label, payload, tuple(args), types)
 
     def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
-        """How many numbers a Range up to symbolic sizes gives, which ONNX's inference does not say."""
+        """The type of a Range up to symbolic sizes, whose length ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
         start, limit, step = (None if value is None else self.known.get(value) for value in inputs)

@@ -26,8 +26,7 @@ DEEPEST = 200  #: how deep its functions may call each other
 def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     """`y = own.Gelu(x)` → the nodes of the model's function `own.Gelu`; the model as it is where it has no function.
 
-    Kernels that dslc wrote stay, and what ONNX does not inline (functions for other versions of operators than the model's): nobody
-    looks into these.
+    Kernels that dslc wrote stay, and what ONNX does not inline: functions for other versions of operators than the model's.
 
     Raises:
         DslcError: E0808 for functions that call each other in a circle, or stand for more nodes than anyone can run.
@@ -35,7 +34,7 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     theirs = [f for f in model.functions if f.domain != DOMAIN]
     own = {(f.domain, f.name): f for f in theirs}
     if not own or len(own) < len(theirs):
-        return model  # of two of one name nobody knows which is meant
+        return model  # two of one name are ambiguous
     inside = {name: (*f.node, NodeProto(attribute=f.attribute_proto)) for name, f in own.items()}
     if _size(model, inside) > MOST_NODES:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"

@@ -60,7 +60,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def spelled(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
-    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, wherever somebody can read it so.
+    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, where readers can use that.
 
     Raises:
         NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
@@ -363,7 +363,7 @@ class _Speller(Tensors):
         return self.chosen(inside, found, self.go(part.other, value.type.dtype), value.type.dtype)
 
     def _leaves(self, index: Sequence[Scalar], shape: Sequence[Dim]) -> bool:
-        """Whether a read may leave its tensor where its choice is not taken."""
+        """Return whether a read may leave its tensor where its choice is not taken."""
         at: dict[Scalar, tuple[int, int]] = {it: (0, n - 1) for it, n in self.extents.items() if isinstance(n, int)}
         others = [
             (one, size)

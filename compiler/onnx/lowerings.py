@@ -14,8 +14,10 @@ from dslc.syntax import tree as t
 
 
 def unknown_nodes(rules: Rules, modules: Iterable[Module]) -> list[Diagnostic]:
-    """E0707 for every node, attribute or number of inputs in a lowering that its operator does not have. Domains that neither ONNX nor
-    ONNX Runtime knows are their owners' matter."""
+    """E0707 for every node, attribute or number of inputs in a lowering that its operator does not have.
+
+    Domains that neither ONNX nor ONNX Runtime knows are not checked.
+    """
     chosen = frozenset(modules)
     return [found for rule in rules.lowerings.values() if rule.module in chosen for found in _of(rule)]
 

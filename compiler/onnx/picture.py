@@ -56,7 +56,7 @@ def compared(
 
 
 def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
-    """What was changed and has no rule has that of what reads it: a step may say of a whole region only what that gives."""
+    """Give changed nodes without a rule that of their readers: a step may name only the results of a region."""
     readers: dict[str, tuple[str, ...]] = {}
     out: list[DrawnNode] = []
     for node in reversed(nodes):
@@ -76,7 +76,7 @@ def _identity(node: DrawnNode) -> tuple[object, ...]:
 
 
 def _programs(picture: Picture) -> list[str]:
-    """What each node computes of the model's inputs, whatever it is called: equal digests are equal programs, weights left out."""
+    """Digests of the computation of each node from the model's inputs: equal ones are equal programs, weights left out."""
     known: dict[str, str] = {name: name for name in picture.inputs}
     out: list[str] = []
     for node in picture.nodes:

@@ -1,4 +1,4 @@
-"""What is written for each value of a graph: the node of the file that it came from, or a node through its operator's clause."""
+"""The node that is written for each value of a graph: one of the file, or a node through its operator's clause."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cycle(Exception):
 
 
 class NestedModels(NamedTuple):
-    """What is written as a model of its own while a model is planned: the functions of kernels, and what computes constants."""
+    """Writers of models inside a model that is planned: the functions of kernels, and what computes constants."""
 
     function: Callable[[Rules, Graph, int, str], Function]
     compute: Callable[[Sequence[Value], Rules, int], dict[Value, Any]]
@@ -124,7 +124,7 @@ class WritePlan:
         return self._alias
 
     def kept(self, spec: Spec) -> bool:
-        """Whether a node is written as the file has it."""
+        """Return whether a node is written as the file has it."""
         return spec in self._word_for_word or any(isinstance(value.node, Opaque) for value in spec.gives)
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
@@ -232,7 +232,7 @@ class WritePlan:
         return self._extra[value]
 
     def _anew(self, value: Value, origin: Origin) -> Spec | None:
-        """What says an application of the file without the sizes that the file computes for it."""
+        """An application of the file, written without the sizes that the file computes for it; None where it has to read them."""
         node = value.node
         if self.resolved == "file" or not isinstance(node, Call) or not symbolic(node.attrs):
             return None
@@ -394,13 +394,13 @@ LARGEST = 1 << 30  #: bytes that are computed at once, weights in files not coun
 
 
 def grown(value: Value) -> bool:
-    """Whether a result is larger than what it is computed from."""
+    """Return whether a result is larger than what it is computed from."""
     read = sum(arg.type.bytes for arg in value.node.args if arg.known and arg.type.is_static)
     return value.known and value.type.is_static and value.type.bytes > read
 
 
 def foldable(value: Value) -> bool:
-    """Whether a weights-only value is computed now: not where it, or what it goes through, would be much larger than the weights."""
+    """Return whether a weights-only value is computed now: not where it, or a step to it, would be much larger than the weights."""
     if not value.known or not value.type.is_static:
         return False
     weights = 0
@@ -420,8 +420,10 @@ Key = tuple[Any, ...]
 
 
 def alike_key(node: Call) -> Key:
-    """Equal for applications that one node of a file writes in the same way: operator, attributes, types, weights, and which of the
-    arguments are one value."""
+    """A key that is equal for applications that one node of a file writes in the same way.
+
+    It has the operator, attributes, types, weights, and which of the arguments are one value.
+    """
     args = node.args
     first: dict[Value, int] = {}
     same = tuple([first.setdefault(arg, k) for k, arg in enumerate(args)])

@@ -72,6 +72,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
 
 
 def parsed(data: bytes, name: str) -> ModelProto:
+    """The model of a file's bytes; raises E0801 for damaged ones."""
     if not data:
         raise damaged(name, "the file is empty")
     strange = not_onnx(data, name)
@@ -86,7 +87,7 @@ def parsed(data: bytes, name: str) -> ModelProto:
 
 
 def are_text(texts: Iterable[Any]) -> bool:
-    """Whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
+    """Return whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
     return all(isinstance(text, str) for text in texts)
 
 
@@ -185,6 +186,7 @@ def opsets(model: ModelProto) -> dict[str, int]:
 
 
 def domain_of(node: NodeProto) -> str:
+    """The domain of a node; ONNX's own is empty."""
     return "" if node.domain == "ai.onnx" else node.domain
 
 
@@ -204,6 +206,7 @@ def operand_types(schema: Any, position: int) -> frozenset[str]:
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in the attributes of a node."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH or attribute.HasField("g"):
             yield attribute.g

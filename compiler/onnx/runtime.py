@@ -49,6 +49,7 @@ def known_operators() -> frozenset[tuple[str, str]]:
 
 
 def first_line(problem: BaseException) -> str:
+    """The first line of a message, or the kind of an error without one."""
     text = str(problem).strip()
     return text.splitlines()[0][:300] if text else type(problem).__name__
 
@@ -90,7 +91,7 @@ LIGHT = 1 << 28  #: bytes of weights of a model that is loaded only to see wheth
 
 
 def accepted(written: ModelProto, original: ModelProto) -> bool:
-    """Whether ONNX Runtime loads a model, or refuses the original of it just as well.
+    """Return whether ONNX Runtime loads a model, or refuses the original of it just as well.
 
     Models with external data or more than 256 MiB of weights are taken for accepted: loading them is not free.
     """

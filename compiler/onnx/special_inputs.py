@@ -1,4 +1,4 @@
-"""Which inputs of a model are only numbers, and what else than ordinary numbers can be put into those.
+"""Inputs of a model that are only numbers, and special numbers that can be put into those.
 
 An element that becomes a position or a length has to be in bounds, and a division of integers ends a process where the divisor is
 0. ONNX's schemas tell the inputs of a node apart: what is computed with may be of many types, a position or a length of integer
@@ -43,11 +43,14 @@ def special(
     model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset(),
     plain: Set[str] | None = None,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range, or (others) hold numbers at the
-    ends of their type in a few places, or logarithms of denormal ones.
+    """Inputs of which those that are only numbers are special; None where no input can be drawn so.
 
-    Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever; `plain` is
-    what `only_numbers` gave, where it was asked before. None where no input can be drawn so.
+    They are zeros, or (integers) of their type's whole range, or (others) hold numbers at the ends of their type in a few places,
+    or logarithms of denormal ones. Of integers half are the type's ends and numbers near 0, so that equal ones meet.
+
+    Args:
+        keep: inputs that are drawn as ever.
+        plain: the result of `only_numbers`, where it is known.
     """
     plain = (only_numbers(model) if plain is None else plain) - keep
 
@@ -134,7 +137,7 @@ def _plain(
 
 
 def _computes(node: NodeProto, position: int, opset: int) -> bool:
-    """Whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
+    """Return whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
     return not domain_of(node) and not captured(node) and _operates(node.op_type, position, opset)
 
 

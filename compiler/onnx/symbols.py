@@ -28,7 +28,7 @@ Place = tuple[Value, int]
 
 
 class Sources:
-    """Where sizes stand in the shapes of a graph's values, in the order in which these are computed.
+    """Places of sizes in the shapes of a graph's values, in the order in which these are computed.
 
     Values that have one reader are left out: they may become part of their reader's node.
     """
@@ -59,7 +59,7 @@ class Sources:
         return {node: k for k, node in enumerate(topological(value.node for value in self._outputs))}
 
     def place(self, sizes: Sequence[Any], before: int) -> Place | None:
-        """Where these sizes stand side by side in the shape of a value that is computed before a position."""
+        """The place at which these sizes stand side by side in the shape of a value that is computed before a position."""
         found = self._places.get(tuple(sizes))
         return found[0] if found is not None and found[1] < before else None
 

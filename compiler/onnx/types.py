@@ -201,8 +201,11 @@ def infer(
 
 
 def _run(copy: ModelProto, bind: Mapping[str, int], where: str) -> GraphProto:
-    """The graph with ONNX's types. Propagated contents of tensors add to these types and never judge a model: ONNX's rules for them
-    take some tensors of rank 2 for lists of sizes (an `Unsqueeze` of a list), so what contradicts has to do so without them."""
+    """The graph with ONNX's types.
+
+    Propagated contents of tensors add to these types and never judge a model: ONNX's rules for them take some tensors of rank 2 for
+    lists of sizes (an `Unsqueeze` of a list), so what contradicts has to do so without them.
+    """
     plain = _attempt(copy, where, contents=False)
     # contents are asked for only where they are needed: of a list of a million numbers ONNX propagates each, which takes seconds
     if not isinstance(plain, str) and _whole(plain):
@@ -238,7 +241,7 @@ def _attempt(copy: ModelProto, where: str, *, contents: bool, strict: bool = Tru
 
 
 def _whole(graph: GraphProto) -> bool:
-    """Whether the size of every dimension of every result is known."""
+    """Return whether the size of every dimension of every result is known."""
     types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
     results = [name for node in graph.node for name in node.output if name]
     return all(name in types and _sized(types[name]) for name in results)
