@@ -12,26 +12,15 @@ from dslc.foreign.shapes import Clash
 OPERATORS, FOREIGN = "taso.operators", "taso.foreign"
 #: foreign kind -> (file that defines the operator, its name): one shape in, the same out
 POINTWISE: dict[str, tuple[str, str]] = {
-    "ew_add": (OPERATORS, "ewadd"),
-    "ew_mul": (OPERATORS, "ewmul"),
-    "relu": (OPERATORS, "relu"),
-    "sigmoid": (OPERATORS, "sigmoid"),
-    "tanh": (OPERATORS, "tanh"),
+    **{kind: (OPERATORS, kind) for kind in ("relu", "sigmoid", "tanh")},
+    **{kind: ("std.pointwise", kind) for kind in ("exp", "log", "sqrt", "ceil", "round")},
+    **{f"ew_{name}": (OPERATORS, f"ew{name}") for name in ("add", "mul")},
+    **{f"ew_{name}": ("std.pointwise", name) for name in ("sub", "div")},
+    **{f"ew_{name}": ("std.pointwise", f"{name}imum") for name in ("max", "min")},
+    **{f"ew_{name}": ("std.logic", name) for name in ("equal", "greater", "less")},
     "dropout": (FOREIGN, "dropout"),
-    "ew_sub": ("std.pointwise", "sub"),
-    "ew_div": ("std.pointwise", "div"),
-    "ew_max": ("std.pointwise", "maximum"),
-    "ew_min": ("std.pointwise", "minimum"),
-    "ew_equal": ("std.logic", "equal"),
-    "ew_greater": ("std.logic", "greater"),
-    "ew_less": ("std.logic", "less"),
     "logical_not": ("std.logic", "invert"),
     "where": ("std.logic", "select"),
-    "exp": ("std.pointwise", "exp"),
-    "log": ("std.pointwise", "log"),
-    "sqrt": ("std.pointwise", "sqrt"),
-    "ceil": ("std.pointwise", "ceil"),
-    "round": ("std.pointwise", "round"),
     "leakyrelu": ("std.activation", "leaky_relu"),
 }
 ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}

@@ -18,7 +18,7 @@ from dslc.ir.scalar import Num, Scalar
 from dslc.onnx.clauses import COPYING, NO_FIT, active, declared_default, equal, is_literal, node_view, read_node
 from dslc.onnx.constant_propagation import KnownValues
 from dslc.onnx.external import small_constant
-from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
+from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, type_name
 from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
@@ -326,14 +326,6 @@ def listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbol
     return small_constant(array if as_list else array.reshape(()))
 
 
-_TYPE_NAMES = {
-    DType.F16: "tensor(float16)",
-    DType.BF16: "tensor(bfloat16)",
-    DType.F32: "tensor(float)",
-    DType.F64: "tensor(double)",
-}
-
-
 def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
     """Raise NotWritable for inputs that a schema does not take."""
     if schema is None:
@@ -346,7 +338,7 @@ def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
         if value is None:
             if not _may_lack(schema, place):
                 raise NotWritable
-        elif value.known and types and _TYPE_NAMES.get(value.type.dtype, f"tensor({value.type.dtype})") not in types:
+        elif value.known and types and type_name(value.type.dtype) not in types:
             raise NotWritable
 
 

@@ -58,7 +58,7 @@ class _Fails(Exception):
 
 def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause, int], ...]:
     """Import-only clauses whose right side is an application of an operator, and how many applications it has."""
-    cache = rules_cache(rules, "rejoin")
+    cache = rules_cache(rules, "fused nodes")
     if opset not in cache:
         table: dict[str, list[tuple[OnnxClause, int]]] = {}
         for op in rules.onnx:
@@ -91,7 +91,7 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
     return found.name, count
 
 
-def rejoin(
+def fuse_node(
     rules: Rules, node: Call, opset: int, users: Counter[Value], elements: Elements, *, single: bool = False
 ) -> Spec | None:
     """One ONNX node for an application and those below it that nothing else reads.

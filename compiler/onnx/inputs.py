@@ -17,10 +17,9 @@ from onnx import TensorProto, TensorShapeProto, helper, numpy_helper
 from dslc.onnx.protos import every_node
 
 # operators that pass elements of their first input on
-_MOVES = frozenset({
-    "Identity", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Expand",
-    "Tile", "Concat", "Split", "Pad", "Gather", "Dropout",
-})  # fmt: skip
+_MOVES = frozenset(
+    "Identity Cast CastLike Reshape Unsqueeze Squeeze Flatten Transpose Slice Expand Tile Concat Split Pad Gather Dropout".split()
+)
 _INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 

@@ -36,17 +36,18 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
-from dslc.onnx.broadcasting import NotSpelled, Tensors, below, takes
+from dslc.onnx.broadcasting import NotLowered, Tensors, below, takes
 from dslc.onnx.external import small_constant
 from dslc.onnx.symbols import Symbols
 
 #: the first opset in which pads are inputs
 OLDEST = 11
 _UNARY = {
-    "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
-    "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
-    "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "erf": "Erf",
-}  # fmt: skip
+    name: name.capitalize()
+    for name in (
+        "abs exp log sqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil round sign erf"
+    ).split()
+}
 _TESTS = {"isnan": "IsNaN", "isinf": "IsInf"}
 _COMPARE = {"==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual"}
 _CHAINS = {"+": "Add", "*": "Mul", "and": "And", "or": "Or", "min": "Min", "max": "Max"}
@@ -59,18 +60,18 @@ WINDOW = 64  #: positions of a window over which a reduction is written out
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def spelled(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
     """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, where readers can use that.
 
     Raises:
-        NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
+        NotLowered: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
     """
     if opset < OLDEST:
-        raise NotSpelled(f"opset {opset}")
+        raise NotLowered(f"opset {opset}")
     try:
-        return _Speller(node, opset, symbols, first).whole()
+        return _ScopeLowering(node, opset, symbols, first).whole()
     except KeyError as problem:
-        raise NotSpelled(str(problem)) from None
+        raise NotLowered(str(problem)) from None
 
 
 def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
@@ -87,7 +88,7 @@ def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
     return found
 
 
-class _Speller(Tensors):
+class _ScopeLowering(Tensors):
     def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
         super().__init__(opset, symbols)
         self.scope, self.args = node.scope, node.args
@@ -98,7 +99,7 @@ class _Speller(Tensors):
         self.iters += [self.scope.iters[axis] for axis in self.order]
         self.extents.update(zip(self.scope.iters, self.scope.extents, strict=True))
         self._known: dict[Any, Value] = {}
-        # how many choices are around what is spelled: both sides of one are computed
+        # how many choices are around what is lowered: both sides of one are computed
         self._chosen = 0
 
     def whole(self) -> Value:
@@ -208,7 +209,7 @@ class _Speller(Tensors):
         if name in ("%", "//") and own.is_integer:
             rest = self.join("Mod", args, own)
             return rest if name == "%" else self.join("Div", [self.join("Sub", [args[0], rest], own), args[1]], own)
-        raise NotSpelled(f"{name} of {own}")
+        raise NotLowered(f"{name} of {own}")
 
     def sum(self, part: Apply, own: DType) -> Value:
         """`a - b` is stored as `a + -1 * b`."""
@@ -228,7 +229,7 @@ class _Speller(Tensors):
         if any(isinstance(size, Scalar) and size.free for size in sizes) or any(
             one in self.iters for one in part.iters
         ):
-            raise NotSpelled("a reduction whose extent depends on a position")
+            raise NotLowered("a reduction whose extent depends on a position")
         if (taken := self.apart(part, sizes)) is not None:
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
         if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:

@@ -26,13 +26,13 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.onnx.broadcasting import NotSpelled
+from dslc.onnx.broadcasting import NotLowered
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
 from dslc.onnx.external import small_constant
 from dslc.onnx.functions import Function
-from dslc.onnx.fuse_nodes import rejoin
-from dslc.onnx.lower_scopes import picked, spelled
+from dslc.onnx.fuse_nodes import fuse_node
+from dslc.onnx.lower_scopes import lower_scope, picked
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.elaborate import elaborate
@@ -212,7 +212,7 @@ class WritePlan:
             self.folded.add(value)
             return None
         if isinstance(node, ScopeNode) and self.scopes:
-            return self.producer(self._spelled(node))
+            return self.producer(self._lowered(node))
         what = str(node.scope)[:80] if isinstance(node, ScopeNode) else type(node).__name__
         raise error("E0814", f"no ONNX node expresses {what}", path=self.where)
 
@@ -284,11 +284,11 @@ class WritePlan:
 
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
-            joined = rejoin(self.rules, node, self.opset, self.users, self._elements)
+            joined = fuse_node(self.rules, node, self.opset, self.users, self._elements)
             written = (joined,) if joined is not None else self._own(node)
             if written is None:
                 # an import-only clause whose right side is this one application, or a node of the file that is alike
-                found = rejoin(self.rules, node, self.opset, self.users, self._elements, single=True)
+                found = fuse_node(self.rules, node, self.opset, self.users, self._elements, single=True)
                 other = self._as_in_file(node) if found is None else found
                 written = None if other is None else (other,)
             self._call_specs[node] = written
@@ -334,7 +334,7 @@ class WritePlan:
             return (Spec(NodeProto(), node.args, node.values),)
         return None
 
-    def _spelled(self, node: ScopeNode) -> Value:
+    def _lowered(self, node: ScopeNode) -> Value:
         """An expression in plain nodes, after those that it reads: it may read what these are made of."""
         stack = [node]
         while stack:
@@ -355,10 +355,10 @@ class WritePlan:
                     0
                 ].node
                 assert isinstance(over, ScopeNode)
-                self._alias[Value(one)] = spelled(
+                self._alias[Value(one)] = lower_scope(
                     over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
                 )
-            except NotSpelled as problem:
+            except NotLowered as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
         return self._alias[Value(node)]

@@ -198,6 +198,11 @@ def schema_of(op_type: str, domain: str, opset: int) -> Any:
         return None
 
 
+def type_name(dtype: DType) -> str:
+    """A type as schemas call it: `tensor(float)`."""
+    return f"tensor({TensorProto.DataType.Name(ELEM_TYPES[dtype]).lower()})"
+
+
 def operand_types(schema: Any, position: int) -> frozenset[str]:
     """The types that a schema allows for an operand, as `tensor(float)`; its last operand stands for all that follow."""
     formal = schema.inputs[min(position, len(schema.inputs) - 1)].type_str
