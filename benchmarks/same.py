@@ -21,7 +21,7 @@ from dslc.cost.inputs import drawn_inputs
 from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
 from dslc.cost.timing import raced
-from dslc.onnx.reading import read_for_inputs
+from dslc.onnx.protos import read_model
 
 #: of equal models so many verdicts are allowed, and the chance that this many are exceeded
 WRONG, CHANCE = 0.05, 0.03
@@ -39,7 +39,7 @@ def allowed(runs: int) -> int:
 
 def compared(path: Path, bind: dict[str, int], threads: int | None, budget: float) -> Interval:
     """What `dslc bench` says of a model and itself."""
-    feeds = drawn_inputs(read_for_inputs(path), bind, draws=1).feeds[0]
+    feeds = drawn_inputs(read_model(path)[0], bind, draws=1).feeds[0]
     files = [ModelFile(str(path)), ModelFile(str(path))]
     return raced(files, [str(path), str(path)], feeds, this_machine(threads).threads, Clock(budget))[1].ratio
 

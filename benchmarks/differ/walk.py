@@ -156,8 +156,8 @@ def seeded_model(rules: Rules, rule: CompiledRule, rng: np.random.Generator, ops
 def _written(
     rules: Rules, outputs: tuple[Value, ...], inputs: Sequence[Value], rng: np.random.Generator, opset: int
 ) -> Any:
+    from dslc.onnx.microbenchmarks import with_weights
     from dslc.onnx.runtime import session
-    from dslc.onnx.small import with_weights
 
     try:
         model, names = node_model(tuple(dict.fromkeys(outputs)), rules, opset, inputs=list(inputs), ir_version=10)

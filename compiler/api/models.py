@@ -252,10 +252,10 @@ def build(
     from dslc.cli.build import built, none_built
     from dslc.errors import error
     from dslc.kernels import NONE, said
-    from dslc.onnx.reading import read_for_inputs
+    from dslc.onnx.protos import read_model
 
     source = model_of(model)
-    proto = read_for_inputs(source)
+    proto = read_model(source)[0]
     target = None if output is None else path_of(output, "the output of build")
     if isinstance(source, Path) and target is not None and target.exists() and os.path.samefile(target, source):
         raise error("E0908", f"{target} is the model itself", path=str(target))

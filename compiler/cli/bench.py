@@ -77,13 +77,13 @@ def benched(
     from dslc.cost.machine import this_machine
     from dslc.cost.process import ModelFile
     from dslc.cost.timing import RACING, raced, runs
-    from dslc.onnx.reading import read_for_inputs
+    from dslc.onnx.protos import read_model
 
     clock = Clock(budget)
     with wanted(isa):
         runnable(processor())
-        model = read_for_inputs(first)
-        _same_inputs(model, read_for_inputs(second), str(first), str(second))
+        model = read_model(first)[0]
+        _same_inputs(model, read_model(second)[0], str(first), str(second))
         machine = this_machine(threads)
         files = [ModelFile(str(first)), ModelFile(str(second))]
         tried = list(tried_inputs(model, sizes, inputs, draws=1))

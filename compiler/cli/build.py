@@ -60,9 +60,9 @@ def command(
     """
     from dslc.errors import error
     from dslc.kernels import said
-    from dslc.onnx.reading import read_for_inputs
+    from dslc.onnx.protos import read_model
 
-    proto = read_for_inputs(model)
+    proto = read_model(model)[0]
     for path in (output, emit):
         if path is not None and path.exists() and path.resolve() == model.resolve():
             raise error("E0908", f"{path} is the model itself", path=str(path))

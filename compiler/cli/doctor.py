@@ -204,7 +204,7 @@ def _kernels(cache: Path | None) -> list[tuple[str, str, bool]]:
 def _runtime() -> tuple[str, str, bool]:
     """Whether a model runs in a process of its own, and what a run costs beside the work."""
     from dslc.cost.process import Worker, WorkerFailed
-    from dslc.onnx.empty import empty_model
+    from dslc.onnx.microbenchmarks import empty_model
 
     try:
         with Worker(1) as worker:

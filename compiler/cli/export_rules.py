@@ -1,10 +1,9 @@
-"""`dslc export-rules`: substitutions over TASO's operators as files of TASO, TENSAT and FlexFlow."""
+"""`dslc export-rules`: substitutions over TASO's operators as a file of TASO."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -12,33 +11,23 @@ from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
 
-_FORMS = ("taso", "tensat", "flexflow")
-
 
 @click.command()
 @click.argument("name", metavar="FILE.rules|LIBRARY")
-@click.option("--to", "form", type=click.Choice(_FORMS), required=True, help="Whose format is written.")
+@click.option("--to", "form", type=click.Choice(("taso",)), required=True, help="Whose format is written.")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT")
-@click.option(
-    "--axes",
-    type=click.Choice(("outer", "inner")),
-    default="outer",
-    show_default=True,
-    help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost.",
-)
 @click.option("--skip", is_flag=True, help="Leave out what the format cannot express, instead of stopping.")
-def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], skip: bool) -> int:
+def command(name: str, form: str, out: Path, skip: bool) -> int:
     """Write substitutions for another project.
 
-    FlexFlow's rules are JSON, or its protobuf where OUT ends in .pb. A rule that needs more than its format can say is
-    reported, and nothing is written; exit code 1.
+    A rule that needs more than its format can say is reported, and nothing is written; exit code 1.
     """
     from dslc.cli.check import files_of
     from dslc.diagnostics.render import full, wants_color
-    from dslc.foreign.exporting import export_rule
-    from dslc.foreign.formats import written
-    from dslc.foreign.numbering import in_source_order
+    from dslc.foreign.exporter import export_rule
+    from dslc.foreign.reverses import in_source_order
     from dslc.foreign.rule import ForeignRule
+    from dslc.foreign.taso import write
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import load_many
 
@@ -55,7 +44,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
             continue
         count += 1
         try:
-            exported.setdefault(place, []).append((sub, export_rule(rules, sub, form, axes, wider)))
+            exported.setdefault(place, []).append((sub, export_rule(rules, sub, wider)))
         except DslcError as problem:
             findings += problem.diagnostics
     if findings:
@@ -67,7 +56,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
             )
             return 1
     found = [rule for each in exported.values() for rule in in_source_order(each)]
-    write_file(out, written(form, found, out))
+    write_file(out, write(found))
     for each in wider:
         message = (
             f"warning: {each}: {form}'s format has no place for its types, and it is wrong for other kernels or groups"

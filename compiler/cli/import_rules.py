@@ -16,8 +16,8 @@ from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
 
 if TYPE_CHECKING:
-    from dslc.foreign.importing import Progress
-    from dslc.foreign.outcome import Import, Outcome
+    from dslc.foreign.importer import Progress
+    from dslc.foreign.outcomes import Import, Outcome
 
 _FORMS = ("taso", "tensat", "flexflow")
 
@@ -91,10 +91,9 @@ def command(
     no failure.
     """
     from dslc.folders import cache_folder
-    from dslc.foreign.formats import read_rules
-    from dslc.foreign.importing import import_rules
-    from dslc.foreign.keeping import write_proofs
-    from dslc.foreign.report import as_json, imported_text, stamped
+    from dslc.foreign.decisions import write_proofs
+    from dslc.foreign.importer import import_rules, read_rules
+    from dslc.foreign.outcomes import as_json, imported_text, stamped
 
     _check_output(file, out, force)
     name = _library_name(library, out)
@@ -167,7 +166,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
     Raises:
         DslcError: E0906, E0908, E0903 or E0910.
     """
-    from dslc.foreign.report import is_stamped
+    from dslc.foreign.outcomes import is_stamped
 
     if out.suffix != ".rules" or not out.stem.isidentifier():
         name = re.sub(r"\W+", "_", out.name.removesuffix(".rules")).strip("_") or "imported"
@@ -201,7 +200,7 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
 
 def _summary(found: Import) -> None:
     """A table of the outcomes, and what a user has to know of single rules."""
-    from dslc.foreign.outcome import LIVE, MEANING, OUTCOMES
+    from dslc.foreign.outcomes import LIVE, MEANING, OUTCOMES
 
     counts = found.counts()
     for outcome in OUTCOMES:

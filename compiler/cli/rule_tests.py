@@ -426,7 +426,7 @@ def newest_opset() -> int:
     """The newest opset that both the onnx package and ONNX Runtime support."""
     from onnx import ModelProto, defs
 
-    from dslc.onnx.empty import empty_model
+    from dslc.onnx.microbenchmarks import empty_model
     from dslc.onnx.runtime import session
 
     model = ModelProto.FromString(empty_model())

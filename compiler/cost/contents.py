@@ -15,7 +15,7 @@ def filled(model: bytes, weights: Sequence[str], copies: int, like: bytes = b"")
     The same for the same arguments. `like` is a model with the same inputs, whose nodes say which integers they may be.
     """
     from dslc.onnx.inputs import draw, input_specs
-    from dslc.onnx.small import beside, with_weights
+    from dslc.onnx.microbenchmarks import beside, with_weights
 
     random = np.random.default_rng(0)
     parts = [with_weights(model, weights, lambda dtype, shape: _drawn(random, dtype, shape)) for _ in range(copies)]

@@ -210,7 +210,7 @@ class Measurer:
 
     def run_alone(self, turn: str = "") -> float:
         """`overhead` as it is measured at another turn."""
-        from dslc.onnx.empty import empty_model
+        from dslc.onnx.microbenchmarks import empty_model
 
         key = f"overhead:{turn}" if turn else "overhead"
         known = self.cache.seconds(self._context, key)

@@ -66,7 +66,7 @@ class GroupTimer:
             model = self._build((*small.inputs, *small.weights), small.outputs)
             if model is None or not blocked:
                 return model
-            from dslc.onnx.layout import with_blocked
+            from dslc.onnx.microbenchmarks import with_blocked
 
             return with_blocked(model, [f"x{k}" for k in blocked])
 
@@ -101,7 +101,7 @@ class GroupTimer:
 
     def _reorder(self, type: TensorType, into: bool, turn: str) -> float:
         """Seconds for bringing a tensor into blocks or out of them."""
-        from dslc.onnx.layout import reorder_model
+        from dslc.onnx.microbenchmarks import reorder_model
 
         text = f"{'into' if into else 'out of'} blocks"
         seconds = self._by_itself(text, type, lambda shape: reorder_model(shape, into), turn)
@@ -109,7 +109,7 @@ class GroupTimer:
 
     def _pooled(self, type: TensorType, turn: str) -> float:
         """Seconds for what brings inputs into blocks, from plain to plain."""
-        from dslc.onnx.layout import pooling_model
+        from dslc.onnx.microbenchmarks import pooling_model
 
         return self._by_itself("pooled", type, pooling_model, turn)
 

@@ -258,7 +258,7 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float], h
 def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[int, ...], bool, bool]:
     """Layouts as the runtime chose them, in the form of `dslc.cost.measure.Measured`."""
     from dslc.cost.contents import filled
-    from dslc.onnx.layout import changes, may_be_blocked, with_blocked
+    from dslc.onnx.microbenchmarks import changes, may_be_blocked, with_blocked
 
     def looked_at(one: bytes) -> Any:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Which operator of the language stands for an operator of the files, by TASO's name of it; what has none is not here.
+"""Counterparts in the language of the operators of the files, by TASO's names; those without one are not here.
 
 Without a counterpart: input, weight and any (which compute nothing), shape and size (numbers about a tensor), cast and resize (the
 type and the mode have no place in a rule file).
@@ -6,38 +6,30 @@ type and the mode have no place in a rule file).
 
 from __future__ import annotations
 
+from dslc.foreign.rule import Operator
+from dslc.foreign.shapes import Clash
+
 OPERATORS, FOREIGN = "taso.operators", "taso.foreign"
 #: foreign kind -> (file that defines the operator, its name): one shape in, the same out
 POINTWISE: dict[str, tuple[str, str]] = {
-    "ew_add": (OPERATORS, "ewadd"),
-    "ew_mul": (OPERATORS, "ewmul"),
-    "relu": (OPERATORS, "relu"),
-    "sigmoid": (OPERATORS, "sigmoid"),
-    "tanh": (OPERATORS, "tanh"),
+    **{kind: (OPERATORS, kind) for kind in ("relu", "sigmoid", "tanh")},
+    **{kind: ("std.pointwise", kind) for kind in ("exp", "log", "sqrt", "ceil", "round")},
+    **{f"ew_{name}": (OPERATORS, f"ew{name}") for name in ("add", "mul")},
+    **{f"ew_{name}": ("std.pointwise", name) for name in ("sub", "div")},
+    **{f"ew_{name}": ("std.pointwise", f"{name}imum") for name in ("max", "min")},
+    **{f"ew_{name}": ("std.logic", name) for name in ("equal", "greater", "less")},
     "dropout": (FOREIGN, "dropout"),
-    "ew_sub": ("std.pointwise", "sub"),
-    "ew_div": ("std.pointwise", "div"),
-    "ew_max": ("std.pointwise", "maximum"),
-    "ew_min": ("std.pointwise", "minimum"),
-    "ew_equal": ("std.logic", "equal"),
-    "ew_greater": ("std.logic", "greater"),
-    "ew_less": ("std.logic", "less"),
     "logical_not": ("std.logic", "invert"),
     "where": ("std.logic", "select"),
-    "exp": ("std.pointwise", "exp"),
-    "log": ("std.pointwise", "log"),
-    "sqrt": ("std.pointwise", "sqrt"),
-    "ceil": ("std.pointwise", "ceil"),
-    "round": ("std.pointwise", "round"),
     "leakyrelu": ("std.activation", "leaky_relu"),
 }
 ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
-POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
+POOLS = {"pool2d_avg": (OPERATORS, "pool_avg"), "pool2d_max": (OPERATORS, "pool_max")}
 CONSTANTS = {
-    "constant_imm": "I_matmul",
-    "constant_iconv": "I_conv",
-    "constant_one": "I_ewmul",
-    "constant_pool": "C_pool",
+    "constant_imm": (OPERATORS, "I_matmul"),
+    "constant_iconv": (OPERATORS, "I_conv"),
+    "constant_one": (OPERATORS, "I_ewmul"),
+    "constant_pool": (OPERATORS, "C_pool"),
 }
 REDUCTIONS: dict[str, tuple[str, str]] = {
     **{f"reduce_{name}": ("std.reduce", f"reduce_{name}") for name in ("max", "mean", "min", "prod", "sum")},
@@ -52,11 +44,17 @@ NORMS: dict[str, tuple[str, str]] = {
     "fuse_conv_batchnorm_bias": (FOREIGN, "fold_shift"),
 }
 #: the format has no place for these attributes: they are any, the same wherever the rule leaves them open
-OPEN: dict[str, tuple[str, str, str]] = {
-    "pad": ("std.join", "pad", "padding"),
-    "slice": ("std.join", "slice", "part"),
-    "topk": ("std.order", "topk", "best"),
-}
+OPEN = {"pad": "padding", "slice": "part", "topk": "best"}
+#: all kinds that have a counterpart; `transpose` of a matrix and `matmul` with an activation have another one
+PLACES: dict[str, tuple[str, str]] = {
+    **POINTWISE, **POOLS, **CONSTANTS, **REDUCTIONS, **NORMS,
+    "pad": ("std.join", "pad"), "slice": ("std.join", "slice"), "topk": ("std.order", "topk"),
+    "squeeze": ("std.layout", "squeeze"), "unsqueeze": ("std.layout", "unsqueeze"), "reshape": ("std.layout", "reshape"),
+    "transpose": ("std.layout", "transpose"), "prelu": ("std.activation", "prelu"), "mul": (OPERATORS, "smul"),
+    "conv2d": (OPERATORS, "conv"), "linear": (FOREIGN, "dense"),
+    **{kind: (OPERATORS, kind) for kind in ("matmul", "enlarge", "concat", "split")},
+    **{kind: (FOREIGN, kind) for kind in ("replicate", "reduce", "merge_gconv", "broadcast_add")},
+}  # fmt: skip
 #: names of outputs where they are not Y, Z
 FIELDS = {"topk": ("Values", "Indices")}
 ARITY: dict[str, tuple[int, ...]] = {
@@ -80,3 +78,114 @@ ELEMENTS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 #: of these the elements may be of any type
 OF_ANY_ELEMENTS = frozenset({"transpose", "concat", "split", "reshape", "squeeze", "unsqueeze", "dropout", "slice"})
+
+
+def is_open(op: Operator) -> bool:
+    """Return whether the file names neither strides nor padding: FlexFlow takes those of the operator that it finds."""
+    return op.kind == "conv2d" and all(op.get(key) is None for key in ("stride_h", "stride_w", "pad"))
+
+
+def axis_of(op: Operator) -> int:
+    """The axis along which an operator works."""
+    axis = op.get("axis")
+    if not isinstance(axis, int) or not 0 <= axis < 8:
+        raise Clash(f"`{op.kind}` along axis {axis}")
+    return axis
+
+
+def padding(op: Operator) -> str:
+    """The padding, `same` or `valid`."""
+    mode = 0 if is_open(op) else op.get("pad")
+    if mode not in (0, 1):
+        raise Clash(f"`{op.kind}` with the padding mode {mode}")
+    return "same" if mode == 0 else "valid"
+
+
+def strides(op: Operator) -> tuple[int, int]:
+    """The strides along both axes of an image."""
+    found = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
+    first, second = found
+    if not isinstance(first, int) or not isinstance(second, int) or min(first, second) < 1:
+        raise Clash(f"`{op.kind}` with strides {first}, {second}")
+    return first, second
+
+
+def activation(op: Operator) -> str:
+    """The operator that is applied to the result; empty where there is none."""
+    mode = op.get("acti")
+    if mode is None:
+        return ""
+    if mode not in ACTIVATIONS:
+        raise Clash(f"`{op.kind}` with the activation mode {mode}")
+    assert isinstance(mode, int)
+    return ACTIVATIONS[mode]
+
+
+def permutation(op: Operator) -> tuple[int, ...]:
+    """The order of the axes: a number in base `numdim` (TASO), digits with `_` between (TENSAT), or two axes exchanged."""
+    perm, rank = op.get("perm"), op.get("numdim")
+    if perm is None:
+        return (1, 0)
+    if isinstance(perm, str):
+        digits = perm.split("_")
+        if not all(digit.isdigit() for digit in digits):
+            raise Clash(f"a permutation `{perm}`")
+        order = [int(digit) for digit in digits]
+    else:
+        rank = 2 if rank is None else rank
+        if not isinstance(rank, int) or not 1 <= rank <= 8 or perm < 0:
+            raise Clash(f"a permutation {perm} of {rank} axes")
+        order = []
+        for _ in range(rank):
+            perm, digit = divmod(perm, rank)
+            order.insert(0, digit)
+        if perm:
+            raise Clash(f"a permutation {op.get('perm')} of {rank} axes")
+    if sorted(order) != list(range(len(order))):
+        raise Clash(f"{order} is no permutation")
+    return tuple(order)
+
+
+def axes_of(op: Operator) -> tuple[int, ...]:
+    """In order: one axis as a number, several as digits with `_` between."""
+    value = op.get("axes")
+    digits = value.split("_") if isinstance(value, str) else [str(value)]
+    if not all(digit.isdigit() and len(digit) == 1 and digit < "8" for digit in digits):
+        raise Clash(
+            f"`{op.kind}` along axes {value}"
+            if value is not None
+            else f"`{op.kind}` along axes that the file does not name"
+        )
+    axes = sorted(map(int, digits))
+    if len(set(axes)) < len(axes):
+        raise Clash(f"`{op.kind}` along axes {value}")
+    return tuple(axes)
+
+
+def keeps_axes(op: Operator) -> bool:
+    """Return whether an axis of size 1 stays; as in ONNX, where the file does not say it."""
+    value = op.get("keep_dims")
+    if value not in (None, 0, 1):
+        raise Clash(f"`{op.kind}` with keep_dims {value}")
+    return value != 0
+
+
+def count_of(op: Operator) -> int:
+    """By how much `merge_gconv` divides the number of groups."""
+    count = op.get("merge_gconv_count")
+    if not isinstance(count, int) or not 1 <= count <= 1 << 16:
+        raise Clash(f"`{op.kind}` of {count} groups")
+    return count
+
+
+def sizes_of(op: Operator) -> tuple[int, ...] | str | None:
+    """The shape of a `reshape`: numbers with `_` between, else the name that stands for it, else None: any."""
+    value = op.get("shape")
+    if value is None:
+        return None
+    words = str(value).split("_")
+    if not all(word.isdigit() for word in words):
+        return str(value)
+    if not all(1 <= len(word) <= 9 and int(word) > 0 for word in words) or len(words) > 16:
+        raise Clash(f"`{op.kind}` to the shape {value}")
+    return tuple(int(word) for word in words)

@@ -1,4 +1,4 @@
-"""Which rules of a file say the same: up to names, up to the order of operands that commute, or read the other way."""
+"""Rules of a file that say the same: up to names, up to the order of operands that commute, or read the other way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dslc.foreign.rule import ForeignRule, Operator, Parameter, RuleTensor
-from dslc.foreign.translate import Translation
+from dslc.foreign.translation import Translation
 
 # TASO's element-wise sum and product: `taso` has the laws, and a rule matches both orders of their operands
 _COMMUTE = frozenset({"ew_add", "ew_mul"})
@@ -33,7 +33,7 @@ class Seen:
         return found
 
     def one_graph(self, rule: ForeignRule, reading: Translation) -> bool:
-        """Whether both sides are the same up to the order of operands that commute."""
+        """Return whether both sides are the same up to the order of operands that commute."""
         numbers = {number: k for k, number in enumerate(rule.inputs())}
         sides = self._side(rule.source, numbers), self._side(rule.target, numbers)
         if len(equation(reading)[1]) == 1:
@@ -41,7 +41,7 @@ class Seen:
         return all(_at(sides[0], each.source, numbers) == _at(sides[1], each.target, numbers) for each in rule.outputs)
 
     def form(self, rule: ForeignRule) -> tuple[object, ...]:
-        """What it says up to names and order of operands: the smallest form over all numberings of the inputs."""
+        """The smallest form over all numberings of the inputs: equal for rules that differ in names and order of operands."""
         inputs = rule.inputs()
         many = len(inputs) > MOST_INPUTS
         inputs = tuple(sorted(inputs)) if many else inputs

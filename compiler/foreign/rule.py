@@ -50,7 +50,7 @@ class ForeignRule:
     names: tuple[tuple[int, str], ...] = ()
 
     def problem(self) -> str | None:
-        """Why this is no substitution; None where it is one: tensors exist, operators come after what they read."""
+        """The reason for which this is no substitution; None where it is one: tensors exist, operators come after what they read."""
         for text, side in (("source", self.source), ("target", self.target)):
             for at, op in enumerate(side):
                 for tensor in op.inputs:
@@ -97,10 +97,6 @@ KEYS = (
     "op_type num_inputs num_outputs group kernel_h kernel_w stride_h stride_w pad acti numdim axis perm outshuffle "
     "merge_gconv_count axes keep_dims epsilon"
 ).split()
-# FlexFlow's generator has TASO's numbers up to here, and its own behind (its tools/protobuf_to_json/protobuf_to_json.cc)
-COMMON_KINDS, COMMON_KEYS = 26, 15
-FLEXFLOW_KINDS = [*KINDS[:COMMON_KINDS], *"partition combine replicate reduce embedding".split()]
-FLEXFLOW_KEYS = [*KEYS[:COMMON_KEYS], *"parallel_dim parallel_degree".split()]
 
 
 def damaged(path: str, what: str) -> DslcError:

@@ -7,7 +7,7 @@ of groups and channels, or the number of windows of a convolution. A shape is a 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -30,11 +30,15 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A size that is a number."""
+
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """A size of joined parts."""
+
     parts: tuple[Dim, ...]
 
 
@@ -66,13 +70,15 @@ class DimensionRow:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
+    """Dimensions, and a row of further ones where the rank is open."""
+
     dims: tuple[Dim, ...]
     tail: DimensionRow | None = None
 
 
 @dataclass
 class Unifier:
-    """What is known of sizes and rows; equations between compound dimensions wait until nothing else is left."""
+    """Known sizes and rows; equations between compound dimensions wait until nothing else is left."""
 
     sizes: dict[Size, Dim] = field(default_factory=dict)
     rows: dict[DimensionRow, Shape] = field(default_factory=dict)
@@ -189,14 +195,11 @@ def _times(first: Dim, second: Dim) -> Dim:
 def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     """Two products without common factors, or two dimensions, of which one is a sum, without what both add; sums in sums are one."""
     if isinstance(a, SizeProduct) and isinstance(b, SizeProduct):
-        return _without_factors(a, b)
+        left, right = _uncommon(factors_of(a), factors_of(b))
+        return _product(left), _product(right)
     if not isinstance(a, Sum) and not isinstance(b, Sum):
         return a, b
-    left, right = list(_terms(a)), list(_terms(b))
-    for term in tuple(left):
-        if term in right:
-            left.remove(term)
-            right.remove(term)
+    left, right = _uncommon(_terms(a), _terms(b))
     if not left and not right:
         return a, a
     if not left or not right:
@@ -205,13 +208,13 @@ def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return first, second
 
 
-def _without_factors(a: SizeProduct, b: SizeProduct) -> tuple[Dim, Dim]:
-    left, right = list(factors_of(a)), list(factors_of(b))
-    for factor in tuple(left):
-        if factor in right:
-            left.remove(factor)
-            right.remove(factor)
-    return _product(left), _product(right)
+def _uncommon(first: Iterable[Dim], second: Iterable[Dim]) -> tuple[list[Dim], list[Dim]]:
+    left, right = list(first), list(second)
+    for dim in tuple(left):
+        if dim in right:
+            left.remove(dim)
+            right.remove(dim)
+    return left, right
 
 
 def _product(factors: list[Dim]) -> Dim:
@@ -219,7 +222,7 @@ def _product(factors: list[Dim]) -> Dim:
 
 
 def factors_of(dim: Dim) -> Iterator[Dim]:
-    """What is multiplied, the outermost first; a dimension that is no product is one factor."""
+    """The factors of a dimension, the outermost first; a dimension that is no product is one factor."""
     if isinstance(dim, SizeProduct):
         yield from factors_of(dim.first)
         yield from factors_of(dim.second)
@@ -236,7 +239,7 @@ def _terms(dim: Dim) -> Iterator[Dim]:
 
 
 def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
-    """What has to be equal for two different dimensions to be equal."""
+    """Pairs that have to be equal for two different dimensions to be equal."""
     match a, b:
         case (Size(), _) | (_, Size()):
             return [(a, b)]

@@ -1,7 +1,4 @@
-"""TASO's `graph_subst.pb`: protobuf's wire format for one fixed schema (package GraphSubst, every scalar an int32).
-
-RuleCollection{rule=1*}, Rule{srcOp=1*, dstOp=2*, mappedOutput=3*}, Operator{type=1, input=2*, para=3*}, Tensor{opId=1, tsId=2},
-Parameter{key=1, value=2}, MapOutput{srcOpId=1, dstOpId=2, srcTsId=3, dstTsId=4}.
+"""TASO's `graph_subst.pb`: messages of protocol buffers (package GraphSubst, every scalar an int32).
 
 FlexFlow writes the same schema with other numbers behind TASO's constants: 26 is TASO's squeeze and FlexFlow's OP_PARTITION. A file
 does not say whose they are. FlexFlow's parallel operators tell it: one input, and the parameters 15 and 16 alone.
@@ -9,175 +6,69 @@ does not say whose they are. FlexFlow's parallel operators tell it: one input, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from dslc.errors import error
-from dslc.foreign.rule import (
-    COMMON_KEYS,
-    COMMON_KINDS,
-    FLEXFLOW_KEYS,
-    FLEXFLOW_KINDS,
-    KEYS,
-    KINDS,
-    ForeignRule,
-    Operator,
-    Output,
-    Parameter,
-    RuleTensor,
-    checked,
-    damaged,
-)
-from dslc.foreign.rule import (
-    MOST_BYTES as RULE_MOST_BYTES,
-)
-from dslc.foreign.rule import (
-    MOST_OPERATORS as RULE_MOST_OPERATORS,
-)
-from dslc.foreign.rule import (
-    MOST_RULES as RULE_MOST_RULES,
-)
+from dslc.foreign import rule as limits
+from dslc.foreign.rule import KEYS, KINDS, ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 #: whose numbers a file has
 Numbering = Literal["taso", "flexflow"]
 
-_KIND_NUMBERS = {name: number for number, name in enumerate(KINDS)}
-_KEY_NUMBERS = {name: number for number, name in enumerate(KEYS)}
-_FLEXFLOW_KIND_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KINDS)}
-_FLEXFLOW_KEY_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KEYS)}
-_PARALLEL_KEYS = {KEYS[COMMON_KEYS], KEYS[COMMON_KEYS + 1]}
-_VARINT, _BYTES = 0, 2  #: wire types of protocol buffers
+#: the fields of each message in the order of their numbers; those with a type are lists of messages
+SCHEMA = {
+    "Parameter": ("key", "value"),
+    "Tensor": ("opId", "tsId"),
+    "Operator": ("type", "input Tensor", "para Parameter"),
+    "MapOutput": ("srcOpId", "dstOpId", "srcTsId", "dstTsId"),
+    "Rule": ("srcOp Operator", "dstOp Operator", "mappedOutput MapOutput"),
+    "RuleCollection": ("rule Rule",),
+}
+# FlexFlow's generator has TASO's numbers up to here, and its own behind (its tools/protobuf_to_json/protobuf_to_json.cc)
+COMMON_KINDS, COMMON_KEYS = 26, 15
+FLEXFLOW_KINDS = [*KINDS[:COMMON_KINDS], *"partition combine replicate reduce embedding".split()]
+FLEXFLOW_KEYS = [*KEYS[:COMMON_KEYS], *"parallel_dim parallel_degree".split()]
 
 
-class _Wrong(Exception):
-    """What is wrong with the bytes at hand."""
-
-
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise _Wrong(f"a number of more than 10 bytes ends at byte {at}")
-    raise _Wrong("it ends within a number")
-
-
-def _int32(value: int) -> int:
-    value &= 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
-def _numbers(data: bytes, count: int, what: str) -> list[int]:
-    """The int32 fields 1 to `count` of a message that holds nothing else; absent ones are 0, the last of several counts."""
-    out = [0] * count
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at, end)
-        if tag & 7 != _VARINT or not 1 <= tag >> 3 <= count:
-            raise _Wrong(f"field {tag >> 3} of wire type {tag & 7} is no field of a {what}")
-        value, at = _varint(data, at, end)
-        out[(tag >> 3) - 1] = _int32(value)
-    return out
-
-
-def _parts(data: bytes, fields: int, what: str) -> Iterator[tuple[int, bytes]]:
-    """The embedded messages of a message. A length is compared with what is left before the bytes are taken."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at, end)
-        if tag & 7 != _BYTES or not 1 <= tag >> 3 <= fields:
-            raise _Wrong(f"field {tag >> 3} of wire type {tag & 7} is no field of a {what}")
-        length, at = _varint(data, at, end)
-        if length > end - at:
-            raise _Wrong(f"a part of {length} bytes is announced where {end - at} are left")
-        yield tag >> 3, data[at : at + length]
-        at += length
-
-
-class _Reader:
-    """Operators and outputs are read once for each different text of theirs: a file of many rules has few."""
-
-    def __init__(self) -> None:
-        self._operators: dict[bytes, Operator] = {}
-        self._outputs: dict[bytes, Output] = {}
-
-    def operator(self, data: bytes) -> Operator:
-        found = self._operators.get(data)
-        if found is None:
-            found = self._operators[data] = self._read_operator(data)
-        return found
-
-    def _read_operator(self, data: bytes) -> Operator:
-        kind, inputs, parameters = 0, [], []
-        at, end = 0, len(data)
-        while at < end:
-            tag, at = _varint(data, at, end)
-            number, at = _varint(data, at, end)
-            if tag == 1 << 3 | _VARINT:
-                kind = _int32(number)
-                continue
-            if tag not in (2 << 3 | _BYTES, 3 << 3 | _BYTES):
-                raise _Wrong(f"field {tag >> 3} of wire type {tag & 7} is no field of an operator")
-            if number > end - at:
-                raise _Wrong(f"a part of {number} bytes is announced where {end - at} are left")
-            part = data[at : at + number]
-            at += number
-            if tag >> 3 == 2:
-                inputs.append(RuleTensor(*_numbers(part, 2, "tensor")))
-            else:
-                key, value = _numbers(part, 2, "parameter")
-                parameters.append((_name(KEYS, key), value))
-            if len(inputs) > RULE_MOST_OPERATORS or len(parameters) > RULE_MOST_OPERATORS:
-                raise _Wrong(f"an operator with more than {RULE_MOST_OPERATORS} inputs or parameters")
-        return Operator(_name(KINDS, kind), tuple(inputs), tuple(parameters))
-
-    def output(self, data: bytes) -> Output:
-        found = self._outputs.get(data)
-        if found is None:
-            source, target, source_output, target_output = _numbers(data, 4, "mapped output")
-            found = self._outputs[data] = Output(RuleTensor(source, source_output), RuleTensor(target, target_output))
-        return found
-
-    def rule(self, data: bytes) -> ForeignRule:
-        sides: tuple[list[Operator], list[Operator]] = ([], [])
-        outputs: list[Output] = []
-        for number, part in _parts(data, 3, "rule"):
-            if number == 3:
-                outputs.append(self.output(part))
-            else:
-                sides[number - 1].append(self.operator(part))
-            if max(len(sides[0]), len(sides[1]), len(outputs)) > RULE_MOST_OPERATORS:
-                raise _Wrong(f"a side of more than {RULE_MOST_OPERATORS} operators")
-        return ForeignRule("", tuple(sides[0]), tuple(sides[1]), tuple(outputs))
+@functools.cache
+def _messages() -> Any:
+    """The class of `RuleCollection`."""
+    fields = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="rules.proto", package="GraphSubst", syntax="proto2")
+    for name, entries in SCHEMA.items():
+        message = file.message_type.add(name=name)
+        for number, entry in enumerate(entries, 1):
+            field, _, part = entry.partition(" ")
+            added = message.field.add(name=field, number=number, label=fields.LABEL_OPTIONAL, type=fields.TYPE_INT32)
+            if part:
+                added.label, added.type, added.type_name = (
+                    fields.LABEL_REPEATED,
+                    fields.TYPE_MESSAGE,
+                    f".GraphSubst.{part}",
+                )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("GraphSubst.RuleCollection"))
 
 
 def _name(names: Sequence[str], number: int) -> str:
     return names[number] if 0 <= number < len(names) else f"#{number}"
 
 
-def _numbering(rules: Iterable[ForeignRule]) -> Numbering:
-    """FlexFlow's where each operator behind TASO's constants is one of its parallel operators."""
-    behind = {
-        op for rule in rules for op in (*rule.source, *rule.target) if _KIND_NUMBERS.get(op.kind, -1) >= COMMON_KINDS
-    }
-    parallel = KINDS[COMMON_KINDS : COMMON_KINDS + 4]
-    fits = all(
-        op.kind in parallel and len(op.inputs) == 1 and {k for k, _ in op.parameters} == _PARALLEL_KEYS for op in behind
+def _is_flexflow(collection: Any) -> bool:
+    """Return whether each operator behind TASO's constants is one of FlexFlow's parallel operators."""
+    behind = [op for rule in collection.rule for op in (*rule.srcOp, *rule.dstOp) if op.type >= COMMON_KINDS]
+    return bool(behind) and all(
+        op.type < COMMON_KINDS + 4
+        and len(op.input) == 1
+        and {each.key for each in op.para} == {COMMON_KEYS, COMMON_KEYS + 1}
+        for op in behind
     )
-    return "flexflow" if behind and fits else "taso"
-
-
-def _as_flexflow(op: Operator) -> Operator:
-    """An operator whose numbers were read as TASO's."""
-    kind = _name(FLEXFLOW_KINDS, _number(_KIND_NUMBERS, op.kind, "operator"))
-    keys = ((_name(FLEXFLOW_KEYS, _number(_KEY_NUMBERS, key, "parameter")), value) for key, value in op.parameters)
-    return replace(op, kind=kind, parameters=tuple(keys))
 
 
 def read(data: bytes, path: str = "", numbering: Numbering | None = None) -> tuple[ForeignRule, ...]:
@@ -186,54 +77,52 @@ def read(data: bytes, path: str = "", numbering: Numbering | None = None) -> tup
     Raises:
         DslcError: E1001 for bytes that are not of this schema, cut off, or beyond the limits.
     """
-    if len(data) > RULE_MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
-    reader = _Reader()
-    rules: list[ForeignRule] = []
+    if len(data) > limits.MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {limits.MOST_BYTES} that are read")
     try:
-        for _, part in _parts(data, 1, "collection of rules"):
-            rules.append(reader.rule(part))
-            if len(rules) > RULE_MOST_RULES:
-                raise _Wrong(f"more than {RULE_MOST_RULES} rules")
-    except _Wrong as problem:
-        raise damaged(path, f"not a file of TASO's rules: after {len(rules)} rules, {problem}") from None
-    if (numbering or _numbering(rules)) == "flexflow":
-        named: dict[Operator, Operator] = {}
+        found = _messages().FromString(data)
+    except DecodeError:
+        raise damaged(path, "not a file of TASO's rules, or one that is damaged or cut off") from None
+    # what belongs to no field is kept apart by the library, and was not read
+    found.DiscardUnknownFields()
+    if found.ByteSize() != len(data):
+        raise damaged(path, "not a file of TASO's rules: it has fields that are none of theirs")
+    if len(found.rule) > limits.MOST_RULES:
+        raise damaged(path, f"more than {limits.MOST_RULES} rules")
+    flexflow = numbering == "flexflow" if numbering else _is_flexflow(found)
+    kinds, keys = (FLEXFLOW_KINDS, FLEXFLOW_KEYS) if flexflow else (KINDS, KEYS)
 
-        def renamed(side: tuple[Operator, ...]) -> tuple[Operator, ...]:
-            return tuple(named.get(op) or named.setdefault(op, _as_flexflow(op)) for op in side)
+    def side(operators: Any) -> tuple[Operator, ...]:
+        if max(len(operators), *(max(len(op.input), len(op.para)) for op in operators), 0) > limits.MOST_OPERATORS:
+            raise damaged(
+                path, f"more than {limits.MOST_OPERATORS} operators of a side, or inputs or parameters of one"
+            )
+        return tuple(
+            Operator(
+                _name(kinds, op.type),
+                tuple(RuleTensor(each.opId, each.tsId) for each in op.input),
+                tuple((_name(keys, each.key), each.value) for each in op.para),
+            )
+            for op in operators
+        )
 
-        rules = [replace(rule, source=renamed(rule.source), target=renamed(rule.target)) for rule in rules]
+    rules = []
+    for each in found.rule:
+        if len(each.mappedOutput) > limits.MOST_OPERATORS:
+            raise damaged(path, f"more than {limits.MOST_OPERATORS} mapped outputs")
+        outputs = tuple(
+            Output(RuleTensor(o.srcOpId, o.srcTsId), RuleTensor(o.dstOpId, o.dstTsId)) for o in each.mappedOutput
+        )
+        rules.append(ForeignRule("", side(each.srcOp), side(each.dstOp), outputs))
     return checked(path, rules)
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------
-
-
-def _encode(value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF  # negative numbers take ten bytes
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _message(numbers: Iterable[int]) -> bytes:
-    return b"".join(_encode(field << 3 | _VARINT) + _encode(value) for field, value in enumerate(numbers, 1))
-
-
-def _part(field: int, data: bytes) -> bytes:
-    return _encode(field << 3 | _BYTES) + _encode(len(data)) + data
-
-
-def _number(numbers: dict[str, int], name: str, what: str) -> int:
+def _number(names: Sequence[str], name: str, what: str) -> int:
     if name.startswith("#") and name[1:].lstrip("-").isdigit():
         return int(name[1:])
-    if name not in numbers:
+    if name not in names:
         raise error("E1002", f"this protobuf has no number for the {what} `{name}`")
-    return numbers[name]
+    return names.index(name)
 
 
 def _value(value: Parameter) -> int:
@@ -244,39 +133,26 @@ def _value(value: Parameter) -> int:
     return value
 
 
-def _operator(op: Operator, numbering: Numbering) -> bytes:
-    flexflow = numbering == "flexflow"
-    kinds, keys = (_FLEXFLOW_KIND_NUMBERS, _FLEXFLOW_KEY_NUMBERS) if flexflow else (_KIND_NUMBERS, _KEY_NUMBERS)
-    out = _encode(1 << 3 | _VARINT) + _encode(_number(kinds, op.kind, "operator"))
-    for tensor in op.inputs:
-        out += _part(2, _message((tensor.operator, tensor.output)))
-    for key, value in op.parameters:
-        out += _part(3, _message((_number(keys, key, "parameter"), _value(value))))
-    return out
-
-
-def rule_bytes(rule: ForeignRule, numbering: Numbering = "taso") -> bytes:
-    """One rule as a message.
+def write(rules: Iterable[ForeignRule]) -> bytes:
+    """The bytes of a file; names of rules and inputs have no place in it.
 
     Raises:
         DslcError: E1002 for an operator or a parameter that TASO lacks.
     """
-    out = b"".join(_part(1, _operator(op, numbering)) for op in rule.source)
-    out += b"".join(_part(2, _operator(op, numbering)) for op in rule.target)
-    for each in rule.outputs:
-        numbers = (each.source.operator, each.target.operator, each.source.output, each.target.output)
-        out += _part(3, _message(numbers))
-    return out
-
-
-def write(rules: Iterable[ForeignRule], numbering: Numbering | None = None) -> bytes:
-    """The bytes of a file; names of rules and inputs have no place in it. `numbering`: None: FlexFlow's where its operators occur.
-
-    Raises:
-        DslcError: E1002 for an operator or a parameter that has no number.
-    """
-    rules = tuple(rules)
-    if numbering is None:
-        own = {*FLEXFLOW_KINDS[COMMON_KINDS:]}
-        numbering = "flexflow" if any(kind in own for rule in rules for kind in rule.kinds()) else "taso"
-    return b"".join(_part(1, rule_bytes(rule, numbering)) for rule in rules)
+    collection = _messages()()
+    for rule in rules:
+        message = collection.rule.add()
+        for side, target in ((rule.source, message.srcOp), (rule.target, message.dstOp)):
+            for op in side:
+                out = target.add(type=_number(KINDS, op.kind, "operator"))
+                for tensor in op.inputs:
+                    out.input.add(opId=tensor.operator, tsId=tensor.output)
+                for key, value in op.parameters:
+                    out.para.add(key=_number(KEYS, key, "parameter"), value=_value(value))
+        for each in rule.outputs:
+            source, to = each.source, each.target
+            message.mappedOutput.add(
+                srcOpId=source.operator, dstOpId=to.operator, srcTsId=source.output, dstTsId=to.output
+            )
+    data: bytes = collection.SerializeToString()
+    return data

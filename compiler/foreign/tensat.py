@@ -10,16 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dslc.errors import error
-from dslc.foreign.rule import (
-    MOST_BYTES as RULE_MOST_BYTES,
-)
-from dslc.foreign.rule import (
-    MOST_OPERATORS as RULE_MOST_OPERATORS,
-)
-from dslc.foreign.rule import (
-    MOST_RULES as RULE_MOST_RULES,
-)
+from dslc.foreign import rule as limits
 from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, RuleTensor, checked, damaged
 
 _POOL = ("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "acti")
@@ -53,7 +44,7 @@ _ALIASES = {
     "const_one": "constant_one", "pool2d_max": "pool2d_max", "pool2d_avg": "pool2d_avg",
 }  # fmt: skip
 _KINDS = {name: kind for kind, (name, *_) in _FORMS.items()} | _ALIASES
-_TOKEN = re.compile(r"\s*(=>|==|[(),]|[^\s(),=]+)")
+_TOKEN = re.compile(r"\s*(=>|==|[()]|[^\s(),=]+)")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _NUMBERED = re.compile(r"input_(\d{1,6})")
 
@@ -62,7 +53,7 @@ DEEPEST = 200  #: how deep terms may be nested
 
 
 class _Wrong(Exception):
-    """What is wrong with the text at hand."""
+    """A text that is no rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +63,10 @@ class _Term:
 
 
 class _Words:
-    """The words of a text; `lists` where terms are `(f a b)`, else they are `f(a,b)`."""
+    """The words of a text of terms `(f a b)`."""
 
-    def __init__(self, text: str, lists: bool) -> None:
+    def __init__(self, text: str) -> None:
         self.words: list[str] = []
-        self.lists = lists
         at = 0
         text = text.rstrip()
         while at < len(text):
@@ -100,28 +90,20 @@ class _Words:
         return word
 
     def term(self, depth: int = 0) -> _Term:
-        """`(f a b)` or `f(a,b)`, or an atom."""
+        """`(f a b)`, or an atom."""
         if depth > DEEPEST:
             raise _Wrong(f"terms are nested more than {DEEPEST} deep")
         word = self.take()
-        if self.lists and word == "(":
+        if word == "(":
             head = self.take()
             args = []
             while self.peek() != ")":
                 args.append(self.term(depth + 1))
             self.take(")")
             return _Term(head, tuple(args) if args or not _is_variable(head) else None)
-        if word in {"(", ")", ",", "=>", "=="}:
+        if word in {")", "=>", "=="}:
             raise _Wrong(f"`{word}` stands where a term should")
-        if self.lists or self.peek() != "(":
-            return _Term(word, None)
-        self.take("(")
-        args = [self.term(depth + 1)]
-        while self.peek() == ",":
-            self.take()
-            args.append(self.term(depth + 1))
-        self.take(")")
-        return _Term(word, tuple(args))
+        return _Term(word, None)
 
 
 def _is_variable(word: str) -> bool:
@@ -133,16 +115,12 @@ class _Side:
     """Equal terms become one operator."""
 
     names: _Names
-    operators: list[Operator] = field(default_factory=list)
-    known: dict[Operator, int] = field(default_factory=dict)
+    operators: dict[Operator, int] = field(default_factory=dict)
 
     def add(self, op: Operator) -> RuleTensor:
-        at = self.known.get(op)
-        if at is None:
-            at = self.known[op] = len(self.operators)
-            self.operators.append(op)
-            if at >= RULE_MOST_OPERATORS:
-                raise _Wrong(f"a side of more than {RULE_MOST_OPERATORS} operators")
+        at = self.operators.setdefault(op, len(self.operators))
+        if at >= limits.MOST_OPERATORS:
+            raise _Wrong(f"a side of more than {limits.MOST_OPERATORS} operators")
         return RuleTensor(at)
 
     def tensor(self, term: _Term) -> RuleTensor:
@@ -180,7 +158,7 @@ class _Side:
         return self.add(Operator(kind, tuple(self.tensor(a) for a in args[front : front + count]), parameters))
 
     def _parted(self, head: str, args: tuple[_Term, ...], count: int, before: int, after: int) -> tuple[int, int]:
-        """How many arguments are parameters in front of the tensors, and behind them."""
+        """The numbers of arguments that are parameters, in front of the tensors and behind them."""
         extra = len(args) - count
         front = 0
         while front < extra and (_NUMBER.fullmatch(args[front].head) or (before == extra and not after)):
@@ -263,7 +241,7 @@ def _lines(text: str) -> Iterator[_Line]:
             if not line.strip() or line.lstrip().startswith(("#", "//", ";")):
                 continue
             try:
-                words = _Words(line, True)
+                words = _Words(line)
                 source = words.term()
                 words.take("=>")
                 target = words.term()
@@ -273,7 +251,8 @@ def _lines(text: str) -> Iterator[_Line]:
                 raise _Wrong(f"line {number}: {problem}") from None
             yield _roots(source), _roots(target)
         return
-    words = _Words(text, False)
+    # `f(a,b)` as `(f a b)`
+    words = _Words(re.sub(r"([^\s(),=]+)\(", r"(\1 ", text).replace(",", " "))
     count = 0
     while words.peek():
         try:
@@ -306,14 +285,14 @@ def read(data: bytes, path: str = "", pairs: bool | None = None) -> tuple[Foreig
     Raises:
         DslcError: E1001 for text of another form, and beyond the limits.
     """
-    if len(data) > RULE_MOST_BYTES:
-        raise damaged(path, f"{len(data)} bytes are more than the {RULE_MOST_BYTES} that are read")
+    if len(data) > limits.MOST_BYTES:
+        raise damaged(path, f"{len(data)} bytes are more than the {limits.MOST_BYTES} that are read")
     try:
         lines: list[_Line] = []
         for line in _lines(data.decode("utf-8")):
             lines.append(line)
-            if len(lines) > RULE_MOST_RULES:
-                raise _Wrong(f"more than {RULE_MOST_RULES} rules")
+            if len(lines) > limits.MOST_RULES:
+                raise _Wrong(f"more than {limits.MOST_RULES} rules")
         if pairs is None:
             pairs = any(_variables(target) - _variables(source) for source, target in lines)
         if pairs and len(lines) % 2:
@@ -337,72 +316,3 @@ def _rule(group: tuple[_Line, ...]) -> ForeignRule:
         for a, b in zip(left, right, strict=True):
             outputs.append(Output(source.tensor(a), target.tensor(b)))
     return ForeignRule("", tuple(source.operators), tuple(target.operators), tuple(outputs), names.table())
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------
-
-
-def write(rules: Iterable[ForeignRule]) -> bytes:
-    """A text in the newer form: one line a rule, or two lines each where every rule has two outputs.
-
-    Raises:
-        DslcError: E1002 for rules that TENSAT cannot write: operators with more outputs than two, files that mix rules of one
-            output with rules of two (TENSAT keeps them in two files), three outputs.
-    """
-    rules = tuple(rules)
-    counts = {len(rule.outputs) for rule in rules}
-    if len(counts) > 1 or max(counts, default=1) > 2:
-        raise error(
-            "E1002", f"rules with {' and '.join(map(str, sorted(counts)))} outputs do not fit one TENSAT file",
-            hint="TENSAT has a file of rules with one output and a file of rules with two",
-        )  # fmt: skip
-    out = []
-    for rule in rules:
-        names = dict(rule.names)
-        for output in rule.outputs:
-            sides = (_text(rule.source, output.source, names), _text(rule.target, output.target, names))
-            out.append("=>".join(side if side.startswith("(") else f"({side})" for side in sides))
-    return "".join(line + "\n" for line in out).encode()
-
-
-def _text(side: tuple[Operator, ...], tensor: RuleTensor, names: dict[int, str]) -> str:
-    if tensor.operator < 0:
-        return "?" + names.get(tensor.operator, f"input_{-tensor.operator}")
-    op = side[tensor.operator]
-    inputs = [_text(side, each, names) for each in op.inputs]
-    if op.kind == "split":
-        if tensor.output > 1:
-            raise error("E1002", "TENSAT's split has two outputs")
-        return f"(split_{tensor.output} (split {op.get('axis')} {inputs[0]}))"
-    if tensor.output:
-        raise error("E1002", f"TENSAT has no second output of `{op.kind}`")
-    form = _FORMS.get(op.kind)
-    keys = {key for key, _ in op.parameters}
-    if op.kind == "concat":
-        head = "concat" if len(inputs) == 2 else f"concat{len(inputs)}"
-        if not 2 <= len(inputs) <= 5:
-            raise error("E1002", f"TENSAT has no concat of {len(inputs)} tensors")
-        words = [head, *(str(op.get(key)) for key in ("axis", "numdim") if key in keys), *inputs]
-    elif form is None:
-        words = _mixed(op, inputs)
-    else:
-        name, _, before, after = form
-        if op.kind == "enlarge":
-            before = _KERNEL
-        words = [
-            name,
-            *(str(op.get(k)) for k in before if k in keys),
-            *inputs,
-            *(str(op.get(k)) for k in after if k in keys),
-        ]
-    return words[0] if len(words) == 1 else f"({' '.join(words)})"
-
-
-def _mixed(op: Operator, inputs: list[str]) -> list[str]:
-    places: dict[int, str] = {}
-    for key, value in op.parameters:
-        if not key.isdigit():
-            raise error("E1002", f"TENSAT has no operator `{op.kind}`")
-        places[int(key)] = str(value)
-    rest = iter(inputs)
-    return [op.kind, *(places[at] if at in places else next(rest) for at in range(len(places) + len(inputs)))]

@@ -17,10 +17,10 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
-from dslc.onnx.bindings import bind_graph
+from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import node_model
 from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.plain import kernel_model
+from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 

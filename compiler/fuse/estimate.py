@@ -13,7 +13,7 @@ from dslc.codegen.host.processor import here
 from dslc.cost.measure import Measurer, Sample
 from dslc.fuse.profile import NodeWork, Profiles, Reach, Reading
 from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
-from dslc.onnx.plain import addition_model, product_model
+from dslc.onnx.microbenchmarks import addition_model, product_model
 from dslc.semantics.elaborate import expand
 
 #: elements of the additions that are measured for the speed of each level of memory

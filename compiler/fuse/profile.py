@@ -16,7 +16,7 @@ from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, Input, Node, Scope, ScopeNode, Value, input_value, topological, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, walk
-from dslc.onnx.bindings import bind_values
+from dslc.onnx.context import bind_values
 from dslc.semantics.elaborate import expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules

@@ -13,7 +13,7 @@ from dslc.cost.inputs import other_sizes
 from dslc.fuse.profile import WorkSizes
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, walk
-from dslc.onnx.edges import AllOf, ends_of, floating, moved, placed, room
+from dslc.onnx.special_inputs import AllOf, ends_of, floating, moved, placed, room
 
 #: what arguments hold in a few places
 STRANGE: tuple[float, ...] = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)

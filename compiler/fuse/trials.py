@@ -36,11 +36,11 @@ from dslc.ir.graph import Graph, Input, Value
 from dslc.ir.graph import replace as substituted
 from dslc.ir.scalar import Sym
 from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
-from dslc.onnx.bindings import bind_graph
+from dslc.onnx.context import bind_graph
 from dslc.onnx.exporter import function_of, node_model
 from dslc.onnx.functions import Function
 from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.plain import kernel_model
+from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 

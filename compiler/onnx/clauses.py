@@ -38,8 +38,11 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class NodeView:
-    """A node as a clause sees it: `attrs` are those of the file, `defaults` ONNX's; `known` gives the elements of a value that
-    is known when the model is read; `used` says which outputs anybody reads."""
+    """A node as clauses read it.
+
+    `attrs` are those of the file, `defaults` ONNX's; `known` gives the elements of a value that is known when the model is read;
+    `used`: outputs that are read.
+    """
 
     op: str
     inputs: tuple[Value | None, ...]
@@ -50,7 +53,7 @@ class NodeView:
     known: Callable[[Value], tuple[Any, ...] | None] = field(repr=False)
 
     def attribute(self, name: str) -> tuple[bool, Any]:
-        """Whether the attribute has a value (in the file, or ONNX's default), and the value."""
+        """Return whether the attribute has a value (in the file, or ONNX's default), and the value."""
         if name in self.attrs:
             return True, self.attrs[name]
         if name in self.defaults:
@@ -58,7 +61,7 @@ class NodeView:
         return False, None
 
     def exists(self, name: str) -> bool:
-        """Whether the operator has such an attribute at this opset (unknown operators may have any)."""
+        """Return whether the operator has such an attribute at this opset (unknown operators may have any)."""
         return self.declared is None or name in self.declared
 
 
@@ -70,7 +73,7 @@ def node_view(
     used: tuple[bool, ...],
     known: Callable[[Value], tuple[Any, ...] | None],
 ) -> NodeView:
-    """What the clauses need to know of a node."""
+    """The view of a node for its clauses."""
     defaults: dict[str, Any] = {}
     declared: frozenset[str] | None = None
     if schema is not None:
@@ -90,8 +93,10 @@ def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:
 
 
 def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tuple[Value | None, ...] | None:
-    """The values that a node computes (None for an output that nobody reads and no clause gives), by the first clause that
-    matches; None where none does."""
+    """The values that a node computes, by the first clause that matches; None where none does.
+
+    None stands for an output that is not read and that no clause gives.
+    """
     for clause in clauses:
         try:
             values = _own(rules, clause, view) if clause.value is None else _import_only(rules, clause, view)
@@ -108,6 +113,7 @@ def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tu
 
 
 def number_list(view: NodeView, value: Value) -> tuple[Any, ...]:
+    """The elements of a value that is known; raises Skip for any other."""
     items = view.known(value)
     if items is None:
         raise Skip
@@ -138,7 +144,7 @@ def _paired(clause: OnnxClause, view: NodeView) -> list[tuple[t.OnnxInput, Any]]
 
 
 def _absent(value: Value | None) -> bool:
-    """Whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
+    """Return whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
     return value is None or (value.known and 0 in value.type.shape)
 
 
@@ -167,11 +173,12 @@ def _split_list(pattern: t.ListExpr, values: tuple[Any, ...], bind: Callable[[st
 
 
 def is_literal(expr: t.Expr) -> bool:
+    """Return whether an expression is a constant of the text."""
     return isinstance(expr, t.Str | t.Int | t.Float | t.Inf) or (isinstance(expr, t.Unary) and is_literal(expr.operand))
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether an attribute of a node and a value of the language are equal; a list of one number everywhere equals it."""
+    """Return whether an attribute of a node and a value of the language are equal; a list of one number everywhere equals it."""
     if isinstance(b, DType):
         return bool(DTYPES.get(a) is b) if isinstance(a, int) else a is b
     if isinstance(a, tuple) and not isinstance(b, tuple):
@@ -268,7 +275,9 @@ def _own_entry(
     if not present:
         return
     if isinstance(expr, t.Name) and expr.id in declared:
-        if not _is_default(rules, op, declared[expr.id], value):
+        default = declared_default(rules, op, declared[expr.id]) if isinstance(value, float) else None
+        # a default may be written with more digits than a 32-bit float of the file has
+        if not isinstance(default, int | float | Fraction) or np.float32(float(default)) != np.float32(value):
             bind(expr.id, value)
     elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
         _split_list(expr, value, bind)
@@ -276,15 +285,12 @@ def _own_entry(
         later.append((expr, value))
 
 
-def _is_default(rules: Rules, op: OperatorDef, attr: t.Attr, value: Any) -> bool:
-    """Whether a 32-bit float of the file is the rule's default, which may be written with more digits."""
-    if attr.default is None or not isinstance(value, float):
-        return False
+def declared_default(rules: Rules, op: OperatorDef, declared: t.Attr | t.Param) -> Any:
+    """The value of an attribute or a parameter that is left out; None where it has none."""
     try:
-        default = evaluate(attr.default, Env(op.module, rules))
+        return None if declared.default is None else evaluate(declared.default, Env(op.module, rules))
     except NO_FIT:
-        return False
-    return isinstance(default, int | float | Fraction) and np.float32(float(default)) == np.float32(value)
+        return None
 
 
 def _typed(attr: t.Attr, value: Any) -> Any:
@@ -331,22 +337,10 @@ def _outputs(
 
 def names_in_types(clause: OnnxClause) -> frozenset[str]:
     """Sizes, packs and element types that the types of the clause's inputs bind."""
-    found: set[str] = set()
-    for param in clause.inputs:
-        if isinstance(param, t.Param) and param.type is not None and param.type.name not in ATTRIBUTE_TYPES:
-            found.add(param.type.name)
-            stack = list(param.type.dims or ())
-            while stack:
-                expr = stack.pop()
-                if isinstance(expr, t.Name):
-                    found.add(expr.id)
-                elif isinstance(expr, t.Pack):
-                    stack.append(expr.value)
-                elif isinstance(expr, t.TupleExpr):
-                    stack.extend(expr.slots)
-                elif isinstance(expr, t.Binary):
-                    stack.extend((expr.left, expr.right))
-    return frozenset(found)
+    types = [param.type for param in clause.inputs if isinstance(param, t.Param) and param.type is not None]
+    own = [type for type in types if type.name not in ATTRIBUTE_TYPES]
+    dims = (part for type in own for dim in type.dims or () for part in t.walk(dim))
+    return frozenset(type.name for type in own) | {part.id for part in dims if isinstance(part, t.Name)}
 
 
 def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
@@ -358,7 +352,14 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
     bind_entries(clause, view, env, later)
     if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
         env.bind(clause.outputs[0].name, (0,) * len(view.used))
-    bind_lets(clause, env)
+    for statement in clause.statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let):
+            env.bind(statement.target.name, Thunk(lambda e=statement.value: evaluate(e, env)))  # type: ignore[misc]
+        elif isinstance(statement, t.LetMany):
+            for k, name in enumerate(statement.names):
+                env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
     conditions = [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions]
     solve(pairs, conditions, env)
     for expr, expected in later:
@@ -369,17 +370,6 @@ def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Valu
     if not values or not all(isinstance(value, Value) for value in values):
         raise Skip
     return _outputs(clause, None, values, view)
-
-
-def bind_lets(clause: OnnxClause, env: Env) -> None:
-    for statement in clause.statements:
-        if isinstance(statement, t.Function):
-            env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, Thunk(lambda e=statement.value: evaluate(e, env)))  # type: ignore[misc]
-        elif isinstance(statement, t.LetMany):
-            for k, name in enumerate(statement.names):
-                env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
 
 
 def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What an imported model is besides its graph: everything that export needs to write the rest back word for word."""
+"""The model around an imported graph: everything that export needs to write the rest back word for word."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
 
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
+from dslc.ir.scalar import Scalar, as_scalar, dimension, substitute
+from dslc.ir.sizes import with_sizes
 
 
 @dataclass(frozen=True, eq=False)
 class OpaqueNode:
-    """Payload of a node that is kept: `slots` says for each input which argument it is (None: left out); the arguments after
-    them are `captured`, in that order."""
+    """Payload of a node that is kept.
+
+    `slots` says for each input which argument it is (None: left out); the arguments after them are `captured`, in that order.
+    """
 
     proto: NodeProto
     slots: tuple[int | None, ...]
@@ -52,14 +57,13 @@ class Context:
     folder: Path | None
     where: str
     opsets: Mapping[str, int]
-    bind: Mapping[str, int]
-    names: Mapping[Value, str]
-    tensors: Mapping[Value, TensorProto]
-    origins: Mapping[Value, Origin]
-    variables: Mapping[str, TensorProto | SparseTensorProto]
-    pinned: Mapping[str, Value]
-    dims: Mapping[str, tuple[Value, int]]
-    counts: Mapping[str, int] = field(default_factory=dict)
+    bind: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[Value, str] = field(default_factory=dict)
+    tensors: Mapping[Value, TensorProto] = field(default_factory=dict)
+    origins: Mapping[Value, Origin] = field(default_factory=dict)
+    variables: Mapping[str, TensorProto | SparseTensorProto] = field(default_factory=dict)
+    pinned: Mapping[str, Value] = field(default_factory=dict)
+    dims: Mapping[str, tuple[Value, int]] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:
@@ -76,3 +80,15 @@ class Imported:
 
     graph: Graph
     context: Context
+
+
+def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, Dim]) -> tuple[Value, ...]:
+    """The same values with symbols replaced by sizes, all at once, in types, attributes and expressions."""
+    table: dict[Scalar, Scalar] = {dimension(name): as_scalar(size) for name, size in bind.items()}
+    return with_sizes(outputs, lambda item: substitute(item, table))
+
+
+def bind_graph(graph: Graph, bind: Mapping[str, Dim]) -> Graph:
+    """The same graph with symbols replaced by sizes."""
+    values = bind_values((*graph.inputs, *graph.outputs), bind)
+    return Graph(values[: len(graph.inputs)], values[len(graph.inputs) :])

@@ -27,7 +27,7 @@ from dslc.semantics.written import read_program
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
-#: the library that everybody has
+#: the library of every installation
 STANDARD = "std"
 
 
@@ -180,7 +180,7 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
 
 
 def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Operators of other libraries as their equations: who reads a file need not have them."""
+    """Operators of other libraries as their equations: a reader of the file need not have them."""
     new: dict[Value, Value] = {}
     for node in topological(value.node for value in outputs):
         args = tuple(new[arg] for arg in node.args)

@@ -59,7 +59,8 @@ class _Writing:
         for k, (term, operand) in enumerate(zip(letters, operands, strict=True)):
             others = {*result, *"".join(letters[:k]), *"".join(letters[k + 1 :])}
             kept = "".join(letter for letter in term if letter in others)
-            found.append((self.summed(term, operand, kept), kept))
+            axes = [axis for axis, letter in enumerate(term) if letter not in kept]
+            found.append((self.along("ReduceSum", operand, axes, keepdims=0) if axes else operand, kept))
         if len(found) == 1:
             ((value, term),) = found
             return self.turned(value, term, result)
@@ -82,7 +83,7 @@ class _Writing:
         found = self.call("MatMul", x, y)
         kept = batch + rows + columns
         if len(columns) != 1 or not rows or (batch and len(rows) > 1):
-            found = self.shaped(found, kept)
+            found = self.reshaped(found, [self.sizes[letter] for letter in kept])
         return self.turned(found, kept, result)
 
     def merged(self, value: Value, apart: str, *groups: str) -> Value:
@@ -94,27 +95,17 @@ class _Writing:
 
     def elements(self, left: Value, a: str, right: Value, b: str, result: str) -> Value:
         """A product of elements, each operand with axes of 1 for what it has not."""
-        x, y = (
-            self.spread(self.turned(value, term, "".join(one for one in result if one in term)), term, result)
-            for value, term in ((left, a), (right, b))
-        )
-        return self.call("Mul", x, y)
-
-    def spread(self, value: Value, term: str, result: str) -> Value:
-        missing = [k for k, letter in enumerate(result) if letter not in term]
-        return self.along("Unsqueeze", value, missing) if missing else value
-
-    def summed(self, term: str, value: Value, kept: str) -> Value:
-        axes = [k for k, letter in enumerate(term) if letter not in kept]
-        return self.along("ReduceSum", value, axes, keepdims=0) if axes else value
+        operands = []
+        for value, term in ((left, a), (right, b)):
+            own = self.turned(value, term, "".join(one for one in result if one in term))
+            missing = [k for k, letter in enumerate(result) if letter not in term]
+            operands.append(self.along("Unsqueeze", own, missing) if missing else own)
+        return self.call("Mul", *operands)
 
     def turned(self, value: Value, term: str, wanted: str) -> Value:
         if term == wanted:
             return value
         return self.call("Transpose", value, perm=[term.index(letter) for letter in wanted])
-
-    def shaped(self, value: Value, letters: str) -> Value:
-        return self.reshaped(value, [self.sizes[letter] for letter in letters])
 
     def reshaped(self, value: Value, shape: Sequence[Any]) -> Value:
         """By numbers, with one unknown size at most."""

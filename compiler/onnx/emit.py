@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,13 +12,13 @@ import numpy as np
 from onnx import AttributeProto, NodeProto
 
 from dslc.ir.constants import number_of
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
-from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, node_view, read_node
+from dslc.onnx.clauses import COPYING, NO_FIT, active, declared_default, equal, is_literal, node_view, read_node
+from dslc.onnx.constant_propagation import KnownValues
 from dslc.onnx.external import small_constant
-from dslc.onnx.known import KnownValues
-from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
+from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of, type_name
 from dslc.onnx.symbols import Symbols, symbolic
 from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
@@ -47,6 +46,10 @@ class Spec:
     @property
     def reads(self) -> tuple[Value, ...]:
         return tuple(v for v in self.inputs if v is not None) + tuple(v for _, v in self.captured)
+
+    @property
+    def gives(self) -> tuple[Value, ...]:
+        return tuple(value for value in self.outputs if value is not None)
 
 
 class NotWritable(Exception):
@@ -127,7 +130,7 @@ def _inferred(rules: Rules, clause: OnnxClause, node: Call, opset: int, mixed: b
 
 
 def _copies(spec: Spec, node: Call) -> bool:
-    """Whether a size that is 0 would be taken for a size of the operand."""
+    """Return whether a size that is 0 would be taken for a size of the operand."""
     allowed = any(attribute.name == "allowzero" and attribute.i for attribute in spec.proto.attribute)
     lists = (value for _, value in node.attrs if isinstance(value, tuple))
     return (
@@ -154,14 +157,18 @@ def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tup
     return tuple(out)
 
 
-def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
-    """Whether the written node means the application it was written for (its attributes up to 32-bit floats)."""
-    name = spec.proto.op_type
-    op = f"{spec.proto.domain}.{name}" if spec.proto.domain else name
-    schema = schema_of(name, spec.proto.domain, opset)
+def meaning(rules: Rules, spec: Spec, opset: int) -> tuple[Value | None, ...] | None:
+    """The values as which clauses read a written node; None where none reads it."""
+    name, domain = spec.proto.op_type, spec.proto.domain
+    op = f"{domain}.{name}" if domain else name
     used = tuple(value is not None for value in spec.outputs)
-    view = node_view(spec.proto, op, schema, spec.inputs, used, KnownValues(rules).get)
-    values = read_node(rules, active(rules, op, opset if not spec.proto.domain else 1), view)
+    view = node_view(spec.proto, op, schema_of(name, domain, opset), spec.inputs, used, KnownValues(rules).get)
+    return read_node(rules, active(rules, op, opset if not domain else 1), view)
+
+
+def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
+    """Return whether the written node means the application it was written for (its attributes up to 32-bit floats)."""
+    values = meaning(rules, spec, opset)
     if values is None:
         return False
     for wanted, found in zip(spec.outputs, values, strict=True):
@@ -209,32 +216,44 @@ def _write(
     lists = _lists(clause, own, env) if clause.op in AXES else {}
     for k, pattern in enumerate(clause.inputs):
         if k in lists:
-            inputs.append(_listed(lists[k], op_type, k, schema, symbols))
+            inputs.append(listed(lists[k], op_type, k, schema, symbols))
         elif isinstance(pattern, t.ListExpr):
-            inputs.append(_listed(evaluate(pattern, _needed(env)), op_type, k, schema, symbols))
+            inputs.append(listed(evaluate(pattern, _needed(env)), op_type, k, schema, symbols))
         elif pattern.star:
             inputs.extend(node.args)
             named.update(params)
         elif pattern.name == "_":
-            inputs.append(_nothing(k, schema))
+            # a tensor without elements where ONNX wants one
+            formal = None if schema is None or k >= len(schema.inputs) else schema.inputs[k]
+            empty = formal is not None and not _may_lack(schema, k) and "tensor(float)" in formal.types
+            inputs.append(small_constant(np.zeros(0, np.float32)) if empty else None)
         elif pattern.name in params:
             named.add(pattern.name)
-            inputs.append(_tensor(node.args[params[pattern.name]], op, params[pattern.name], k, schema))
+            place = params[pattern.name]
+            value = node.args[place]
+            known = schema is not None and k < len(schema.inputs)
+            left_out = _is_default(rules, op, place, value) and (not known or _may_lack(schema, k))
+            inputs.append(None if left_out else value)
         else:
             value = own[pattern.name] if pattern.name in own else _needed(env).get(pattern.name)
-            inputs.append(_listed(value, op_type, k, schema, symbols))
+            inputs.append(listed(value, op_type, k, schema, symbols))
     for name, k in params.items():
-        if name not in named and not _is_default(node.args[k], op.syntax.params[k]):
+        if name not in named and not _is_default(rules, op, k, node.args[k]):
             raise NotWritable
     while inputs and inputs[-1] is None:
         inputs.pop()
-    _check_types(inputs, schema)
+    check_types(inputs, schema)
     proto = NodeProto(op_type=op_type, domain=domain)
     for entry in clause.attrs:
         made = _attribute(rules, entry, op, node, env, schema)
         if made is not None:
             proto.attribute.append(made)
     return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+
+
+def _may_lack(schema: Any, position: int) -> bool:
+    option = schema.inputs[position].option
+    return bool(option == type(option).Optional)
 
 
 def _lists(clause: OnnxClause, own: Mapping[str, Any], env: Env | None) -> dict[int, tuple[Any, ...]]:
@@ -254,7 +273,7 @@ def _lists(clause: OnnxClause, own: Mapping[str, Any], env: Env | None) -> dict[
 
 
 def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
-    """What the operator's names stand for; None where it is applied to more tensors, or gives more, than it declares."""
+    """The environment of the operator's names; None where it is applied to more tensors, or gives more, than it declares."""
     if len(node.args) != len(op.syntax.params) or len(node.types) != len(op.syntax.outputs):
         return None
     return operator_env(rules, op, node.args, dict(node.attrs))
@@ -273,32 +292,14 @@ def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> tuple[Value | N
     return tuple(None if o.name == "_" else node.values[names.index(o.name)] for o in clause.outputs)
 
 
-def _is_default(value: Value, param: t.Param) -> bool:
-    """Whether an argument is the number that the parameter has when it is left out."""
-    if param.default is None:
-        return False
-    number = number_of(value)
-    if isinstance(param.default, t.Int):
-        return number is not None and not isinstance(number, bool) and number == param.default.value
-    if isinstance(param.default, t.Float):
-        return number is not None and float(number) == param.default.value
-    if isinstance(param.default, t.Inf):
-        return number == math.inf
-    if isinstance(param.default, t.Unary) and isinstance(param.default.operand, t.Inf):
-        return number == -math.inf
-    return False
+def _is_default(rules: Rules, op: OperatorDef, index: int, value: Value) -> bool:
+    """Return whether an argument is the number that the parameter has when it is left out."""
+    default = declared_default(rules, op, op.syntax.params[index])
+    number = None if default is None else number_of(value)
+    return number is not None and not isinstance(number, bool) and bool(number == default)
 
 
-def _tensor(value: Value, op: OperatorDef, index: int, position: int, schema: Any) -> Value | None:
-    if not _is_default(value, op.syntax.params[index]):
-        return value
-    if schema is None or position >= len(schema.inputs):
-        return None
-    optional = schema.inputs[position].option == type(schema.inputs[position].option).Optional
-    return None if optional else value
-
-
-def _listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbols | None) -> Value:
+def listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbols | None) -> Value:
     """An attribute that ONNX wants as an input: numbers as a constant, symbolic sizes as a computation."""
     if isinstance(value, Value):
         return value
@@ -325,39 +326,19 @@ def _listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbo
     return small_constant(array if as_list else array.reshape(()))
 
 
-def _nothing(position: int, schema: Any) -> Value | None:
-    """An input that is left out; a tensor without elements where ONNX wants one."""
-    if schema is None or position >= len(schema.inputs):
-        return None
-    formal = schema.inputs[position]
-    if formal.option == type(formal.option).Optional or "tensor(float)" not in formal.types:
-        return None
-    return small_constant(np.zeros(0, np.float32))
-
-
-_ONNX_TYPE_NAMES = {
-    DType.F16: "tensor(float16)",
-    DType.BF16: "tensor(bfloat16)",
-    DType.F32: "tensor(float)",
-    DType.F64: "tensor(double)",
-}
-
-
-def onnx_type_name(type: TensorType) -> str:
-    return _ONNX_TYPE_NAMES.get(type.dtype, f"tensor({type.dtype})")
-
-
-def _check_types(inputs: Sequence[Value | None], schema: Any) -> None:
+def check_types(inputs: Sequence[Value | None], schema: Any) -> None:
+    """Raise NotWritable for inputs that a schema does not take."""
     if schema is None:
         return
     if len(inputs) > schema.max_input:
         raise NotWritable
     for k, value in enumerate(inputs):
-        formal = schema.inputs[min(k, len(schema.inputs) - 1)]
+        place = min(k, len(schema.inputs) - 1)
+        types = schema.inputs[place].types
         if value is None:
-            if formal.option != type(formal.option).Optional:
+            if not _may_lack(schema, place):
                 raise NotWritable
-        elif value.known and formal.types and onnx_type_name(value.type) not in formal.types:
+        elif value.known and types and type_name(value.type.dtype) not in types:
             raise NotWritable
 
 
@@ -371,44 +352,31 @@ def _attribute(
     else:
         value = evaluate(expr, env if env is not None else Env(op.module, rules))
     if schema is not None and entry.name not in schema.attributes:
-        if is_literal(expr) or (isinstance(expr, t.Name) and _declared_default(rules, op, expr.id, value)):
+        # an attribute that this opset does not have yet may be at the operator's default
+        names = [attr for attr in op.attrs if isinstance(expr, t.Name) and attr.name == expr.id]
+        default = declared_default(rules, op, names[0]) if names else None
+        values = value if isinstance(value, tuple) else (value,)
+        if is_literal(expr) or (default is not None and all(equal(each, default) for each in values)):
             return None
         raise NotWritable
+    return attribute_proto(entry.name, value, schema)
+
+
+def attribute_proto(name: str, value: Any, schema: Any) -> AttributeProto | None:
+    """An attribute of a node; None where it is ONNX's default, raises NotWritable where it is no value."""
     if isinstance(value, DType):
         value = ELEM_TYPES[value]
     if isinstance(value, Value):
         value = number_of(value)
-    if value is None or _symbolic(value):
+    if value is None or symbolic([(name, value)]):
         raise NotWritable
-    if schema is not None:
-        default = schema.attributes[entry.name].default_value
+    if schema is None:
+        if value == ():
+            return None
+    else:
+        default = schema.attributes[name].default_value
         if default.type and equal(attribute_value(default), value):
             return None
     if isinstance(value, tuple):
-        value = tuple(_plain(v) for v in value)
-        if not value and schema is None:
-            return None
-    return make_attribute(entry.name, _plain(value), schema)
-
-
-def _symbolic(value: Any) -> bool:
-    return any(isinstance(v, Scalar) for v in (value if isinstance(value, tuple) else (value,)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return float(value)
-    return value
-
-
-def _declared_default(rules: Rules, op: OperatorDef, name: str, value: Any) -> bool:
-    """Whether an attribute that this opset does not have yet is at the operator's default."""
-    for attr in op.attrs:
-        if attr.name == name and attr.default is not None:
-            try:
-                default = evaluate(attr.default, Env(op.module, rules))
-            except NO_FIT:
-                return False
-            values = value if isinstance(value, tuple) else (value,)
-            return all(equal(v, default) for v in values)
-    return False
+        value = tuple(float(each) if isinstance(each, Fraction) else each for each in value)
+    return make_attribute(name, float(value) if isinstance(value, Fraction) else value, schema)

@@ -23,18 +23,17 @@ from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Va
 from dslc.ir.scalar import Scalar, Sym, sym, walk
 from dslc.ir.sizes import multiple
 from dslc.onnx import folding
-from dslc.onnx.bindings import bind_values
-from dslc.onnx.context import Context, OpaqueTensor
+from dslc.onnx.context import Context, OpaqueTensor, bind_values
 from dslc.onnx.definitions import definition_of
 from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
+from dslc.onnx.folding import ordered
 from dslc.onnx.functions import IR_VERSION, Function, add_functions, general_sizes, name_of, standard_sizes
-from dslc.onnx.growth import ordered
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.naming import Namer, Naming, naming_of
-from dslc.onnx.plan import Resolved, WritePlan
-from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of
-from dslc.onnx.symbols import Sources, Symbols
+from dslc.onnx.plan import NestedModels, Resolved, WritePlan
+from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of, value_info
+from dslc.onnx.symbols import Sources, Symbols, symbolic
 from dslc.onnx.types import dim_name
 from dslc.prove.garbage import gc_paused
 from dslc.semantics.library import Rules, rules_cache
@@ -50,14 +49,16 @@ def export(
     growth: float = inf,
     fewest: bool = False,
 ) -> ModelProto:
-    """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
-    of ONNX is are written in plain nodes.
+    """A graph as a model: nodes that did not change are those of the file, word for word.
 
-    `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. `growth` is the
-    share by which the weights of the model may become more than the original's: what depends on weights alone and would make it
-    larger than that is written as nodes, which runtimes compute when they load it. With `fewest`, nodes of the file that read computed
-    sizes are written anew where the model has fewer nodes for that. External data
-    stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+    External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+
+    Args:
+        naming: names of the rest; without it, those that the file gave to the values and nodes that it still has.
+        scopes: whether expressions that no operator of ONNX is are written in plain nodes.
+        growth: the share by which the weights of the model may become more than the original's: what depends on weights alone and
+            would make it larger than that is written as nodes, which runtimes compute when they load it.
+        fewest: whether nodes of the file that read computed sizes are written anew where the model has fewer nodes for that.
 
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
@@ -89,11 +90,6 @@ def function_of(rules: Rules, group: Graph, opset: int, where: str = "the kernel
 
 
 def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
-    model = ModelProto(ir_version=IR_VERSION, producer_name="dslc")
-    model.opset_import.append(helper.make_opsetid("", opset))
-    model.graph.name = "body"
-    model.graph.input.extend(value_info(value.node.name, value.type) for value in group.inputs)  # type: ignore[attr-defined]
-    model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(group.outputs))
     found: dict[str, tuple[int, Value, int]] = {}
     for value in group.inputs:
         for axis, size in enumerate(value.type.shape):
@@ -102,8 +98,7 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
                 if sym.name not in found or times < found[sym.name][0]:
                     found[sym.name] = times, value, axis
     dims = {name: (value, axis) for name, (_, value, axis) in found.items()}
-    names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
-    context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
+    context = _context_of(group, opset, IR_VERSION, where, dims)
     try:
         written = export(context, group, rules, scopes=True)
     except KeyError as size:
@@ -127,11 +122,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, An
     return folding.compute(values, rules, opset, node_model)
 
 
-class _NestedModels:
-    """What `Plan` needs of this module."""
-
-    function = staticmethod(function_of)
-    compute = staticmethod(compute)
+_NESTED = NestedModels(function_of, compute)
 
 
 def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
@@ -145,13 +136,15 @@ def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
-    """Whether ONNX nodes express one application at an opset."""
+    """Return whether ONNX nodes express one application at an opset."""
     # the graph that the call stands in says what its sizes are
     sizes = [size for value in (*call.args, *call.values) for size in value.type.shape if isinstance(size, Scalar)]
     names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
     whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
     try:
-        written_alone(call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}))
+        written_alone(
+            call.values, rules, opset, Symbols({name: (whole, axis) for axis, name in enumerate(names)}, Sources(()))
+        )
     except DslcError:
         return False
     return True
@@ -165,7 +158,7 @@ def written_alone(values: Sequence[Value], rules: Rules, opset: int, symbols: Sy
         if not arg.constant
     }
     outputs = replace(tuple(values), dict(cut))
-    return WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NestedModels).order(outputs)
+    return WritePlan(rules, opset, {}, symbols, outputs, "the graph", _NESTED).order(outputs)
 
 
 def node_model(
@@ -190,39 +183,34 @@ def node_model(
     Raises:
         DslcError: E0814 where no ONNX node expresses a value.
     """
-    chosen = list(inputs) if inputs is not None else _arguments(outputs)
+    if inputs is None:
+        own = {value.node for value in outputs}
+        args = dict.fromkeys(arg for value in outputs for arg in value.node.args)
+        chosen = [arg for arg in args if not arg.constant and arg.node not in own]
+    else:
+        chosen = list(inputs)
     cut = {value: input_value(f"x{k}", value.type) for k, value in enumerate(chosen)}
     results = replace(tuple(outputs), dict(cut))
     parameters = tuple(cut[value] for value in chosen)
     if bind:
         bound = bind_values((*results, *parameters), bind)
         results, parameters = bound[: len(results)], bound[len(results) :]
-    model = ModelProto(ir_version=ir_version, producer_name="dslc")
-    model.opset_import.append(helper.make_opsetid("", opset))
-    model.graph.name = "nodes"
-    for value in parameters:
-        model.graph.input.append(value_info(value.node.name, value.type))  # type: ignore[attr-defined]
-    for k, value in enumerate(results):
-        model.graph.output.append(value_info(f"y{k}", value.type))
-    names = {value: value.node.name for value in parameters}  # type: ignore[attr-defined]
-    context = Context(model, None, "the node", {"": opset}, {}, names, {}, {}, {}, {}, {})
+    context = _context_of(Graph(parameters, results), opset, ir_version, "the node", {})
     fold = inputs is None or any(not value.constant for value in chosen)
     exporter = _Exporter(context, Graph(parameters, results), rules, Naming(), fold=fold, scopes=scopes)
-    return exporter.run(), [value.node.name for value in parameters]  # type: ignore[attr-defined]
+    return exporter.run(), list(context.names.values())
 
 
-def _arguments(outputs: Sequence[Value]) -> list[Value]:
-    own = {value.node for value in outputs}
-    args = dict.fromkeys(arg for value in outputs for arg in value.node.args)
-    return [arg for arg in args if not arg.constant and arg.node not in own]
-
-
-def value_info(name: str, type: TensorType) -> ValueInfoProto:
-    """Sizes that are expressions stay open."""
-    shape = [
-        s if isinstance(s, int) else (s.name if hasattr(s, "name") and not s.children else None) for s in type.shape
-    ]
-    return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
+def _context_of(
+    graph: Graph, opset: int, ir_version: int, where: str, dims: Mapping[str, tuple[Value, int]]
+) -> Context:
+    """The context of a graph that no file has: its outputs are `y0`, `y1`, ..."""
+    model = ModelProto(ir_version=ir_version, producer_name="dslc", opset_import=[helper.make_opsetid("", opset)])
+    model.graph.name = "nodes"
+    names: dict[Value, str] = {value: value.node.name for value in graph.inputs}  # type: ignore[attr-defined]
+    model.graph.input.extend(value_info(name, value.type) for value, name in names.items())
+    model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(graph.outputs))
+    return Context(model, None, where, {"": opset}, names=names, dims=dims)
 
 
 class _Exporter:
@@ -242,9 +230,10 @@ class _Exporter:
         roots = (*graph.outputs, *context.pinned.values())
         self.symbols = Symbols(context.dims, Sources(roots), context.opset, mixed=resolved != "file")
         self.plan = WritePlan(
-            rules, context.opset, context.origins, self.symbols, roots, context.where, _NestedModels,
+            rules, context.opset, context.origins, self.symbols, roots, context.where, _NESTED,
             fold=fold, scopes=scopes, resolved=resolved,
         )  # fmt: skip
+        self._final = self.plan.canonical
         self._order: list[Spec] | None = None
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
@@ -276,12 +265,9 @@ class _Exporter:
         add_functions(model, self.plan.functions)
         return model
 
-    def _final(self, value: Value) -> Value:
-        return self.plan.canonical(value)
-
     def _nodes(self, model: ModelProto, order: Sequence[Spec]) -> None:
         """The nodes; a second name of a value is an Identity right behind what gives it."""
-        made = {output for spec in order for output in map(self._canonical_or_none, spec.outputs)}
+        made = {self._final(output) for spec in order for output in spec.gives}
         self._namer.keep(spec.proto.name for spec in order if self.plan.kept(spec))
         copies: dict[Value, list[str]] = {}
         for value, name in self.copies:
@@ -291,13 +277,9 @@ class _Exporter:
                 model.graph.node.extend(helper.make_node("Identity", [self.names[value]], [name]) for name in names)
         for spec in order:
             model.graph.node.append(self._node_of(spec))
-            for output in map(self._canonical_or_none, spec.outputs):
-                if output is not None:
-                    for name in copies.pop(output, ()):
-                        model.graph.node.append(helper.make_node("Identity", [self.names[output]], [name]))
-
-    def _canonical_or_none(self, value: Value | None) -> Value | None:
-        return None if value is None else self._final(value)
+            for output in map(self._final, spec.gives):
+                for name in copies.pop(output, ()):
+                    model.graph.node.append(helper.make_node("Identity", [self.names[output]], [name]))
 
     # ---- names -----------------------------------------------------------------------------------------------
 
@@ -326,10 +308,9 @@ class _Exporter:
         reserved = original | self.taken
         for spec in order:
             for read in spec.reads:
-                self._name_one(self._final(read), reserved, user=next(filter(None, spec.outputs), None))
-            for output in spec.outputs:
-                if output is not None:
-                    self._name_one(self._final(output), reserved, spec.proto.op_type)
+                self._name_one(self._final(read), reserved, user=next(iter(spec.gives), None))
+            for output in spec.gives:
+                self._name_one(self._final(output), reserved, spec.proto.op_type)
         for value, _ in self.copies:
             self._name_one(value, reserved)
 
@@ -381,7 +362,7 @@ class _Exporter:
         node.output.extend(outputs)
         if not self.plan.kept(spec):
             node.name = ""
-            self._namer.name(node, next((value for value in spec.outputs if value is not None), None))
+            self._namer.name(node, next(iter(spec.gives), None))
         return node
 
     def _unread(self, name: str) -> str:
@@ -475,3 +456,50 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
             tensor.external_data.add(key=key, value=str(value))
         return tensor
     return numpy_helper.from_array(data.load())
+
+
+class ComputedSizes:
+    """Nodes that are written beside each call to compute its sizes; equal ones count once."""
+
+    def __init__(self, rules: Rules, context: Context) -> None:
+        self._rules, self._context = rules, context
+        self._known: dict[Node, frozenset[Node]] = {}
+        # what is above a value is not written for a size that is read from it
+        cut = {value: value if isinstance(value.node, Input) else input_value(f"from {k}", value.type)
+               for k, value in enumerate(dict.fromkeys(value for value, _ in context.dims.values()))}  # fmt: skip
+        dims = {name: (cut[value], axis) for name, (value, axis) in context.dims.items()}
+        self._symbols = Symbols(dims, Sources(tuple(cut.values())), context.opset, before=len(cut))
+
+    def of(self, node: Node) -> frozenset[Node]:
+        """The nodes beside a call that its sizes are computed in: those of the file, or those that would be written."""
+        if not isinstance(node, Call) or not symbolic(node.attrs):
+            return frozenset()
+        if node not in self._known:
+            origin = self._context.origins.get(node.values[0])
+            if origin is not None:
+                self._known[node] = _sizes(
+                    [value for value in origin.inputs if value is not None and value not in node.args]
+                )
+            else:
+                self._known[node] = self._written(node)
+        return self._known[node]
+
+    def _written(self, node: Call) -> frozenset[Node]:
+        try:
+            specs = written_alone(node.values, self._rules, self._context.opset, self._symbols)
+        except (DslcError, KeyError):
+            return frozenset()
+        return frozenset(value.node for spec in specs[:-1] for value in spec.gives)
+
+
+def _sizes(values: list[Value]) -> frozenset[Node]:
+    """The nodes that some sizes are computed in, from the shapes of tensors on."""
+    found: set[Node] = set()
+    while values:
+        value = values.pop()
+        if not value.known or value.type.dtype is not DType.I64 or value.type.rank > 1 or value.node in found:
+            continue
+        if not value.constant and value.node.args:
+            found.add(value.node)
+            values += value.node.args
+    return frozenset(found)

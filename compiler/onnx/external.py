@@ -1,4 +1,4 @@
-"""Weights where they are: inside the model, or in a file beside it that is read only when somebody asks."""
+"""Weights in their places: inside the model, or in a file beside it that is read on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dslc.errors import error
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, constant_value
-from dslc.onnx.known import static_shape
+from dslc.onnx.constant_propagation import static_shape
 from dslc.onnx.protos import DTYPES
 
 SMALL = 1 << 14  #: elements of a constant that is held as numbers, so that rules can ask for its value
@@ -43,15 +43,17 @@ class FileRegion:
 
 
 def entries(tensor: TensorProto) -> dict[str, str]:
+    """The entries that say where external data is."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def is_external(tensor: TensorProto) -> bool:
+    """Return whether the elements are in a file beside the model."""
     return tensor.data_location == TensorProto.EXTERNAL
 
 
 def byte_size(tensor: TensorProto) -> int | None:
-    """How many bytes the elements take, by type and shape; None for types without a size (strings)."""
+    """The bytes that the elements take, by type and shape; None for types without a size (strings)."""
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         return None
@@ -59,7 +61,7 @@ def byte_size(tensor: TensorProto) -> int | None:
 
 
 def region(tensor: TensorProto, folder: Path | None, where: str) -> FileRegion:
-    """Where a tensor's external data is, checked without reading it.
+    """The place of a tensor's external data, checked without reading it.
 
     Raises:
         DslcError: E0802 missing; E0803 too short for the shape; E0804 outside the model's folder.
@@ -147,6 +149,7 @@ class ProtoData:
 
 
 def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
+    """The shape of a tensor; raises E0813 for one that cannot be."""
     shape = tuple(int(size) for size in tensor.dims)
     if any(size < 0 for size in shape) or math.prod(shape) > 1 << 44:
         raise error("E0813", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)

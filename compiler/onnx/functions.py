@@ -17,7 +17,7 @@ from dslc.errors import DslcError
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
-from dslc.onnx.bindings import bind_graph
+from dslc.onnx.context import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import every_node, opsets
 from dslc.semantics.apply import apply
@@ -32,7 +32,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """What a kernel means: its function, its definition in the language, and the group with names of its own for unknown sizes."""
+    """The meaning of a kernel: its function, its definition in the language, and the group with names of its own for unknown sizes."""
 
     proto: FunctionProto
     group: Graph
@@ -109,14 +109,16 @@ def standard_sizes(group: Graph) -> Graph:
 
 
 def name_of(function: FunctionProto, types: Sequence[TensorType]) -> str:
-    """The name of the kernel that a function is the meaning of: by its nodes, and by the types that it is applied to (with sizes named
-    as `standard_sizes` does)."""
+    """The name of the kernel that a function is the meaning of.
+
+    It is made of its nodes, and of the types that it is applied to (with sizes named as `standard_sizes` does).
+    """
     content = repr((_FORMAT, list(map(str, types)))).encode() + nodes_of(function)
     return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def nodes_of(function: FunctionProto) -> bytes:
-    """What a function computes, whatever it is called."""
+    """The contents of a function without its name."""
     bare = FunctionProto(domain=DOMAIN)
     for field in ("input", "output", "node", "opset_import"):
         getattr(bare, field).extend(getattr(function, field))

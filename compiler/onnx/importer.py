@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,18 @@ from dslc.errors import DslcError, error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.fold import is_index
-from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_value, opaque, product
-from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, num, substitute
+from dslc.ir.graph import Constant, Graph, Kernel, Opaque, Value, input_value, kernel_value, opaque, product, replace
+from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, dimension, num, substitute, walk
 from dslc.onnx.clauses import NodeView, active, node_view, read_node
-from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
+from dslc.onnx.constant_propagation import ELEMENTS as KNOWN_ELEMENTS
+from dslc.onnx.constant_propagation import KnownValues, least, open_ends, placed, with_places
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin, bind_graph
 from dslc.onnx.einsum import written
-from dslc.onnx.exporter import value_info
+from dslc.onnx.exporter import function_of
 from dslc.onnx.external import array_of, check_length, is_external, small_constant, tensor_constant
-from dslc.onnx.functions import IR_VERSION
-from dslc.onnx.groups import closed, defined, named_size
+from dslc.onnx.functions import IR_VERSION, nodes_of
 from dslc.onnx.inlining import inlined_functions
-from dslc.onnx.known import ELEMENTS as KNOWN_ELEMENTS
-from dslc.onnx.known import KnownValues, least, open_ends
 from dslc.onnx.metadata import DOMAIN, KEY, metadata
-from dslc.onnx.places import placed, with_places
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
@@ -49,9 +47,11 @@ from dslc.onnx.protos import (
     read_model,
     schema_of,
     sorted_nodes,
+    value_info,
 )
 from dslc.onnx.types import complete_bind, infer
 from dslc.prove.garbage import gc_paused
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules, rules_cache
 
 _serial = itertools.count()
@@ -87,8 +87,9 @@ class _Importer:
         self.pinned: dict[str, Value] = {}
         self.dims: dict[str, tuple[Value, int]] = {}
         self.same_size: dict[Scalar, Scalar] = {}
-        self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
         self.functions = {(f.domain, f.name): f for f in model.functions}
+        training = model.training_info
+        self._trained = [one for info in training for one in (*info.update_binding, *info.initialization_binding)]
         self._said: Mapping[str, str] | None = None
         self.scope = f"m{next(_serial)}"
         self._schemas: dict[tuple[str, str], Any] = {}
@@ -107,9 +108,10 @@ class _Importer:
         self._weights(set(inputs))
         self.types = infer(self.model, nodes, self.bind, self._small_external(), self.where)
         self._inputs()
-        self._used = self._names_read(nodes)
+        self._used = {value.name for value in graph.output} | {entry.value for entry in self._trained}
         for node in nodes:
-            self.counts["nodes"] += 1
+            self._used.update((*node.input, *captured(node)))
+        for node in nodes:
             self._node(node)
         outputs = []
         for value in graph.output:
@@ -120,31 +122,21 @@ class _Importer:
             outputs.append(self.values[value.name])
         inputs_out = [self.values[n] for n in inputs if n not in set(weights) or n in self.variables]
         inputs_out += [self.values[n] for n in self.variables if n not in set(inputs)]
-        self._pin()
+        for annotation in graph.quantization_annotation:
+            pinned = (entry.value for entry in annotation.quant_parameter_tensor_names)
+            self.pinned.update((name, self.values[name]) for name in pinned if name in self.values)
         dims = self.dims | {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
         context = Context(
-            self.model,
-            self.folder,
-            self.where,
-            self.opsets,
-            self.bind,
-            self.names,
-            self.tensors,
-            self.origins,
-            self.variables,
-            self.pinned,
-            dims,
-            self.counts,
-        )
+            self.model, self.folder, self.where, self.opsets, self.bind, self.names, self.tensors, self.origins,
+            self.variables, self.pinned, dims,
+        )  # fmt: skip
         return Imported(Graph(tuple(inputs_out), tuple(outputs)), context)
 
     # ---- weights and inputs ----------------------------------------------------------------------------------
 
     def _weights(self, inputs: set[str]) -> None:
         """Weights as constants; those that a caller may override, or that training changes, become inputs later."""
-        trained = {
-            e.key for info in self.model.training_info for e in (*info.update_binding, *info.initialization_binding)
-        }
+        trained = {entry.key for entry in self._trained}
         for tensor in self.model.graph.initializer:
             overridable = tensor.name in inputs and self.model.ir_version >= 4
             value = tensor_constant(tensor, self.folder, self.where)
@@ -163,14 +155,10 @@ class _Importer:
                 self._define(name, self._opaque_tensor(name, sparse))
 
     def _opaque_tensor(self, name: str, tensor: TensorProto | SparseTensorProto) -> Value:
-        key = f"{self.scope}:tensor:{name}"
-        return opaque(key, name, OpaqueTensor(tensor), (), (self._declared_tensor_type(tensor),))[0]
-
-    def _declared_tensor_type(self, tensor: TensorProto | SparseTensorProto) -> TensorType | None:
-        if isinstance(tensor, SparseTensorProto):
-            dtype = DTYPES.get(tensor.values.data_type)
-            return None if dtype is None else TensorType(dtype, tuple(tensor.dims))
-        return None
+        type = None
+        if isinstance(tensor, SparseTensorProto) and tensor.values.data_type in DTYPES:
+            type = TensorType(DTYPES[tensor.values.data_type], tuple(tensor.dims))
+        return opaque(f"{self.scope}:tensor:{name}", name, OpaqueTensor(tensor), (), (type,))[0]
 
     def _small_external(self) -> dict[str, np.ndarray[Any, Any]]:
         """Contents of small integer weights in external data: shapes depend on them."""
@@ -193,21 +181,6 @@ class _Importer:
                     type = TensorType(DTYPES[tensor.data_type], tuple(tensor.dims))
                 self._define(name, input_value(name, type))
 
-    def _pin(self) -> None:
-        for annotation in self.model.graph.quantization_annotation:
-            for entry in annotation.quant_parameter_tensor_names:
-                if entry.value in self.values:
-                    self.pinned[entry.value] = self.values[entry.value]
-
-    def _names_read(self, nodes: list[NodeProto]) -> set[str]:
-        used = {value.name for value in self.model.graph.output}
-        for node in nodes:
-            used.update(node.input)
-            used.update(captured(node))
-        for info in self.model.training_info:
-            used.update(e.value for e in (*info.update_binding, *info.initialization_binding))
-        return used
-
     def _define(self, name: str, value: Value) -> None:
         self.values[name] = value
         self.names.setdefault(value, name)
@@ -225,10 +198,7 @@ class _Importer:
         if results is None and not local and not captured(node):
             results = self._read(node, domain, inputs)
         if results is None:
-            self.counts["opaque"] += 1
             results = self._opaque(node, inputs)
-        else:
-            self.counts["operators"] += 1
         results = tuple(None if value is None else self._placed(self._folded(value)) for value in results)
         outputs = tuple(
             v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output)
@@ -301,7 +271,7 @@ class _Importer:
         view = node_view(node, op, schema, inputs, used, self.known.get)
         first = inputs[0] if inputs else None
         if node.op_type == "Slice" and first is not None and not first.type.is_static:
-            return replace(view, known=lambda value: open_ends(self.known.get(value)))
+            return dataclasses.replace(view, known=lambda value: open_ends(self.known.get(value)))
         return view
 
     def _schema(self, op_type: str, domain: str) -> Any:
@@ -311,7 +281,7 @@ class _Importer:
         return self._schemas[key]
 
     def _plausible(self, name: str, value: Value) -> bool:
-        """Whether ONNX's own inference agrees with ours, where both know a size."""
+        """Return whether ONNX's own inference agrees with ours, where both know a size."""
         theirs = self.types.by_name.get(name)
         if theirs is None or not value.known:
             return True
@@ -333,7 +303,6 @@ class _Importer:
         items = self.known.get(value)
         if items is None or any(isinstance(item, Scalar) for item in items):
             return value
-        self.counts["folded"] += 1
         return array_of(items, value.type)
 
     def _placed(self, value: Value) -> Value:
@@ -458,13 +427,13 @@ class _Importer:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = self._counted(node, inputs) or tuple(self._opaque_type(name) if name else None for name in node.output)
+        types = self._counted(node, inputs) or tuple(self._opaque_type(name) for name in node.output)
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
 
     def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
-        """How many numbers a Range up to symbolic sizes gives, which ONNX's inference does not say."""
+        """The type of a Range up to symbolic sizes, whose length ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
         start, limit, step = (None if value is None else self.known.get(value) for value in inputs)
@@ -520,3 +489,51 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType],
     found = None if graph is None else closed(graph, terms, types)
     cache[key] = found
     return found
+
+
+def defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
+    """The group of a definition at types, where its equation is what the function spells out."""
+    from dslc.onnx.definitions import equation_of
+
+    group = equation_of(rules, definition) if definition else None
+    opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
+    if group is None or len(group.inputs) != len(types):
+        return None
+    try:
+        if nodes_of(function_of(rules, group, opset).proto) != nodes_of(function):
+            return None
+        sizes = {
+            size.name: given
+            for value, type in zip(group.inputs, types, strict=True)
+            for size, given in zip(value.type.shape, type.shape, strict=False)
+            if isinstance(size, Sym)
+        }
+        bound = bind_graph(group, sizes) if sizes else group
+    except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError):
+        return None
+    return bound if [value.type for value in bound.inputs] == list(types) else None
+
+
+def named_size(size: Scalar, terms: dict[str, Dim]) -> Sym:
+    """A name for the time being for a size that is an expression; `terms` has those that there are."""
+    name = next((name for name, term in terms.items() if term is size), f"size of a kernel {len(terms)}")
+    terms[name] = size
+    return dimension(name)
+
+
+def closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
+    """The group over numbered holes, where it consists of what a group may consist of."""
+    bound = bind_graph(graph, terms) if terms else graph
+    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(
+        value.known for value in bound.outputs
+    ):
+        return None
+    known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
+    for value in bound.outputs:
+        for size in value.type.shape:
+            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
+                return None
+    if len(bound.inputs) < len(types):
+        return None
+    holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
+    return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))

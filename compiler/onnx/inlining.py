@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, ModelProto, NodeProto
+from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 from onnx.checker import ValidationError
 from onnx.inliner import inline_selected_functions
 
 from dslc.errors import error
 from dslc.onnx.metadata import DOMAIN
-from dslc.onnx.protos import every_node, subgraphs
+from dslc.onnx.protos import captured, domain_of, every_node, subgraphs
 
 #: the domain and the name of a function
 _Name: TypeAlias = tuple[str, str]
@@ -26,8 +26,7 @@ DEEPEST = 200  #: how deep its functions may call each other
 def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     """`y = own.Gelu(x)` → the nodes of the model's function `own.Gelu`; the model as it is where it has no function.
 
-    Kernels that dslc wrote stay, and what ONNX does not inline (functions for other versions of operators than the model's): nobody
-    looks into these.
+    Kernels that dslc wrote stay, and what ONNX does not inline: functions for other versions of operators than the model's.
 
     Raises:
         DslcError: E0808 for functions that call each other in a circle, or stand for more nodes than anyone can run.
@@ -35,7 +34,7 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     theirs = [f for f in model.functions if f.domain != DOMAIN]
     own = {(f.domain, f.name): f for f in theirs}
     if not own or len(own) < len(theirs):
-        return model  # of two of one name nobody knows which is meant
+        return model  # two of one name are ambiguous
     inside = {name: (*f.node, NodeProto(attribute=f.attribute_proto)) for name, f in own.items()}
     if _size(model, inside) > MOST_NODES:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
@@ -93,3 +92,45 @@ def _size(model: ModelProto, functions: dict[_Name, tuple[NodeProto, ...]]) -> f
         return total
 
     return of(model.graph.node, ())
+
+
+def apart(
+    model: ModelProto, known: Collection[tuple[str, str]], types: Mapping[str, ValueInfoProto]
+) -> tuple[ModelProto, list[str]]:
+    """Cut a model down to what the runtime can run; also return the operators that were taken out.
+
+    `known` are domains and names of operators that the runtime has, `types` what is known of values by their names. What a node gives
+    of which nothing is known is not fed, and what is computed from it is left out. Nodes lose their names: runtimes refuse equal ones.
+    """
+    whole = inlined_functions(model, "the model")
+    out = ModelProto()
+    out.CopyFrom(whole)
+    graph = out.graph
+    del graph.node[:], graph.value_info[:], graph.output[:]
+    left_out: dict[str, None] = {}
+    lost: set[str] = set()
+    given: set[str] = set()
+    for node in whole.graph.node:
+        reads = [name for name in (*node.input, *captured(node)) if name]
+        if all((domain_of(one), one.op_type) in known for one in every_node([node])):
+            if lost.intersection(reads):
+                lost.update(node.output)
+                continue
+            graph.node.append(node)
+            graph.node[-1].name = ""
+            continue
+        left_out.setdefault(node.op_type)
+        results = [name for name in node.output if name]
+        graph.input.extend(types[name] for name in results if name in types)
+        given.update(results)
+        lost.update(name for name in results if name not in types)
+        for k, name in enumerate(reads):
+            if name not in lost and name not in given:
+                graph.node.append(_copy(name, f"{''.join(results[:1])} reads {k}"))
+                graph.output.append(ValueInfoProto(name=graph.node[-1].output[0]))
+    graph.output.extend(info for info in whole.graph.output if info.name not in lost | given)
+    return out, list(left_out)
+
+
+def _copy(name: str, to: str) -> NodeProto:
+    return helper.make_node("Identity", [name], [to])

@@ -1,4 +1,4 @@
-"""Inputs for a model that nobody gave any for: floats from a normal distribution, integers that their uses prove valid."""
+"""Drawn inputs of a model: floats from a normal distribution, integers that their uses prove valid."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from onnx import TensorProto, TensorShapeProto, helper, numpy_helper
 from dslc.onnx.protos import every_node
 
 # operators that pass elements of their first input on
-_MOVES = frozenset({
-    "Identity", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Expand",
-    "Tile", "Concat", "Split", "Pad", "Gather", "Dropout",
-})  # fmt: skip
+_MOVES = frozenset(
+    "Identity Cast CastLike Reshape Unsqueeze Squeeze Flatten Transpose Slice Expand Tile Concat Split Pad Gather Dropout".split()
+)
 _INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
@@ -55,8 +54,7 @@ class AssumedSize:
 def input_specs(
     model: onnx.ModelProto, bind: Mapping[str, int], other: int = 8
 ) -> tuple[list[InputSpec], list[AssumedSize], list[str]]:
-    """Inputs to be fed to a model, the sizes that had to be assumed, and the inputs that are neither tensors
-    nor sequences of them.
+    """Inputs to be fed to a model, the sizes that had to be assumed, and the inputs that are no tensors.
 
     `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis
     that nothing fixes is taken as 1 (a batch), any other as `other`.
@@ -106,8 +104,10 @@ def open_sizes(model: onnx.ModelProto, bind: Mapping[str, int], specs: Sequence[
 
 
 def tensor_type(type: onnx.TypeProto) -> tuple[onnx.TypeProto.Tensor, bool]:
-    """The type of a tensor, of one that is optional, or of those of a sequence, and whether it is that; without an element type for
-    what is none of these."""
+    """The type of a tensor, of one that is optional, or of those of a sequence, and whether it is that.
+
+    It is without an element type for what is none of these.
+    """
     if type.HasField("optional_type"):
         type = type.optional_type.elem_type
     if type.HasField("sequence_type"):
@@ -201,7 +201,7 @@ def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
 def _limits(
     name: str, uses: Mapping[str, list[tuple[onnx.NodeProto, int]]], facts: _Facts
 ) -> Iterator[tuple[int, int]]:
-    """What each use of a value, or of something that holds its elements, allows."""
+    """The limits that each use of a value, or of something that holds its elements, sets."""
     seen, todo = {name}, [name]
     while todo:
         for node, position in uses.get(todo.pop(), ()):
@@ -240,7 +240,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
 
 
 def is_integer(elem_type: int) -> bool:
-    """Whether an element type of ONNX is one of integers."""
+    """Return whether an element type of ONNX is one of integers."""
     dtype = numpy_type(elem_type)
     return (
         dtype is not None

@@ -14,8 +14,10 @@ from dslc.syntax import tree as t
 
 
 def unknown_nodes(rules: Rules, modules: Iterable[Module]) -> list[Diagnostic]:
-    """E0707 for every node, attribute or number of inputs in a lowering that its operator does not have. Domains that neither ONNX nor
-    ONNX Runtime knows are their owners' matter."""
+    """E0707 for every node, attribute or number of inputs in a lowering that its operator does not have.
+
+    Domains that neither ONNX nor ONNX Runtime knows are not checked.
+    """
     chosen = frozenset(modules)
     return [found for rule in rules.lowerings.values() if rule.module in chosen for found in _of(rule)]
 
@@ -47,16 +49,13 @@ def _known() -> Mapping[str, Mapping[str, list[Any]]]:
     """All versions of each operator, by domain and name."""
     import onnx
 
-    found: dict[str, dict[str, list[Any]]] = {}
-    for schema in (*onnx.defs.get_all_schemas_with_history(), *_of_the_runtime()):
-        found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema)
-    return MappingProxyType(found)
-
-
-def _of_the_runtime() -> list[Any]:
-    """What ONNX Runtime says of its own operators; nothing where a version does not tell."""
     try:
         from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
-    except ImportError:
-        return []
-    return list(get_all_operator_schema())
+    except ImportError:  # a version that does not tell
+        own: list[Any] = []
+    else:
+        own = get_all_operator_schema()
+    found: dict[str, dict[str, list[Any]]] = {}
+    for schema in (*onnx.defs.get_all_schemas_with_history(), *own):
+        found.setdefault(schema.domain, {}).setdefault(schema.name, []).append(schema)
+    return MappingProxyType(found)

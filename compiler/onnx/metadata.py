@@ -1,4 +1,4 @@
-"""What a model says of its kernels: names that are part of the format of files. Imports nothing, since every worker asks."""
+"""Metadata of kernels in a model: names that are part of the format of files. Imports nothing, since every worker asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What values and nodes are called in a written model: as in the file, or after what they replaced."""
+"""Names of values and nodes in a written model: as in the file, or after what they replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULE, METADATA = "dslc.rule", 10
 
 @dataclass(frozen=True, slots=True)
 class CalledNode:
-    """What a node comes from: `name` of the file's node that it is, or that was replaced by it; `rule` made it, if any.
+    """The origin of a node: `name` of the file's node that it is, or that was replaced by it; `rule` made it, if any.
 
     `place` says where that was, also where the file's node has no name. An operator inside such a node, or inside a replacement, is
     not `whole`: what it computes is no result of the file's node. `file` is that node, whose notes go with it.
@@ -114,7 +114,7 @@ class Namer:
         return value
 
     def _called(self, value: Value) -> CalledNode | None:
-        """What the node of a value comes from, or the operator that it is written for."""
+        """The origin of the node of a value, or the operator that it is written for."""
         found = self._naming.nodes.get(value.node) or self._naming.nodes.get(self._meant(value).node)
         if found is None and value.node in self.inside:
             outer = self._called(self.inside[value.node])

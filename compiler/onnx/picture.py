@@ -9,6 +9,7 @@ from dataclasses import replace
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from dslc.onnx.naming import RULE
+from dslc.onnx.protos import captured
 from dslc.reporting.data import DrawnNode, Picture
 
 NUMBERS = 8  #: attributes of so many numbers are written out
@@ -55,7 +56,7 @@ def compared(
 
 
 def _with_what_is_above(nodes: tuple[DrawnNode, ...]) -> tuple[DrawnNode, ...]:
-    """What was changed and has no rule has that of what reads it: a step may say of a whole region only what that gives."""
+    """Give changed nodes without a rule that of their readers: a step may name only the results of a region."""
     readers: dict[str, tuple[str, ...]] = {}
     out: list[DrawnNode] = []
     for node in reversed(nodes):
@@ -75,7 +76,7 @@ def _identity(node: DrawnNode) -> tuple[object, ...]:
 
 
 def _programs(picture: Picture) -> list[str]:
-    """What each node computes of the model's inputs, whatever it is called: equal digests are equal programs, weights left out."""
+    """Digests of the computation of each node from the model's inputs: equal ones are equal programs, weights left out."""
     known: dict[str, str] = {name: name for name in picture.inputs}
     out: list[str] = []
     for node in picture.nodes:
@@ -90,28 +91,12 @@ def _programs(picture: Picture) -> list[str]:
 def _drawn(node: NodeProto, weights: Collection[str]) -> DrawnNode:
     outputs = tuple(name for name in node.output if name)
     made = tuple(entry.value for entry in node.metadata_props if entry.key == RULE)
-    inside = (name for attribute in node.attribute for name in _outer(attribute))
-    inputs = tuple(dict.fromkeys(name for name in (*node.input, *inside) if name and name not in weights))
+    inputs = tuple(dict.fromkeys(name for name in (*node.input, *captured(node)) if name and name not in weights))
     operator = f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".")
     attributes = {attribute.name: _text(attribute) for attribute in node.attribute}
     return DrawnNode(
         node.name or next(iter(outputs), node.op_type), operator, inputs, outputs, made, attributes=attributes
     )
-
-
-def _outer(attribute: AttributeProto) -> Iterable[str]:
-    """What the graph of an attribute reads of the graph around it."""
-    graphs = [attribute.g] if attribute.type == AttributeProto.GRAPH else list(attribute.graphs)
-    for graph in graphs:
-        own = {name for node in graph.node for name in node.output} | {
-            one.name for one in (*graph.input, *graph.initializer)
-        }
-        for node in graph.node:
-            yield from (
-                name
-                for name in (*node.input, *(each for one in node.attribute for each in _outer(one)))
-                if name not in own
-            )
 
 
 def _text(attribute: AttributeProto) -> str:

@@ -1,15 +1,17 @@
-"""What is written for each value of a graph: the node of the file that it came from, or a node through its operator's clause."""
+"""The node that is written for each value of a graph: one of the file, or a node through its operator's clause."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from onnx import NodeProto
+import numpy as np
+from onnx import NodeProto, helper, numpy_helper
 
 from dslc.errors import DslcError, error
-from dslc.ir.constants import FillRef
+from dslc.ir.constants import NUMPY, FillRef
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
     Call,
     Constant,
@@ -24,15 +26,15 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
+from dslc.onnx.broadcasting import NotLowered
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.external import small_constant
 from dslc.onnx.functions import Function
+from dslc.onnx.fuse_nodes import fuse_node
+from dslc.onnx.lower_scopes import lower_scope, picked
 from dslc.onnx.metadata import DOMAIN
-from dslc.onnx.rejoin import rejoin
-from dslc.onnx.spelled import picked, spelled
 from dslc.onnx.symbols import Symbols, symbolic
-from dslc.onnx.tensors import NotSpelled
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -49,14 +51,11 @@ class Cycle(Exception):
         self.origin = origin
 
 
-class NestedModels(Protocol):
-    """What is written as a model of its own while a model is planned: the functions of kernels, and what computes constants."""
+class NestedModels(NamedTuple):
+    """Writers of models inside a model that is planned: the functions of kernels, and what computes constants."""
 
-    def function(self, rules: Rules, group: Graph, opset: int, where: str) -> Function:
-        """What a kernel means."""
-
-    def compute(self, values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, Any]:
-        """The elements of constant values."""
+    function: Callable[[Rules, Graph, int, str], Function]
+    compute: Callable[[Sequence[Value], Rules, int], dict[Value, Any]]
 
 
 class WritePlan:
@@ -125,10 +124,8 @@ class WritePlan:
         return self._alias
 
     def kept(self, spec: Spec) -> bool:
-        """Whether a node is written as the file has it."""
-        return spec in self._word_for_word or any(
-            value is not None and isinstance(value.node, Opaque) for value in spec.outputs
-        )
+        """Return whether a node is written as the file has it."""
+        return spec in self._word_for_word or any(isinstance(value.node, Opaque) for value in spec.gives)
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
         """Nodes to write, producers first.
@@ -215,7 +212,7 @@ class WritePlan:
             self.folded.add(value)
             return None
         if isinstance(node, ScopeNode) and self.scopes:
-            return self.producer(self._spelled(node))
+            return self.producer(self._lowered(node))
         what = str(node.scope)[:80] if isinstance(node, ScopeNode) else type(node).__name__
         raise error("E0814", f"no ONNX node expresses {what}", path=self.where)
 
@@ -235,7 +232,7 @@ class WritePlan:
         return self._extra[value]
 
     def _anew(self, value: Value, origin: Origin) -> Spec | None:
-        """What says an application of the file without the sizes that the file computes for it."""
+        """An application of the file, written without the sizes that the file computes for it; None where it has to read them."""
         node = value.node
         if self.resolved == "file" or not isinstance(node, Call) or not symbolic(node.attrs):
             return None
@@ -287,25 +284,25 @@ class WritePlan:
 
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:
-            joined = rejoin(self.rules, node, self.opset, self.users, self._elements)
+            joined = fuse_node(self.rules, node, self.opset, self.users, self._elements)
             written = (joined,) if joined is not None else self._own(node)
             if written is None:
-                written = self._as_import(node)
+                # an import-only clause whose right side is this one application, or a node of the file that is alike
+                found = fuse_node(self.rules, node, self.opset, self.users, self._elements, single=True)
+                other = self._as_in_file(node) if found is None else found
+                written = None if other is None else (other,)
             self._call_specs[node] = written
             if written is not None:
                 for spec in written[:-1]:
-                    for output in spec.outputs:
-                        if output is not None:
-                            self._extra[output] = spec
-                            self.inside.setdefault(output.node, node.values[0])
+                    for output in spec.gives:
+                        self._extra[output] = spec
+                        self.inside.setdefault(output.node, node.values[0])
             elif self._unsaid is None:
                 self._inline(node)
             else:
                 self._call_specs[node] = self._collected(node, self._unsaid)
-        found = self._call_specs[node]
-        if found is not None:
-            return found[-1]
-        return self.producer(self._alias[value])
+        specs = self._call_specs[node]
+        return self.producer(self._alias[value]) if specs is None else specs[-1]
 
     def _elements(self, value: Value) -> Any:
         if isinstance(value.node, Constant):
@@ -337,13 +334,7 @@ class WritePlan:
             return (Spec(NodeProto(), node.args, node.values),)
         return None
 
-    def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
-        """An import-only clause whose right side is this one application, or a node of the file that is alike."""
-        joined = rejoin(self.rules, node, self.opset, self.users, self._elements, single=True)
-        found = self._as_in_file(node) if joined is None else joined
-        return None if found is None else (found,)
-
-    def _spelled(self, node: ScopeNode) -> Value:
+    def _lowered(self, node: ScopeNode) -> Value:
         """An expression in plain nodes, after those that it reads: it may read what these are made of."""
         stack = [node]
         while stack:
@@ -364,10 +355,10 @@ class WritePlan:
                     0
                 ].node
                 assert isinstance(over, ScopeNode)
-                self._alias[Value(one)] = spelled(
+                self._alias[Value(one)] = lower_scope(
                     over, self.opset, self.symbols.at(one), self._picked.get(Value(one), frozenset())
                 )
-            except NotSpelled as problem:
+            except NotLowered as problem:
                 text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(one.scope)[:80]}"
                 raise error("E0814", text, path=self.where) from None
         return self._alias[Value(node)]
@@ -391,37 +382,25 @@ class WritePlan:
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:
-    import numpy as np
-    from onnx import helper, numpy_helper
-
-    from dslc.ir.constants import NUMPY, FillRef
-    from dslc.ir.dtype import TensorType
-    from dslc.onnx.external import small_constant
-
-    data = value.node.data  # type: ignore[attr-defined]
-    one = FillRef(data.value, TensorType(value.type.dtype, (1,))).load()
-    proto = helper.make_node(
-        "ConstantOfShape", [""], [""], value=numpy_helper.from_array(one.astype(NUMPY[value.type.dtype]))
-    )
-    sizes: tuple[Any, ...] = value.type.shape
-    if all(isinstance(size, int) for size in sizes):
-        shape = small_constant(np.array(sizes, np.int64))
-    else:
-        shape = symbols.tensor(sizes, True)
-    return Spec(proto, (shape,), (value,))
+    """A constant with one number everywhere, as a node of its shape."""
+    one = FillRef(value.node.data.value, TensorType(value.type.dtype, (1,))).load()  # type: ignore[attr-defined]
+    tensor = numpy_helper.from_array(one.astype(NUMPY[value.type.dtype]))
+    sizes = value.type.shape
+    shape = small_constant(np.array(sizes, np.int64)) if value.type.is_static else symbols.tensor(sizes, True)
+    return Spec(helper.make_node("ConstantOfShape", [""], [""], value=tensor), (shape,), (value,))
 
 
 LARGEST = 1 << 30  #: bytes that are computed at once, weights in files not counted
 
 
 def grown(value: Value) -> bool:
-    """Whether a result is larger than what it is computed from."""
+    """Return whether a result is larger than what it is computed from."""
     read = sum(arg.type.bytes for arg in value.node.args if arg.known and arg.type.is_static)
     return value.known and value.type.is_static and value.type.bytes > read
 
 
 def foldable(value: Value) -> bool:
-    """Whether a weights-only value is computed now: not where it, or what it goes through, would be much larger than the weights."""
+    """Return whether a weights-only value is computed now: not where it, or a step to it, would be much larger than the weights."""
     if not value.known or not value.type.is_static:
         return False
     weights = 0
@@ -435,3 +414,44 @@ def foldable(value: Value) -> bool:
         elif len(sizes) < len(node.types) or sum(sizes) > LARGEST:
             return False
     return value.type.bytes <= max(1 << 20, 4 * weights)
+
+
+Key = tuple[Any, ...]
+
+
+def alike_key(node: Call) -> Key:
+    """A key that is equal for applications that one node of a file writes in the same way.
+
+    It has the operator, attributes, types, weights, and which of the arguments are one value.
+    """
+    args = node.args
+    first: dict[Value, int] = {}
+    same = tuple([first.setdefault(arg, k) for k, arg in enumerate(args)])
+    weights = tuple([arg if arg.constant else None for arg in args])
+    return (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in args]), node.types, weights, same)
+
+
+def alike_origins(origins: Mapping[Value, Origin]) -> dict[Key, tuple[Origin, Call]]:
+    """Nodes of the file that are one application each, by what they apply."""
+    out: dict[Key, tuple[Origin, Call]] = {}
+    for value, origin in origins.items():
+        node = value.node
+        if not isinstance(node, Call) or any(o is not None and o.node is not node for o in origin.outputs):
+            continue
+        if all(read is None or read.constant or read in node.args for read in origin.inputs):
+            out.setdefault(alike_key(node), (origin, node))
+    return out
+
+
+def written_alike(found: tuple[Origin, Call], node: Call) -> Spec:
+    """The node of the file with the arguments of another application."""
+    origin, old = found
+    args = dict(zip(old.args, node.args, strict=True))
+    inputs = tuple(None if read is None else args.get(read, read) for read in origin.inputs)
+    outputs = tuple(None if output is None else Value(node, output.index) for output in origin.outputs)
+    proto = NodeProto()
+    proto.CopyFrom(origin.proto)
+    # notes are of one node, and are its own where that is the one
+    for note in ("name", "doc_string", "metadata_props"):
+        proto.ClearField(note)
+    return Spec(proto, inputs, outputs)

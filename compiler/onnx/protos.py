@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from dslc.errors import DslcError, error
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.scalar import Sym
 from dslc.onnx.pytorch import not_onnx
 
 #: the oldest opset whose nodes are understood; in older models every node stays opaque
@@ -57,7 +61,10 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = parsed(data, name), path.parent
-    if not are_text((*_model_texts(model), *_texts(model.graph))):
+    named = (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name)
+    domains = (entry.domain for entry in model.opset_import)
+    texts = (*named, model.graph.doc_string, *domains, *_texts(model.graph))
+    if not are_text((*texts, *(text for function in model.functions for text in function_texts(function)))):
         raise damaged(name, "a name in it is no text")
     _check_header(model, name)
     _check_tensors(model.graph, name)
@@ -65,8 +72,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
 
 
 def parsed(data: bytes, name: str) -> ModelProto:
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
+    """The model of a file's bytes; raises E0801 for damaged ones."""
     if not data:
         raise damaged(name, "the file is empty")
     strange = not_onnx(data, name)
@@ -81,22 +87,8 @@ def parsed(data: bytes, name: str) -> ModelProto:
 
 
 def are_text(texts: Iterable[Any]) -> bool:
-    """Whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
+    """Return whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
     return all(isinstance(text, str) for text in texts)
-
-
-def _model_texts(model: ModelProto) -> Iterator[Any]:
-    yield from (
-        model.producer_name,
-        model.producer_version,
-        model.domain,
-        model.doc_string,
-        model.graph.name,
-        model.graph.doc_string,
-    )
-    yield from (entry.domain for entry in model.opset_import)
-    for function in model.functions:
-        yield from function_texts(function)
 
 
 def function_texts(function: FunctionProto) -> Iterator[Any]:
@@ -163,24 +155,21 @@ _DATA_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
 
 def _check_tensors(graph: GraphProto, name: str) -> None:
-    for tensor in tensors(graph):
+    sparse = [one for each in graphs(graph) for one in each.sparse_initializer]
+    for tensor in (*tensors(graph), *(part for one in sparse for part in (one.values, one.indices))):
         if tensor.data_type not in _DATA_TYPES:
             what = f"tensor `{tensor.name}` of {name}" if tensor.name else f"a tensor of {name}"
             raise error("E0813", f"{what} has the element type {tensor.data_type}, which ONNX does not know", path=name)
 
 
 def tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Every tensor that a graph and its subgraphs hold: weights, and attributes of nodes."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
+    """Every dense tensor that a graph and its subgraphs hold: weights, and attributes of nodes."""
+    for each in graphs(graph):
+        yield from each.initializer
+        for attribute in (attribute for node in each.node for attribute in node.attribute):
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-        for inner in subgraphs(node):
-            yield from tensors(inner)
 
 
 def opset_of(model: ModelProto) -> int | None:
@@ -197,6 +186,7 @@ def opsets(model: ModelProto) -> dict[str, int]:
 
 
 def domain_of(node: NodeProto) -> str:
+    """The domain of a node; ONNX's own is empty."""
     return "" if node.domain == "ai.onnx" else node.domain
 
 
@@ -208,6 +198,11 @@ def schema_of(op_type: str, domain: str, opset: int) -> Any:
         return None
 
 
+def type_name(dtype: DType) -> str:
+    """A type as schemas call it: `tensor(float)`."""
+    return f"tensor({TensorProto.DataType.Name(ELEM_TYPES[dtype]).lower()})"
+
+
 def operand_types(schema: Any, position: int) -> frozenset[str]:
     """The types that a schema allows for an operand, as `tensor(float)`; its last operand stands for all that follow."""
     formal = schema.inputs[min(position, len(schema.inputs) - 1)].type_str
@@ -215,15 +210,19 @@ def operand_types(schema: Any, position: int) -> frozenset[str]:
     return frozenset(allowed[0] if allowed else (formal,))
 
 
-def attributes(node: NodeProto) -> dict[str, AttributeProto]:
-    return {attribute.name: attribute for attribute in node.attribute}
-
-
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in the attributes of a node."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH or attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph and those inside its nodes."""
+    yield graph
+    for inner in (inner for node in graph.node for inner in subgraphs(node)):
+        yield from graphs(inner)
 
 
 def every_node(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -236,37 +235,29 @@ def every_node(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 def captured(node: NodeProto) -> tuple[str, ...]:
     """Names of outer values that the node's subgraphs read, in the order of their first use."""
-    found: dict[str, None] = {}
+    free: dict[str, None] = {}
     for graph in subgraphs(node):
-        for name in _free_names(graph):
-            found.setdefault(name)
-    return tuple(found)
-
-
-def _free_names(graph: GraphProto) -> list[str]:
-    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    known |= {tensor.values.name for tensor in graph.sparse_initializer}
-    free: list[str] = []
-    for node in graph.node:
-        free.extend(name for name in (*node.input, *captured(node)) if name and name not in known)
-        known.update(node.output)
-    free.extend(value.name for value in graph.output if value.name and value.name not in known)
-    return free
+        known = {each.name for each in (*graph.input, *graph.initializer)}
+        known |= {tensor.values.name for tensor in graph.sparse_initializer}
+        for inner in graph.node:
+            free.update((name, None) for name in (*inner.input, *captured(inner)) if name and name not in known)
+            known.update(inner.output)
+        free.update((value.name, None) for value in graph.output if value.name and value.name not in known)
+    return tuple(free)
 
 
 def all_names(graph: GraphProto) -> Iterator[str]:
     """Every value name in a graph and in its subgraphs."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-    for tensor in graph.initializer:
-        yield tensor.name
-    for sparse in graph.sparse_initializer:
-        yield sparse.values.name
-    for node in graph.node:
-        yield from node.input
-        yield from node.output
-        for inner in subgraphs(node):
-            yield from all_names(inner)
+    for one in graphs(graph):
+        yield from (each.name for each in (*one.input, *one.output, *one.value_info, *one.initializer))
+        yield from (sparse.values.name for sparse in one.sparse_initializer)
+        yield from (name for node in one.node for name in (*node.input, *node.output))
+
+
+def value_info(name: str, type: TensorType) -> ValueInfoProto:
+    """Sizes that are expressions stay open."""
+    shape = [size if isinstance(size, int) else size.name if isinstance(size, Sym) else None for size in type.shape]
+    return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
 
 
 def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> list[NodeProto]:
@@ -297,8 +288,6 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
         needs.append(below)
         for j in below:
             users[j].append(k)
-    import heapq
-
     ready = [k for k, below in enumerate(needs) if not below]
     heapq.heapify(ready)
     order: list[int] = []
@@ -322,55 +311,31 @@ def attribute_value(attribute: AttributeProto) -> Any:
 
     A 32-bit float becomes the shortest decimal that stands for it, so that 0.01 is the 0.01 of a rule file.
     """
-    kind = attribute.type
-    if kind == AttributeProto.INT:
-        return int(attribute.i)
-    if kind == AttributeProto.FLOAT:
-        return decimal(attribute.f)
-    if kind == AttributeProto.STRING:
-        return attribute.s.decode("utf-8", "replace")
-    if kind == AttributeProto.INTS:
-        return tuple(int(i) for i in attribute.ints)
-    if kind == AttributeProto.FLOATS:
-        return tuple(decimal(f) for f in attribute.floats)
-    if kind == AttributeProto.STRINGS:
-        return tuple(s.decode("utf-8", "replace") for s in attribute.strings)
-    if kind == AttributeProto.TENSOR:
-        return attribute.t
+    kind, types = attribute.type, AttributeProto
+    if kind in (types.INT, types.FLOAT, types.STRING, types.TENSOR):
+        return _plain(helper.get_attribute_value(attribute))
+    if kind in (types.INTS, types.FLOATS, types.STRINGS):
+        return tuple(map(_plain, helper.get_attribute_value(attribute)))
     return attribute
 
 
-def decimal(value: float) -> float:
-    """The shortest decimal with the same 32-bit float."""
-    import numpy as np
-
-    return float(str(np.float32(value)))
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def make_attribute(name: str, value: Any, schema: Any) -> AttributeProto:
     """An attribute of the kind that the schema asks for (an empty list has no kind of its own)."""
-    kinds = {
-        onnx.defs.OpSchema.AttrType.INT: AttributeProto.INT,
-        onnx.defs.OpSchema.AttrType.INTS: AttributeProto.INTS,
-        onnx.defs.OpSchema.AttrType.FLOAT: AttributeProto.FLOAT,
-        onnx.defs.OpSchema.AttrType.FLOATS: AttributeProto.FLOATS,
-        onnx.defs.OpSchema.AttrType.STRING: AttributeProto.STRING,
-        onnx.defs.OpSchema.AttrType.STRINGS: AttributeProto.STRINGS,
-    }
-    kind = kinds.get(schema.attributes[name].type) if schema is not None and name in schema.attributes else None
-    if kind == AttributeProto.FLOAT:
-        value = float(value)
-    elif kind == AttributeProto.FLOATS:
-        value = [float(v) for v in value]
-    elif kind == AttributeProto.INT:
-        value = int(value)
-    elif kind == AttributeProto.INTS:
-        value = [int(v) for v in (value if isinstance(value, tuple | list) else (value,))]
-    elif kind is None and isinstance(value, bool):
-        value = int(value)
-    return (
-        helper.make_attribute(name, value, attr_type=kind) if kind is not None else helper.make_attribute(name, value)
-    )
+    wanted = schema.attributes[name].type.value if schema is not None and name in schema.attributes else None
+    if wanted in (AttributeProto.FLOAT, AttributeProto.INT):
+        value = (float if wanted == AttributeProto.FLOAT else int)(value)
+    elif wanted in (AttributeProto.FLOATS, AttributeProto.INTS):
+        each = float if wanted == AttributeProto.FLOATS else int
+        value = list(map(each, value if isinstance(value, tuple | list) else (value,)))
+    elif wanted not in (AttributeProto.STRING, AttributeProto.STRINGS):
+        return helper.make_attribute(name, int(value) if isinstance(value, bool) else value)
+    return helper.make_attribute(name, value, attr_type=wanted)
 
 
 def copy_fields(source: Any, target: Any, skip: set[str]) -> None:

@@ -25,7 +25,7 @@ _PICKLES = (b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46",)
 
 
 def not_onnx(data: bytes, name: str) -> DslcError | None:
-    """What to say of a file that is PyTorch's; None of any other."""
+    """The error for a file that is PyTorch's; None for any other."""
     if not _is_pytorch(data):
         return None
     if name.endswith(".pt2"):
@@ -49,12 +49,12 @@ def _is_pytorch(data: bytes) -> bool:
 
 
 def is_program_file(source: object) -> TypeGuard[str | Path]:
-    """Whether this is the path of a program of torch.export."""
+    """Return whether this is the path of a program of torch.export."""
     return isinstance(source, str | Path) and Path(source).suffix == ".pt2"
 
 
 def is_pytorch(given: object) -> bool:
-    """Whether this is a module or an exported program of PyTorch; torch is not imported to find out."""
+    """Return whether this is a module or an exported program of PyTorch; torch is not imported to find out."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return False

@@ -49,6 +49,7 @@ def known_operators() -> frozenset[tuple[str, str]]:
 
 
 def first_line(problem: BaseException) -> str:
+    """The first line of a message, or the kind of an error without one."""
     text = str(problem).strip()
     return text.splitlines()[0][:300] if text else type(problem).__name__
 
@@ -59,22 +60,23 @@ def run(model: ModelProto, feeds: Mapping[str, Any], outputs: Sequence[str], *, 
     Raises:
         DslcError: E0811, E0811 where ONNX Runtime refuses.
     """
-    import onnxruntime as ort
+    import onnxruntime
 
+    ort: Any = onnxruntime
     found = session(model, threads=1, optimize=optimize, prepacked=False)
-    given = {name: _ort_value(ort, array) for name, array in feeds.items()}
+    given = {}
+    for name, each in feeds.items():
+        array = np.ascontiguousarray(each)
+        given[name] = (
+            ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), TensorProto.BFLOAT16)
+            if array.dtype == ml_dtypes.bfloat16
+            else ort.OrtValue.ortvalue_from_numpy(array)
+        )
     try:
         results = found.run_with_ort_values(list(outputs), given)
     except Exception as problem:
         raise error("E0811", f"ONNX Runtime does not run the model: {first_line(problem)}") from problem
     return [_array(value) for value in results]
-
-
-def _ort_value(ort: Any, array: Any) -> Any:
-    array = np.ascontiguousarray(array)
-    if array.dtype == ml_dtypes.bfloat16:
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), TensorProto.BFLOAT16)
-    return ort.OrtValue.ortvalue_from_numpy(array)
 
 
 def _array(value: Any) -> Any:
@@ -89,7 +91,7 @@ LIGHT = 1 << 28  #: bytes of weights of a model that is loaded only to see wheth
 
 
 def accepted(written: ModelProto, original: ModelProto) -> bool:
-    """Whether ONNX Runtime loads a model, or refuses the original of it just as well.
+    """Return whether ONNX Runtime loads a model, or refuses the original of it just as well.
 
     Models with external data or more than 256 MiB of weights are taken for accepted: loading them is not free.
     """

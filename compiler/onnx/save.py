@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, numpy_helper
 
-from dslc.errors import DslcError, error
+from dslc.errors import error
 from dslc.onnx.external import FileRegion, entries, is_external, region
-from dslc.onnx.protos import copy_fields
+from dslc.onnx.protos import copy_fields, tensors
 from dslc.store import beside, is_stream
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
@@ -55,35 +55,16 @@ def save(
     try:
         return writer.write(external_data)
     except OSError as problem:
-        raise _cannot_write(target, problem) from None
+        reasons = {
+            errno.ENOSPC: "the disk is full",
+            errno.EROFS: "it is on a read-only disk",
+            errno.EDQUOT: "the quota is used up",
+        }
+        why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
+        hint = "nothing was written"
+        raise error("E0903", f"cannot write {target}: {why}", path=str(target), hint=hint) from None
     finally:
         writer.clean()
-
-
-def _cannot_write(target: Path, problem: OSError) -> DslcError:
-    reasons = {
-        errno.ENOSPC: "the disk is full",
-        errno.EROFS: "it is on a read-only disk",
-        errno.EDQUOT: "the quota is used up",
-    }
-    why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
-    return error("E0903", f"cannot write {target}: {why}", path=str(target), hint="nothing was written")
-
-
-def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
-    """Every tensor of a graph and its subgraphs."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.TENSOR:
-                yield attribute.t
-            elif attribute.type == AttributeProto.TENSORS:
-                yield from attribute.tensors
-            elif attribute.type == AttributeProto.GRAPH:
-                yield from tensors_of(attribute.g)
-            elif attribute.type == AttributeProto.GRAPHS:
-                for inner in attribute.graphs:
-                    yield from tensors_of(inner)
 
 
 class _Writer:
@@ -104,7 +85,7 @@ class _Writer:
             with self._open(self.data) as out:
                 places = [self._append(out, tensor) for tensor in moved]
             gone = _ids(moved)
-            both = zip(tensors_of(model.graph), tensors_of(self.model.graph), strict=True)
+            both = zip(tensors(model.graph), tensors(self.model.graph), strict=True)
             targets = [copy for copy, tensor in both if id(tensor) in gone]
             for tensor, (offset, length) in zip(targets, places, strict=True):
                 _refer(tensor, self.data.name, offset, length)
@@ -145,7 +126,7 @@ class _Writer:
 
     def _moved(self, external: bool | None) -> list[TensorProto]:
         """The tensors that go to the file of weights."""
-        every = list(tensors_of(self.model.graph))
+        every = list(tensors(self.model.graph))
         inside = [t for t in every if not is_external(t)]
         beside = [t for t in every if is_external(t)]
         clash = self.stays and any(entries(t).get("location") == self.data.name for t in beside)
@@ -163,14 +144,12 @@ class _Writer:
         elif tensor.raw_data:
             out.write(tensor.raw_data)
         else:
-            from onnx import numpy_helper
-
             out.write(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
         return offset, out.tell() - offset
 
 
-def _ids(tensors: list[TensorProto]) -> set[int]:
-    return {id(tensor) for tensor in tensors}
+def _ids(some: list[TensorProto]) -> set[int]:
+    return {id(tensor) for tensor in some}
 
 
 def _bytes(tensor: TensorProto) -> int:

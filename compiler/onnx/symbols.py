@@ -13,7 +13,7 @@ from onnx import helper
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.fold import least
 from dslc.ir.graph import Input, Node, Value, opaque, topological
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Num, Scalar, Sym
 from dslc.ir.sizes import multiple
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
@@ -28,7 +28,7 @@ Place = tuple[Value, int]
 
 
 class Sources:
-    """Where sizes stand in the shapes of a graph's values, in the order in which these are computed.
+    """Places of sizes in the shapes of a graph's values, in the order in which these are computed.
 
     Values that have one reader are left out: they may become part of their reader's node.
     """
@@ -59,7 +59,7 @@ class Sources:
         return {node: k for k, node in enumerate(topological(value.node for value in self._outputs))}
 
     def place(self, sizes: Sequence[Any], before: int) -> Place | None:
-        """Where these sizes stand side by side in the shape of a value that is computed before a position."""
+        """The place at which these sizes stand side by side in the shape of a value that is computed before a position."""
         found = self._places.get(tuple(sizes))
         return found[0] if found is not None and found[1] < before else None
 
@@ -67,14 +67,14 @@ class Sources:
 class Symbols:
     """Builds the nodes that compute sizes; equal sizes are one value.
 
-    `dims` has a value and its axis for each symbol, so long or a multiple of it. With `sources` sizes are read from values of the
-    graph that are computed earlier than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
+    `dims` has a value and its axis for each symbol, so long or a multiple of it. Sizes are read from values of the graph that are
+    computed earlier than what wants them; see `at`. `mixed`: lists of sizes may have both a -1 and operands' own sizes.
     """
 
     def __init__(
         self,
         dims: Mapping[str, Place],
-        sources: Sources | None = None,
+        sources: Sources,
         opset: int = 0,
         before: int = 0,
         mixed: bool = False,
@@ -83,8 +83,6 @@ class Symbols:
 
     def at(self, node: Node) -> Symbols:
         """The same for what a node of the graph wants, or what is written for it."""
-        if self._sources is None:
-            return self
         return Symbols(self._dims, self._sources, self._opset, self._sources.position.get(node, 0), self.mixed)
 
     def tensor(self, items: Sequence[Any], as_list: bool) -> Value:
@@ -103,8 +101,6 @@ class Symbols:
 
     def _parts(self, items: Sequence[Any]) -> list[Value]:
         """Lists that are the sizes one after the other: the longest that some shape has, and numbers together."""
-        if self._sources is None:
-            return [self._size(item) for item in items]
         parts: list[Value] = []
         at = 0
         while at < len(items):
@@ -132,11 +128,10 @@ class Symbols:
         return _node("Shape", (value,), TensorType(DType.I64, (count,)), **whole)
 
     def _size(self, item: Any) -> Value:
-        if isinstance(item, Num):
-            item = item.value
-        if isinstance(item, int):
+        if isinstance(item, int | Num):
+            item = item.value if isinstance(item, Num) else item
             return small_constant(np.array([item], np.int64))
-        place = None if self._sources is None else self._sources.place((item,), self._before)
+        place = self._sources.place((item,), self._before)
         if place is None and isinstance(item, Sym):
             place = self._dims[item.name]
             own = multiple(place[0].type.shape[place[1]])
@@ -151,7 +146,7 @@ class Symbols:
         total = self._size(item.args[0])
         for arg in item.args[1:]:
             size = self._size(arg)
-            if item.name == "//" and not _is_natural(item.args[0]):
+            if item.name == "//" and ((low := least(item.args[0])) is None or low < 0):
                 # ONNX divides towards 0: without the rest both are the same
                 total = _node("Sub", (total, _node("Mod", (total, size), _LIST)), _LIST)
             total = _node(_FUNCTIONS[item.name], (total, size), _LIST)
@@ -159,23 +154,15 @@ class Symbols:
 
     def _at_axis(self, place: Place) -> Value:
         source, axis = place
-        if self._sources is not None and self._opset >= _SOME:
+        if self._opset >= _SOME:
             return self._shape(place, 1)
         shape = _node("Shape", (source,), TensorType(DType.I64, (source.type.rank,)))
         return _node("Gather", (shape, small_constant(np.array([axis], np.int64))), _LIST, axis=0)
-
-    def available(self, value: Scalar) -> bool:
-        return all(part.name in self._dims for part in walk(value) if isinstance(part, Sym))
 
 
 def symbolic(attrs: Any) -> bool:
     """True where attributes hold symbolic sizes."""
     return any(isinstance(v, Scalar) for _, value in attrs for v in (value if isinstance(value, tuple) else (value,)))
-
-
-def _is_natural(size: Scalar) -> bool:
-    low = least(size)
-    return low is not None and low >= 0
 
 
 def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> Value:

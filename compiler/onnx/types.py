@@ -201,15 +201,22 @@ def infer(
 
 
 def _run(copy: ModelProto, bind: Mapping[str, int], where: str) -> GraphProto:
-    """The graph with ONNX's types. Propagated contents of tensors add to these types and never judge a model: ONNX's rules for them
-    take some tensors of rank 2 for lists of sizes (an `Unsqueeze` of a list), so what contradicts has to do so without them."""
+    """The graph with ONNX's types.
+
+    Propagated contents of tensors add to these types and never judge a model: ONNX's rules for them take some tensors of rank 2 for
+    lists of sizes (an `Unsqueeze` of a list), so what contradicts has to do so without them.
+    """
     plain = _attempt(copy, where, contents=False)
     # contents are asked for only where they are needed: of a list of a million numbers ONNX propagates each, which takes seconds
     if not isinstance(plain, str) and _whole(plain):
         return plain
     message = _attempt(copy, where, contents=True)
     if isinstance(message, str) and "existing" in message:
-        _forget_declared(copy.graph)  # ONNX Runtime, too, lets declared shapes be wrong
+        # ONNX Runtime, too, lets declared shapes be wrong
+        del copy.graph.value_info[:]
+        for value in copy.graph.output:
+            if value.type.HasField("tensor_type"):
+                value.type.tensor_type.ClearField("shape")
         message = _attempt(copy, where, contents=True)
     if not isinstance(message, str):
         return message
@@ -234,7 +241,7 @@ def _attempt(copy: ModelProto, where: str, *, contents: bool, strict: bool = Tru
 
 
 def _whole(graph: GraphProto) -> bool:
-    """Whether the size of every dimension of every result is known."""
+    """Return whether the size of every dimension of every result is known."""
     types = {value.name: value.type for value in (*graph.value_info, *graph.output)}
     results = [name for node in graph.node for name in node.output if name]
     return all(name in types and _sized(types[name]) for name in results)
@@ -259,13 +266,6 @@ def _completed(sure: GraphProto, more: GraphProto) -> GraphProto:
 
 def _unshaped(type: TypeProto) -> bool:
     return not type.WhichOneof("value") or (type.HasField("tensor_type") and not type.tensor_type.HasField("shape"))
-
-
-def _forget_declared(graph: GraphProto) -> None:
-    del graph.value_info[:]
-    for value in graph.output:
-        if value.type.HasField("tensor_type"):
-            value.type.tensor_type.ClearField("shape")
 
 
 _REFUSED = re.compile(r"\(op_type:(\w+)(?:, node name: ([^)]*))?\): \[ShapeInferenceError\] ([^\n]*)")
@@ -297,11 +297,8 @@ def _at_node(copy: ModelProto, found: re.Match[str], where: str) -> str:
     types = {value.name: tensor_type(value.type, value.name) for value in (*typed.value_info, *typed.input)}
     weights = [tensor for tensor in typed.initializer if tensor.data_type in DTYPES]
     types |= {tensor.name: TensorType(DTYPES[tensor.data_type], tuple(tensor.dims)) for tensor in weights}
-    given = [f"`{name}`{_shape_text(types.get(name))}" for name in node.input if name]
+    shapes = {name: f" [{', '.join(map(str, type.shape))}]" for name, type in types.items() if type is not None}
+    given = [f"`{name}`{shapes.get(name, '')}" for name in node.input if name]
     operands = f"{', '.join(given[:-1])} and {given[-1]}" if len(given) > 1 else "".join(given)
     call = f"{node.op_type} of {operands}" if given else node.op_type
     return f"the node `{names[place]}` ({call})" if names[place] else f"the {call}"
-
-
-def _shape_text(type: TensorType | None) -> str:
-    return "" if type is None else f" [{', '.join(str(size) for size in type.shape)}]"

@@ -24,7 +24,7 @@ from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.kernels import _own
 from dslc.match.forms import forms, generated, tells_nonfinite, ways
-from dslc.onnx.plain import kernel_model
+from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load, standard
 from tests.codegen.groups import Case, M, N, Room, compare, group, needs_compiler

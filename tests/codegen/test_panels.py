@@ -21,7 +21,7 @@ from dslc.codegen.split_reductions import separated
 from dslc.codegen.text import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value
-from dslc.onnx.plain import kernel_model
+from dslc.onnx.microbenchmarks import kernel_model
 from dslc.semantics.library import standard
 from tests.codegen.groups import Case, M, N, Room, compare, group, needs_compiler
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dslc.cli.main import run
-from dslc.foreign.importing import import_rules
-from dslc.foreign.outcome import Import
-from dslc.foreign.report import imported_text
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Import, imported_text
 from dslc.foreign.rule import ForeignRule
 
 
@@ -32,6 +31,6 @@ def imported(path: Path, form: str, out: Path, *more: str) -> int:
     return run(["import-rules", "--from", form, str(path), "-o", str(out), "--workers", "0", *more])
 
 
-def exported(path: Path, form: str, out: Path, *more: str) -> int:
-    """The exit code of `dslc export-rules`."""
-    return run(["export-rules", "--to", form, str(path), "-o", str(out), *more])
+def exported(path: Path, out: Path, *more: str) -> int:
+    """The exit code of `dslc export-rules`, to TASO's format."""
+    return run(["export-rules", "--to", "taso", str(path), "-o", str(out), *more])

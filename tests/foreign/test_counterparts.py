@@ -11,14 +11,14 @@ import pytest
 from dslc.cli.main import run
 from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
-from dslc.foreign.define import definition, operators
-from dslc.foreign.importing import import_rules
-from dslc.foreign.outcome import Outcome
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, RuleTensor
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import definition, operators, translations
 from dslc.prove.run.verify import verify_rule
 from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
+from tests.foreign.writers import tensat_text
 
 SCALE, SHIFT, MEAN, VARIANCE = (RuleTensor(-k) for k in range(21, 25))
 STATISTICS = (SCALE, SHIFT, MEAN, VARIANCE)
@@ -140,7 +140,7 @@ def test_the_same_operators_in_a_file_of_tensat(tmp_path: Path) -> None:
     rules = tensat.read(text.encode(), pairs=False)
     found = import_rules(rules, "tensat", tmp_path / "mine.rules", workers=0, guards=False).rules
     assert [each.outcome for each in found] == ["proved", "proved", "proved", "proved", "proved", "rejected"]
-    assert tensat.write(rules).decode() == text
+    assert tensat_text(rules).decode() == text
     assert taso.read(taso.write(rules[:1])) == (replace(rules[0], names=()),)
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from dslc.cli.main import run
-from dslc.foreign import flexflow, taso
-from dslc.foreign.formats import read_rules, written
-from dslc.foreign.importing import import_rules
-from dslc.foreign.merging import merged
-from dslc.foreign.numbering import documented, documented_both, in_source_order, numbers_in, reversed_rule
-from dslc.foreign.outcome import Import, ImportedRule
+from dslc.foreign import taso
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Import, ImportedRule
+from dslc.foreign.reverses import documented, documented_both, in_source_order, merged, numbers_in, reversed_rule
 from dslc.foreign.rule import ForeignRule
 from dslc.prove.evidence.lock import read_lock
 from dslc.prove.verdict import RuleVerdict
@@ -78,13 +76,13 @@ def test_a_rule_and_its_reverse_are_one_rule(tmp_path: Path, capsys: pytest.Capt
 def test_both_come_back_where_they_stood(tmp_path: Path) -> None:
     """With other rules between them, other names for their inputs, and the kernels that each was found on."""
     rules = named(RIGHT[3], SCALED[0], WIDE, RIGHT[0], SCALED[1], reversed_rule(WIDE, ""), OUT_OF_RELU)
-    path, out = tmp_path / "mine.rules", tmp_path / "back.json"
-    found = translated(rules, "flexflow", path)
+    path, out = tmp_path / "mine.rules", tmp_path / "back.pb"
+    found = translated(rules, "taso", path)
     assert outcomes(found) == ["proved"] * 4 + ["merged"] * 3
     assert [each.reason for each in found.rules[4:]] == ["rule_1", "rule_2", "rule_0"]
     assert "reverse_rule_4, reverse_inputs_2_1_0" in path.read_text().replace("\n", " ")
-    assert exported(path, "flexflow", out) == 0
-    assert list(flexflow.read(out.read_bytes())) == rules
+    assert exported(path, out) == 0
+    assert out.read_bytes() == taso.write(rules)
 
 
 @pytest.mark.parametrize("form", ["taso", "tensat", "flexflow"])
@@ -94,9 +92,8 @@ def test_an_export_is_that_of_the_single_rules(form: str, tmp_path: Path) -> Non
     together, out = tmp_path / "mine.rules", tmp_path / "together"
     found = translated(rules, form, together)
     assert outcomes(found) == ["proved", "proved", "proved", "merged", "proved", "merged"]
-    assert exported(together, form, out) == 0
-    back = [replace(each, name="") for each in read_rules(form, out)]
-    assert written(form, back) == written(form, rules)
+    assert exported(together, out) == 0
+    assert out.read_bytes() == taso.write(rules)
 
 
 def test_a_rule_that_is_its_own_reverse_is_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +102,7 @@ def test_a_rule_that_is_its_own_reverse_is_written_once(tmp_path: Path, capsys: 
     assert outcomes(found) == ["proved"] and "\n  <=>\n" in text_of(found, 0) and "reverse" not in text_of(found, 0)
     assert run(["check", str(path)]) == 0
     assert "W0011" not in capsys.readouterr().out
-    assert exported(path, "taso", out) == 0
+    assert exported(path, out) == 0
     assert out.read_bytes() == taso.write([ROTATED])
 
 
@@ -116,17 +113,17 @@ def test_what_is_no_exact_reverse_stays_for_itself(tmp_path: Path) -> None:
     assert outcomes(found) == ["proved", "proved"]
     assert "<=>" not in (tmp_path / "mine.rules").read_text()
     pair = single(tmp_path)
-    assert [each.outcome for each in merged(pair, PAIR, "taso")] == ["proved", "merged"]
+    assert [each.outcome for each in merged(pair, PAIR)] == ["proved", "merged"]
     assert pair[1].translation is not None
     pair[1] = replace(pair[1], translation=pair[1].translation.guarded("M == 1"))
-    assert [each.outcome for each in merged(pair, PAIR, "taso")] == ["proved", "proved"]
+    assert [each.outcome for each in merged(pair, PAIR)] == ["proved", "proved"]
 
 
 @pytest.mark.parametrize("weaker", [0, 1])
 def test_of_two_proofs_the_weaker_counts(weaker: int, tmp_path: Path) -> None:
     pair = single(tmp_path)
     pair[weaker] = replace(pair[weaker], verdict=RuleVerdict("r", "bounded", (), ""))
-    verdict = merged(pair, PAIR, "taso")[0].verdict
+    verdict = merged(pair, PAIR)[0].verdict
     assert verdict is not None and verdict.status == "bounded"
 
 

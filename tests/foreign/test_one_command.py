@@ -9,12 +9,11 @@ import pytest
 
 from dslc.cli.main import run
 from dslc.foreign import taso
-from dslc.foreign.deciding import Deciding
-from dslc.foreign.importing import import_rules
-from dslc.foreign.keeping import digest_of
-from dslc.foreign.outcome import Outcome
+from dslc.foreign.decisions import Deciding, digest_of
+from dslc.foreign.importer import import_rules
+from dslc.foreign.outcomes import Outcome
 from dslc.foreign.rule import Operator
-from dslc.foreign.translate import translations
+from dslc.foreign.translation import translations
 from dslc.prove.evidence.lock import read_lock
 from dslc.semantics.library import load_many
 from tests.foreign.shaped import RIGHT, WRONG, X1, X2, X3, at, plain, rule
@@ -53,7 +52,7 @@ def test_what_was_decided_is_not_decided_again(tmp_path: Path, monkeypatch: pyte
         raise AssertionError("asked again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dslc.prove.run.workers.answers", fail)
+        patched.setattr("dslc.prove.run.pool.answers", fail)
         again = import_rules(rules[::-1], "taso", tmp_path / "other.rules", workers=0, cache=cache)
         with pytest.raises(AssertionError, match="asked again"):
             import_rules(rules, "taso", tmp_path / "mine.rules", workers=0)
@@ -169,9 +168,9 @@ def test_an_export_onto_a_folder_leaves_nothing_behind(tmp_path: Path, capsys: p
     path, rules = tmp_path / "some.txt", tmp_path / "some.rules"
     path.write_text(TEXT)
     assert command(path, rules, "--no-guards") == 0
-    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "folder.pb").mkdir()
     before = sorted(tmp_path.iterdir())
-    assert run(["export-rules", "--to", "tensat", str(rules), "-o", str(tmp_path / "folder.txt")]) == 1
+    assert run(["export-rules", "--to", "taso", str(rules), "-o", str(tmp_path / "folder.pb")]) == 1
     assert "E0903" in capsys.readouterr().err and sorted(tmp_path.iterdir()) == before
 
 

@@ -12,9 +12,9 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.ir.scalar import Scalar, dimension, num
 from dslc.ir.scalar import apply as scalar
+from dslc.onnx.constant_propagation import KnownValues
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
-from dslc.onnx.known import KnownValues
 from dslc.semantics.apply import apply
 
 node = helper.make_node

@@ -13,7 +13,7 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Call, Node
 from dslc.match import GraphIndex, compile_directions
 from dslc.onnx.importer import import_model
-from dslc.onnx.small import beside, with_weights
+from dslc.onnx.microbenchmarks import beside, with_weights
 from dslc.search.rewrites.candidate import Candidate, Limits
 from dslc.search.strategies.backtrack import backtrack
 from dslc.semantics.library import Rules

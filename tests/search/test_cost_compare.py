@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from dslc.cost.compare import Comparison, Reference, compare, difference, meaning, outputs_of, silent, steady
 from dslc.cost.inputs import drawn_inputs, inputs_at_other_sizes, special_inputs
 from dslc.cost.process import ModelFile
+from dslc.onnx.describe import computed_types
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import draw, input_specs
-from dslc.onnx.numbers import only_numbers
-from dslc.onnx.weakest import computed_types
+from dslc.onnx.special_inputs import only_numbers
 from dslc.semantics.library import standard
 
 NAN, INF = float("nan"), float("inf")

@@ -15,8 +15,7 @@ from dslc.cost.model import CostModel
 from dslc.deadline import OVER, Deadline, TimeUp
 from dslc.errors import DslcError
 from dslc.fuse.kernels import kernels
-from dslc.onnx.computed import ComputedSizes
-from dslc.onnx.exporter import node_model
+from dslc.onnx.exporter import ComputedSizes, node_model
 from dslc.search.generators.scheduler import Scheduler
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.sizes import sizes_of

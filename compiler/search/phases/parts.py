@@ -7,9 +7,9 @@ from functools import partial
 
 from onnx import ModelProto, ValueInfoProto
 
-from dslc.onnx.apart import apart
 from dslc.onnx.context import OpaqueNode
-from dslc.onnx.exporter import value_info
+from dslc.onnx.inlining import apart
+from dslc.onnx.protos import value_info
 from dslc.onnx.runtime import known_operators
 from dslc.search.runs.stages import Task
 

@@ -18,8 +18,7 @@ from dslc.cost.process import ModelFile
 from dslc.cost.targets import OwnKernels
 from dslc.deadline import TimeUp
 from dslc.kernels import generator
-from dslc.onnx.describe import digest
-from dslc.onnx.weakest import computed_types
+from dslc.onnx.describe import computed_types, digest
 from dslc.search.phases.parts import Cut, parts
 from dslc.search.runs.compiling import with_kernels
 from dslc.search.runs.contenders import (

@@ -10,8 +10,8 @@ from dslc.ir.graph import Graph, Node, Value
 from dslc.match import GraphIndex, Match, find_matches
 from dslc.match.apply import replacements
 from dslc.match.recipe import Refused
-from dslc.onnx.computed import ComputedSizes
 from dslc.onnx.context import Context
+from dslc.onnx.exporter import ComputedSizes
 from dslc.search.rewrites.candidate import Candidate
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rewriting import disjoint, rewritten

@@ -12,8 +12,8 @@ from dslc.deadline import FOREVER, Deadline
 from dslc.ir.graph import Graph, Input, Value
 from dslc.ir.scalar import Sym
 from dslc.onnx.context import Context
+from dslc.onnx.microbenchmarks import with_outputs
 from dslc.onnx.protos import ELEM_TYPES
-from dslc.onnx.shapes import with_outputs
 
 
 def sizes_of(

@@ -14,7 +14,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Scalar, Sym, walk
-from dslc.onnx.computed import ComputedSizes
+from dslc.onnx.exporter import ComputedSizes
 from dslc.prove.sizes import at_sizes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch

@@ -1,4 +1,4 @@
-"""Which inputs of a model are only numbers, and what else than ordinary numbers can be put into those.
+"""Inputs of a model that are only numbers, and special numbers that can be put into those.
 
 An element that becomes a position or a length has to be in bounds, and a division of integers ends a process where the divisor is
 0. ONNX's schemas tell the inputs of a node apart: what is computed with may be of many types, a position or a length of integer
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence, Set
+from enum import Enum
+from math import inf
 from typing import Any, Literal
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto
 
-from dslc.onnx.edges import AllOf, ends_of, floating, moved, placed
 from dslc.onnx.inputs import InputSpec, draw, is_integer, numpy_type
 from dslc.onnx.protos import captured, domain_of, operand_types, opset_of, schema_of
 
@@ -42,11 +43,14 @@ def special(
     model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset(),
     plain: Set[str] | None = None,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range, or (others) hold numbers at the
-    ends of their type in a few places, or logarithms of denormal ones.
+    """Inputs of which those that are only numbers are special; None where no input can be drawn so.
 
-    Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever; `plain` is
-    what `only_numbers` gave, where it was asked before. None where no input can be drawn so.
+    They are zeros, or (integers) of their type's whole range, or (others) hold numbers at the ends of their type in a few places,
+    or logarithms of denormal ones. Of integers half are the type's ends and numbers near 0, so that equal ones meet.
+
+    Args:
+        keep: inputs that are drawn as ever.
+        plain: the result of `only_numbers`, where it is known.
     """
     plain = (only_numbers(model) if plain is None else plain) - keep
 
@@ -122,7 +126,9 @@ def _plain(
         for node, position in uses.get(at, ()):
             if node.op_type in _SHAPES and not domain_of(node):
                 continue
-            if not _computes(node, position, opset) or not (floating or _stays(node)):
+            # integers that become floating-point numbers are left as they are
+            to_floats = node.op_type == "Cast" and any(one.name == "to" and one.i in _FLOATS for one in node.attribute)
+            if not _computes(node, position, opset) or (not floating and (to_floats or node.op_type == "CastLike")):
                 return False
             fresh = [output for output in node.output if output and output not in seen]
             seen.update(fresh)
@@ -130,15 +136,8 @@ def _plain(
     return True
 
 
-def _stays(node: NodeProto) -> bool:
-    """Whether a node makes no floating-point numbers of integers."""
-    if node.op_type == "Cast":
-        return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
-    return node.op_type != "CastLike"
-
-
 def _computes(node: NodeProto, position: int, opset: int) -> bool:
-    """Whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
+    """Return whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
     return not domain_of(node) and not captured(node) and _operates(node.op_type, position, opset)
 
 
@@ -149,3 +148,52 @@ def _operates(operator: str, position: int, opset: int) -> bool:
     if schema is None or position in _LENGTHS.get(operator, ()):
         return False
     return operator in _LOGIC or bool(operand_types(schema, position) & _NUMBERS)
+
+
+class AllOf(Enum):
+    """Kinds of numbers that fill a whole array."""
+
+    DENORMAL = "denormal numbers"
+    LARGE = "large numbers, whose squares are infinite"
+    LOGARITHMS = "logarithms of denormal numbers"
+
+
+def floating(array: Any) -> bool:
+    """True for arrays of numpy's own floating-point types."""
+    return bool(array.dtype.kind == "f" and array.size)
+
+
+def ends_of(dtype: Any) -> Any:
+    """Numbers next to powers of two, denormal ones, and nearly the largest."""
+    info = np.finfo(dtype)
+    one, whole, tiny = (np.array(number, dtype) for number in (1, 2 / info.eps, info.tiny))
+    up, zero = np.array(inf, dtype), np.array(0, dtype)
+    found = (
+        info.max * (1 - dtype.type(2**-10)), np.nextafter(one, up), np.nextafter(one, zero), np.nextafter(whole, up),
+        np.nextafter(whole, zero), tiny, np.nextafter(tiny, zero), info.smallest_subnormal, -tiny,
+    )  # fmt: skip
+    return np.array(found, dtype)
+
+
+def moved(array: Any, kind: AllOf) -> Any:
+    """An array of ordinary numbers as one of others."""
+    info = np.finfo(array.dtype)
+    wide = array.astype(np.float64)
+    if kind is AllOf.LOGARITHMS:
+        low = float(np.log(np.float64(info.tiny)) + np.log(np.float64(info.eps)) / 2)
+        return np.asarray(low + wide / 8).astype(array.dtype)
+    by = float(info.tiny) / 512 if kind is AllOf.DENORMAL else float(info.max) * float(info.eps)
+    return np.asarray(np.clip(wide, -8, 8) * by).astype(array.dtype)
+
+
+def room(array: Any, count: int) -> int:
+    """In how many places of an array something special may be at once: ordinary numbers are around it."""
+    return int(min(count, max(1, array.size // 4)))
+
+
+def placed(array: Any, numbers: Any) -> Any:
+    """An array with some of the numbers in a few places."""
+    out, count = array.copy(), room(array, len(numbers))
+    places = np.random.default_rng(array.size).choice(array.size, count, replace=False)
+    out.reshape(-1)[places] = numbers[:count].astype(array.dtype)
+    return out

@@ -8,16 +8,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Opaque, Value, opaque
 from dslc.ir.scalar import Iter, Num, Scalar
+from dslc.onnx.access_lines import AxisLine
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import AxisLine
-from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of
+from dslc.onnx.protos import ELEM_TYPES, operand_types, schema_of, type_name
 from dslc.onnx.symbols import Symbols
 
 #: ends of slices beyond every size
@@ -30,7 +30,7 @@ LISTED = 13  #: those from which on axes are inputs, and of all nodes
 ALL_LISTED = 18  #: those from which on axes are inputs, and of all nodes
 
 
-class NotSpelled(Exception):
+class NotLowered(Exception):
     """An expression for which there are no ONNX nodes, or none of this opset."""
 
 
@@ -39,7 +39,7 @@ class Tensors:
 
     def __init__(self, opset: int, symbols: Symbols) -> None:
         self.opset, self.symbols = opset, symbols
-        #: iterators around what is spelled, outermost first
+        #: iterators around what is lowered, outermost first
         self.iters: list[Iter] = []
         self.extents: dict[Iter, Dim] = {}
 
@@ -78,11 +78,11 @@ class Tensors:
     def number(self, value: Any, dtype: DType) -> Value:
         exact = float(value) if dtype.is_float else value
         if isinstance(exact, Fraction | float) and not dtype.is_float:
-            raise NotSpelled(f"{value} as {dtype}")
+            raise NotLowered(f"{value} as {dtype}")
         try:
             return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
         except OverflowError:
-            raise NotSpelled(f"{value} as {dtype}") from None
+            raise NotLowered(f"{value} as {dtype}") from None
 
     def whole_number(self, value: int) -> Value:
         return small_constant(np.array(value, np.int64))
@@ -95,7 +95,7 @@ class Tensors:
 
     def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
         if not takes(op, self.opset, tuple(arg.type.dtype for arg in args)):
-            raise NotSpelled(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
+            raise NotLowered(f"{op} of {', '.join(str(arg.type.dtype) for arg in args)}")
         proto = helper.make_node(op, [""] * len(args), [""], **attrs)
         payload = OpaqueNode(proto, tuple(range(len(args))), ())
         return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
@@ -124,8 +124,10 @@ class Tensors:
         return self.node("Slice", (value, *map(self.list, lists)), value.type.dtype, shape)
 
     def looked_up(self, value: Value, axis: int, positions: Sequence[int]) -> Value:
-        """What is at some positions of an axis. Along the last one the runtime looks up element by element: neighbours are cut out
-        there, in a tenth of the time."""
+        """The elements at some positions of an axis.
+
+        Along the last one the runtime looks up element by element: neighbours are cut out there, in a tenth of the time.
+        """
         dtype, shape = value.type.dtype, value.type.shape
 
         def sized(count: int) -> tuple[Dim, ...]:
@@ -155,10 +157,8 @@ class Tensors:
             return value
         assert isinstance(other, Num)
         both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
-        shape = tuple(
-            size if pad == (0, 0) else size + sum(pad)  # type: ignore[operator]
-            for size, pad in zip(value.type.shape, both, strict=True)
-        )
+        own: tuple[Any, ...] = value.type.shape
+        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(own, both, strict=True))
         amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
         return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
 
@@ -181,12 +181,11 @@ class Tensors:
 
 @lru_cache(1024)
 def takes(op: str, opset: int, dtypes: tuple[DType, ...]) -> bool:
-    """Whether ONNX has an operator for operands of some types."""
+    """Return whether ONNX has an operator for operands of some types."""
     schema = schema_of(op, "", opset)
     if schema is None:
         return False
-    names = [f"tensor({TensorProto.DataType.Name(ELEM_TYPES[dtype]).lower()})" for dtype in dtypes]
-    return all(name in operand_types(schema, k) for k, name in enumerate(names))
+    return all(type_name(dtype) in operand_types(schema, k) for k, dtype in enumerate(dtypes))
 
 
 def runs(positions: Sequence[int]) -> list[tuple[Sequence[int], bool]]:

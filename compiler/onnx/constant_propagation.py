@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from dslc.errors import DslcError
 from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.fold import is_index
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value
+from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, with_args
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
+from dslc.semantics.apply import apply as application
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
@@ -34,6 +36,7 @@ class Unknown(Exception):
 
 
 def static_shape(type: TensorType) -> tuple[int, ...] | None:
+    """The shape where all of its sizes are numbers."""
     return tuple(s for s in type.shape if isinstance(s, int)) if all(isinstance(s, int) for s in type.shape) else None
 
 
@@ -280,9 +283,53 @@ def _floor_of(value: Apply) -> Scalar:
 
 
 def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """How exporters say `to the end` of an axis whose size they do not know: a number larger than any size."""
+    """Numbers larger than any size as infinities: exporters mean the end of an axis of unknown size."""
     if items is None:
         return None
     return tuple(
         math.copysign(math.inf, item) if isinstance(item, int) and abs(item) >= 10**9 else item for item in items
     )
+
+
+LEAST = 8  #: elements: fewer are as good as data, and more take long to read
+MOST = 1 << 26  #: elements: fewer are as good as data, and more take long to read
+
+#: the trait that names, for an operator, the one that gives its positions
+TRAIT = "placed_by"
+
+
+def placed(rules: Rules, value: Value) -> Iterator[tuple[Value, Value]]:
+    """Operands that are data, and the positions that their library has for them: `property gather is placed_by places`."""
+    node = value.node
+    name = rules.traits_of(node.op).named.get(TRAIT) if isinstance(node, Call) else None
+    if name is None:
+        return
+    for arg in node.args:
+        found = _progression(arg)
+        if found is not None:
+            start, step = found
+            attrs = {"dtype": arg.type.dtype, "shape": arg.type.shape, "step": step, "start": start}
+            yield arg, application(rules, name, (), attrs)[0]
+
+
+def with_places(value: Value, given: dict[Value, Value]) -> Value:
+    """A result of an operator, over such positions."""
+    args = tuple(given.get(arg, arg) for arg in value.node.args)
+    return with_args(value.node, args)[value.index]
+
+
+def _progression(value: Value) -> tuple[int, tuple[int, ...]] | None:
+    """The first position and the step along every axis of a weight; None where it is no such progression."""
+    shape = static_shape(value.type) if value.known else None
+    if not shape or not isinstance(value.node, Constant) or not value.type.dtype.is_integer:
+        return None
+    if not LEAST < prod(shape) <= MOST:
+        return None
+    elements: Any = np.asarray(value.node.data.load())
+    start = int(elements.reshape(-1)[0])
+    step = tuple(
+        int(np.take(elements, 1, axis=k).reshape(-1)[0]) - start if size > 1 else 0 for k, size in enumerate(shape)
+    )
+    expected = start + sum(one * np.arange(size).reshape([-1 if j == k else 1 for j in range(len(shape))])
+                           for k, (one, size) in enumerate(zip(step, shape, strict=True)))  # fmt: skip
+    return (start, step) if any(step) and np.array_equal(elements, np.broadcast_to(expected, shape)) else None

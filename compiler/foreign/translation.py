@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from dslc.errors import SourceText, error
 from dslc.foreign.counterparts import (
     CONSTANTS,
     FIELDS,
@@ -14,11 +16,9 @@ from dslc.foreign.counterparts import (
     NORMS,
     OPEN,
     OPERATORS,
-    POINTWISE,
+    PLACES,
     POOLS,
     REDUCTIONS,
-)
-from dslc.foreign.parameters import (
     activation,
     axes_of,
     axis_of,
@@ -30,6 +30,7 @@ from dslc.foreign.parameters import (
     strides,
 )
 from dslc.foreign.rule import ForeignRule, Operator, RuleTensor
+from dslc.foreign.shape_inference import Mode, Typing, convolutions
 from dslc.foreign.shapes import (
     Clash,
     Dim,
@@ -44,7 +45,10 @@ from dslc.foreign.shapes import (
     factors_of,
     parts_of,
 )
-from dslc.foreign.typing import Mode, Typing, convolutions
+from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.library import Rules, load_many
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
 from dslc.syntax.vocabulary import CONSTANTS as RESERVED
 from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
 
@@ -87,7 +91,8 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
         Clash: no sizes fit any reading; the reason is that of the narrowest.
     """
     names = tensor_names(rule)
-    extra = [names[number] for number in rule.inputs() if number not in _inputs_of(rule.source)]
+    own = {tensor.operator for op in rule.source for tensor in op.inputs}
+    extra = [names[number] for number in rule.inputs() if number not in own]
     if extra:
         raise UnboundTensor(f"the target reads {', '.join(extra)}, which the source does not have")
     clash: Clash | None = None
@@ -181,7 +186,7 @@ class _Writer:
         return self.names[size]
 
     def _bind(self) -> None:
-        """What the source says: sizes of its inputs, kernels and parts in its attributes. What only the target names is a number."""
+        """Collect the names that the source binds: sizes of its inputs, kernels and parts; those of the target alone are numbers."""
         unifier = self.typing.unifier
         for number in self.rule.inputs():
             shape = unifier.shape(self.typing.inputs[number])
@@ -249,7 +254,7 @@ class _Writer:
         operators = (self.rule.source, self.rule.target)[side]
         roots = [output.source if side == 0 else output.target for output in self.rule.outputs]
         uses: dict[int, int] = {}
-        for tensor in (*roots, *(t for op in operators for t in op.inputs)):
+        for tensor in (*roots, *(each for op in operators for each in op.inputs)):
             uses[tensor.operator] = uses.get(tensor.operator, 0) + 1
         order = linear(operators, roots)
         nested = order == list(range(len(operators)))
@@ -300,7 +305,7 @@ class _Writer:
     def _call(self, side: int, at: int, op: Operator, results: dict[RuleTensor, str]) -> str:
         # what folds into a kernel is the scale and the variance; TASO's operator has shift and mean for nothing
         inputs = (*op.inputs[:2], op.inputs[4]) if op.kind == "fuse_conv_batchnorm" else op.inputs
-        args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in inputs]
+        args = [self._tensors[each.operator] if each.operator < 0 else results[each] for each in inputs]
         module, function, attrs = self._function(side, at, op)
         text = self._apply(module, function, [*args, *attrs])
         wanted = activation(op)
@@ -316,64 +321,57 @@ class _Writer:
     def _function(self, side: int, at: int, op: Operator) -> tuple[str, str, list[str]]:
         kind = op.kind
         stated = [self._dim(d) for d in self.typing.stated.get((side, at), ())] if kind != "conv2d" else []
-        if kind in POINTWISE:
-            return (*POINTWISE[kind], ["**slope"] if kind == "leakyrelu" else [])
-        if kind in NORMS:
-            return (*NORMS[kind], [f"epsilon={self._epsilon()}"])
-        if kind in OPEN:
-            module, name, attributes = OPEN[kind]
-            return module, name, [f"**{attributes}"]
-        if kind in REDUCTIONS:
-            axes = [str(axis) for axis in axes_of(op)]
-            if kind in ("reduce_argmax", "reduce_argmin"):
-                if len(axes) > 1:
+        module, name = PLACES[kind]
+        attrs: list[str] = []
+        mode = activation(op) if kind in ("matmul", "linear", "conv2d") else ""
+        match kind:
+            case "leakyrelu":
+                attrs = ["**slope"]
+            case "squeeze" | "unsqueeze":
+                attrs = [f"axes=[{', '.join(map(str, axes_of(op)))}]"]
+            case "reshape":
+                attrs = [f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+            case "merge_gconv":
+                attrs = [f"count={count_of(op)}"]
+            case "matmul" | "linear":
+                module, name = (FOREIGN, "fused_matmul") if kind == "matmul" and mode else (module, name)
+                attrs = [f'activation="{mode}"'] if mode else []
+            case "transpose":
+                order = permutation(op)
+                if order == (1, 0):
+                    return OPERATORS, "transpose", []
+                attrs = [f"perm=[{', '.join(map(str, order))}]"]
+            case "conv2d":
+                attrs = [*self._window_attrs(op), *(['activation="relu"'] if mode == "relu" else [])]
+            case "enlarge":
+                attrs = [f"size=[{stated[0]}, {stated[1]}]"]
+            case "replicate" | "reduce":
+                attrs = [f"axis={axis_of(op)}", f"degree={op.get('degree')}"]
+            case "concat":
+                attrs = [f"axis={axis_of(op)}"]
+            case "split":
+                attrs = [f"axis={axis_of(op)}", f"sizes=[{', '.join(stated)}]"]
+            case "constant_imm":
+                attrs = ["dtype=T", f"size={stated[0]}"]
+            case "constant_one":
+                attrs = ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+            case "reduce_argmax" | "reduce_argmin":
+                if len(axes_of(op)) > 1:
                     raise Clash(f"`{kind}` along axes {op.get('axes')}")
-                return (*REDUCTIONS[kind], [f"axis={axes[0]}", f"keepdims={str(keeps_axes(op)).lower()}"])
-            return (*REDUCTIONS[kind], [f"axes=[{', '.join(axes)}]", f"keepdims={str(keeps_axes(op)).lower()}"])
-        if kind in ("squeeze", "unsqueeze"):
-            return "std.layout", kind, [f"axes=[{', '.join(map(str, axes_of(op)))}]"]
-        if kind == "reshape":
-            return "std.layout", "reshape", [f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
-        if kind == "prelu":
-            return "std.activation", "prelu", []
-        if kind == "broadcast_add":
-            return FOREIGN, kind, []
-        if kind == "merge_gconv":
-            return FOREIGN, kind, [f"count={count_of(op)}"]
-        if kind == "mul":
-            return OPERATORS, "smul", []
-        if kind in ("matmul", "linear"):
-            mode = activation(op)
-            if kind == "matmul" and not mode:
-                return OPERATORS, "matmul", []
-            return FOREIGN, "dense" if kind == "linear" else "fused_matmul", [f'activation="{mode}"'] if mode else []
-        if kind == "transpose":
-            order = permutation(op)
-            if order == (1, 0):
-                return OPERATORS, "transpose", []
-            return "std.layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
-        if kind == "conv2d":
-            relu = ['activation="relu"'] if activation(op) == "relu" else []
-            return OPERATORS, "conv", [*self._window_attrs(op), *relu]
-        if kind in POOLS:
-            return OPERATORS, POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
-        if kind == "enlarge":
-            return OPERATORS, "enlarge", [f"size=[{stated[0]}, {stated[1]}]"]
-        if kind in ("replicate", "reduce"):
-            return FOREIGN, kind, [f"axis={axis_of(op)}", f"degree={op.get('degree')}"]
-        if kind == "concat":
-            return OPERATORS, "concat", [f"axis={axis_of(op)}"]
-        if kind == "split":
-            return OPERATORS, "split", [f"axis={axis_of(op)}", f"sizes=[{', '.join(stated)}]"]
-        if kind == "constant_imm":
-            return OPERATORS, "I_matmul", ["dtype=T", f"size={stated[0]}"]
-        if kind == "constant_one":
-            return OPERATORS, "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
-        return OPERATORS, CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
-
-    def _epsilon(self) -> str:
-        """Any, the same throughout, as the file does not say it; TASO's own where only the target has one."""
-        return "e" if any(op.kind in NORMS for op in self.rule.source) else _TASO_EPSILON
+                attrs = [f"axis={axes_of(op)[0]}", f"keepdims={str(keeps_axes(op)).lower()}"]
+            case _ if kind in REDUCTIONS:
+                attrs = [f"axes=[{', '.join(map(str, axes_of(op)))}]", f"keepdims={str(keeps_axes(op)).lower()}"]
+            case _ if kind in NORMS:
+                # any, the same throughout, as the file does not say it; TASO's own where only the target has one
+                own = any(each.kind in NORMS for each in self.rule.source)
+                attrs = [f"epsilon={'e' if own else _TASO_EPSILON}"]
+            case _ if kind in OPEN:
+                attrs = [f"**{OPEN[kind]}"]
+            case _ if kind in POOLS:
+                attrs = [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
+            case _ if kind in CONSTANTS:
+                attrs = ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
+        return module, name, attrs
 
     def _open(self, op: Operator) -> bool:
         return self.typing.mode.free and is_open(op)
@@ -388,7 +386,7 @@ class _Writer:
     # ---- guards ------------------------------------------------------------------------------------------------
 
     def _guards(self) -> list[str]:
-        """What the operators of the target want of sizes, where those of the source do not want it already."""
+        """Conditions of the operators of the target on sizes, where those of the source do not want it already."""
         wanted: tuple[list[str], list[str]] = ([], [])
         for side, operators in enumerate((self.rule.source, self.rule.target)):
             for at, op in enumerate(operators):
@@ -422,7 +420,7 @@ class _Writer:
         return [f"{self._dim(old)} <= {self._dim(new)}", f"({self._dim(new)} - {self._factor(old)}) % 2 == 0"]
 
     def _tags(self) -> list[str]:
-        """What the language has no place for, and an export writes again: the kernels that a rule was found on, shuffles."""
+        """Tags for parameters that an export writes again: the kernels that a rule was found on, shuffles."""
         found, shuffles = [], []
         for op in (*self.rule.source, *self.rule.target):
             height, width = op.get("kernel_h"), op.get("kernel_w")
@@ -448,12 +446,12 @@ def tensor_names(rule: ForeignRule) -> dict[int, str]:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested."""
+    """The depth to which brackets are nested."""
     return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
 
 
 def _chained(side: tuple[Operator, ...]) -> bool:
-    """Whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
+    """Return whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
     if any(op.kind == "enlarge" for op in side):
         return True
     behind: set[int] = set()
@@ -466,10 +464,6 @@ def _chained(side: tuple[Operator, ...]) -> bool:
         elif windows:
             behind.add(at)
     return False
-
-
-def _inputs_of(side: tuple[Operator, ...]) -> set[int]:
-    return {tensor.operator for op in side for tensor in op.inputs if tensor.operator < 0}
 
 
 def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int]:
@@ -486,3 +480,35 @@ def linear(operators: tuple[Operator, ...], roots: list[RuleTensor]) -> list[int
     for root in roots:
         visit(root.operator)
     return order
+
+
+#: the library whose operators imported rules are written over
+LIBRARY = "taso"
+
+
+@functools.cache
+def operators() -> Rules:
+    """The definitions that imported rules may use."""
+    return load_many([LIBRARY, "std"])
+
+
+def definition(rules: Rules, found: Translation, library: str = "imported") -> SubstitutionDef:
+    """A translated rule.
+
+    Raises:
+        DslcError: where its text does not parse or names an operator that is not loaded.
+    """
+    file = parse(SourceText(f"{library}.rules", f"dslc 1\n{found.text}\n"))
+    (item,) = file.items
+    assert isinstance(item, t.Substitution)
+    module = Module(f"{library}.{library}", library, file)
+    for place, name in found.operators:
+        full = f"{place.partition('.')[0]}.{name}"
+        if full not in rules.operators:
+            raise error("E0201", f"no operator is named `{full}`")
+        if place.startswith("std."):
+            short = place.removeprefix("std.")
+            module.aliases.setdefault(short, Module(place, "std", module.file)).names[name] = rules.operators[full]
+        else:
+            module.names[name] = rules.operators[full]
+    return SubstitutionDef(f"{library}.{found.name}", item, module)

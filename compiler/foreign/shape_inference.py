@@ -1,12 +1,19 @@
-"""What the operators of a foreign rule say about the shapes of its tensors."""
+"""Shapes and element types of the tensors of a foreign rule, inferred from its operators."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dslc.foreign.counterparts import ARITY, KNOWN, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
-from dslc.foreign.elements import element_types
-from dslc.foreign.parameters import (
+from dslc.foreign.counterparts import (
+    ARITY,
+    ELEMENTS,
+    KNOWN,
+    NORMS,
+    OF_ANY_ELEMENTS,
+    OPEN,
+    POINTWISE,
+    POOLS,
+    REDUCTIONS,
     axes_of,
     axis_of,
     count_of,
@@ -27,7 +34,7 @@ class UnknownOperator(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How general the types are.
+    """Degrees of generality of the types.
 
     `batched`: products of matrices have any batch in front. `grouped`: the convolutions (by number, source first) whose group count is
     open; the others have one group. `kernels`: which sizes of kernels are those that the file names, 0 none, 1 those of pooling and
@@ -132,7 +139,10 @@ class Typing:
         elif kind in ("replicate", "reduce"):
             self._copies(side, at, op)
         elif kind == "merge_gconv":
-            self._merged_kernel(side, at, op)
+            # as many parts of the filters as groups become one, each with zeros at the channels of the others
+            count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
+            self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
+            self.results[here] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
         elif kind in NORMS or kind == "broadcast_add":
             self._norm(side, at, op)
         elif kind == "prelu":
@@ -178,12 +188,6 @@ class Typing:
         one, many = Shape((*front, size, *back), tail), Shape((*front, SizeProduct(Number(degree), size), *back), tail)
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
         self.results[side, at, 0] = many if op.kind == "replicate" else one
-
-    def _merged_kernel(self, side: int, at: int, op: Operator) -> None:
-        """As many parts of the filters as groups become one, each with zeros at the channels of the others."""
-        count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
-        self._of_rank(side, op.inputs[0], (SizeProduct(count, f), c, r, s))
-        self.results[side, at, 0] = Shape((SizeProduct(count, f), SizeProduct(count, c), r, s))
 
     def _norm(self, side: int, at: int, op: Operator) -> None:
         """The first tensor has channels, the others a number for each; a kernel has a filter for each instead."""
@@ -330,4 +334,72 @@ def rank_of_products(rule: ForeignRule) -> int:
 
 
 def convolutions(rule: ForeignRule) -> int:
+    """The number of convolutions on both sides."""
     return sum(op.kind == "conv2d" for op in (*rule.source, *rule.target))
+
+
+_NAMES = {"T": "numbers", "bool": "truth values", "int64": "positions"}
+_Place = tuple[int, RuleTensor]
+
+
+def element_types(rule: ForeignRule) -> dict[int, str]:
+    """`T`, `bool` or `int64` for each free input.
+
+    Raises:
+        Clash: a tensor would have to hold two of them.
+    """
+    found = _Elements()
+    for side, operators in enumerate((rule.source, rule.target)):
+        for at, op in enumerate(operators):
+            found.operator(side, at, op)
+    for output in rule.outputs:
+        found.equal(_place(0, output.source), _place(1, output.target))
+    return {number: found.type_of(_place(0, RuleTensor(number))) for number in rule.inputs()}
+
+
+def _place(side: int, tensor: RuleTensor) -> _Place:
+    """Inputs are the same on both sides."""
+    return (0 if tensor.operator < 0 else side, tensor)
+
+
+class _Elements:
+    def __init__(self) -> None:
+        self._same: dict[_Place, _Place] = {}
+        self._types: dict[_Place, str] = {}
+
+    def _root(self, place: _Place) -> _Place:
+        while place in self._same:
+            place = self._same[place]
+        return place
+
+    def operator(self, side: int, at: int, op: Operator) -> None:
+        result = (side, RuleTensor(at))
+        if op.kind in OF_ANY_ELEMENTS:
+            for tensor in op.inputs:
+                self.equal(result, _place(side, tensor))
+            for output in range(1, 16 if op.kind == "split" else 1):
+                self.equal(result, (side, RuleTensor(at, output)))
+            return
+        wanted, given = ELEMENTS.get(op.kind, (("T",) * len(op.inputs), "T"))
+        self._is(result, given)
+        if op.kind == "topk":
+            self._is((side, RuleTensor(at, 1)), "int64")
+        for tensor, kind in zip(op.inputs, wanted, strict=False):
+            self._is(_place(side, tensor), kind)
+
+    def equal(self, a: _Place, b: _Place) -> None:
+        first, second = self._root(a), self._root(b)
+        if first == second:
+            return
+        kind = self._types.get(first)
+        self._same[first] = second
+        if kind is not None:
+            self._is(second, kind)
+
+    def _is(self, place: _Place, kind: str) -> None:
+        known = self._types.setdefault(self._root(place), kind)
+        if known != kind:
+            raise Clash(f"a tensor holds both {_NAMES[known]} and {_NAMES[kind]}")
+
+    def type_of(self, place: _Place) -> str:
+        return self._types.get(self._root(place), "T")

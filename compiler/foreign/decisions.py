@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.foreign.define import definition, operators
 from dslc.foreign.duplicates import equation
-from dslc.foreign.keeping import KeptVerdicts, digest_of
-from dslc.foreign.outcome import ImportedRule, Outcome, Pending
-from dslc.foreign.translate import Translation
+from dslc.foreign.outcomes import LIVE, ImportedRule, Outcome, Pending
+from dslc.foreign.translation import Translation, definition, operators
 from dslc.interpret.instantiate import Rejected, instantiate
+from dslc.prove.evidence.dependencies import current
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, Lock, own_evidence, read_lock, stamp, write_lock
 from dslc.prove.guards import SEARCHED
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import load_many
+from dslc.store import Store
 
 INSTANCES = 200  #: instances that are tried
 LARGE = 64  #: number of a rule above which its arrays are large
@@ -154,7 +158,10 @@ class Deciding:
                 continue  # group counts are what proofs take long over
             verdict = given if first is None and given is not None else (yield from self._proved(reading))
             if first is None and key is not None:
-                self._release(key, verdict)
+                # the rules that waited for the first verdict on their equation
+                self._first[key] = verdict
+                for other in self._waiting.pop(key, ()):
+                    self._step(self._steps(other, self._shared(key)), None)
             if verdict.status in RELIABLE:
                 return found(reading, verdict)
             first = first or verdict
@@ -170,14 +177,8 @@ class Deciding:
         outcome: Outcome = "rejected" if first.status == "refuted" else "undecided"
         return ImportedRule(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
 
-    def _release(self, key: object, verdict: RuleVerdict) -> None:
-        """Starts the rules that waited for the first verdict on their equation."""
-        self._first[key] = verdict
-        for one in self._waiting.pop(key, ()):
-            self._step(self._steps(one, self._shared(key)), None)
-
     def _shared(self, key: object) -> RuleVerdict | None:
-        """What is known of an equation that another rule has too, where it is a proof."""
+        """The proof of an equation that another rule has too; None where it is not proved."""
         verdict = self._first[key]
         return verdict if verdict.status in RELIABLE else None
 
@@ -220,14 +221,14 @@ def _called(place: str, name: str) -> str:
 
 
 def _large(reading: Translation) -> bool:
-    """Whether it names sizes whose arrays fill the memory, or take minutes."""
+    """Return whether it names sizes whose arrays fill the memory, or take minutes."""
     head, *lines = reading.text.splitlines()
     text = "\n".join([head, *(line for line in lines if '"""' not in line)])
     return any(len(number) > 3 or int(number) > LARGE for number in re.findall(r"\b\d+\b", text))
 
 
 def _computes(sub: SubstitutionDef) -> bool:
-    """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
+    """Return whether some instance of a guarded rule has elements in its outputs: a guard may leave only windows that fit nowhere."""
     rng = np.random.default_rng(0)
     for _ in range(INSTANCES):
         try:
@@ -237,3 +238,68 @@ def _computes(sub: SubstitutionDef) -> bool:
         if all(value.type.elements for value in instance.left.values()):
             return True
     return False
+
+
+_NAME = "rule"
+
+
+def digest_of(reading: Translation) -> str:
+    """Of a reading's text and all that it rests on, whatever the rule is called and wherever it stands."""
+    text = reading.text.replace(f"substitution {reading.name}(", f"substitution {_NAME}(", 1)
+    rules = operators()
+    return rule_digest(rules, definition(rules, replace(reading, name=_NAME, text=text)))
+
+
+class KeptVerdicts:
+    """Verdicts and guards by digest. Without a folder nothing is kept.
+
+    Args:
+        limit: what a prover did not decide within fewer seconds than these is asked again.
+    """
+
+    def __init__(self, folder: Path | None, limit: float) -> None:
+        self._folder, self._limit = folder, limit
+        self._proofs = None if folder is None else own_evidence(folder)
+
+    def verdict(self, digest: str) -> RuleVerdict | None:
+        found = None if self._proofs is None else self._proofs.get(_NAME, digest)
+        return (
+            None
+            if found is None or not current(operators(), found)
+            else Lock({_NAME: found}).of(_NAME, digest, self._limit)
+        )
+
+    def keep(self, verdict: RuleVerdict) -> None:
+        # a process that ran out of memory says nothing of the next run
+        if self._proofs is not None and not any("process died" in one.reason for one in verdict.verdicts):
+            self._proofs.put([verdict])
+
+    def guards(self, digest: str) -> tuple[str, ...] | None:
+        """The guards that were found for a wrong rule."""
+        if self._folder is None:
+            return None
+        found = Store(self._folder / "guards").get_json(f"{stamp()}-{digest}")
+        return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
+
+    def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
+        if self._folder is not None:
+            Store(self._folder / "guards").put_json(f"{stamp()}-{digest}", list(guards))
+
+
+def write_proofs(path: Path, imported: Sequence[ImportedRule]) -> str:
+    """Puts the verdicts of a written library into the `dslc.lock` beside it: nothing is proved again. A note where it cannot."""
+    verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE}
+    place = path.resolve()
+    rules = load_many([path])
+    own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]
+    new = {}
+    for sub in own:
+        verdict = verdicts.get(sub.syntax.name)
+        if verdict is not None:
+            new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
+    beside = place.parent / LOCK
+    if not new and not beside.exists():
+        return ""
+    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
+    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
+    return write_lock(beside, {**others, **new})

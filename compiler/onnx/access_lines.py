@@ -19,7 +19,7 @@ from dslc.analysis.numeric import DataDependent, vector
 from dslc.ir.dtype import Dim
 from dslc.ir.scalar import Iter, Scalar
 
-POSITIONS = 1 << 20  #: of one line, that are computed
+POSITIONS = 1 << 22  #: of one line, that are computed
 LISTED = 1 << 14  #: of one line, that a model holds as a list
 TOGETHER = 4  #: axes, and iterators, that are put into another order
 #: how many times as long it takes to copy elements one by one as in blocks; profiles of ONNX Runtime on two
@@ -49,20 +49,21 @@ class AxisLine:
 
     @property
     def whole(self) -> bool:
-        """Whether it is all of its axis, in order."""
+        """Return whether it is all of its axis, in order."""
         return not self.listed and (self.start, self.step, self.count) == (0, 1, self.size)
 
     @property
     def outside(self) -> tuple[int, int]:
-        """What is added before and after the axis: a place for what is outside, where positions are listed."""
+        """Elements that are added before and after the axis: a place for what is outside, where positions are listed."""
         return (0, int(self.size in self.listed)) if self.listed else (self.before, self.after)
 
 
 def lines_of(
     index: Sequence[Scalar], shape: Sequence[Dim], extents: Mapping[Iter, Dim], order: Sequence[Iter], free: bool
 ) -> list[AxisLine] | None:
-    """The lines of a read, those first whose iterators come first in the order; None where its positions are not known, or too many.
-    Only a whole axis may be of unknown size.
+    """The lines of a read, those first whose iterators come first in the order.
+
+    None where its positions are not known, or too many. Only a whole axis may be of unknown size.
 
     Args:
         index: one position for each axis of the tensor.
@@ -153,7 +154,7 @@ def _steps(where: NDArray[np.int64], there: NDArray[np.bool_]) -> tuple[int, int
 
 
 def effort(lines: Sequence[AxisLine], shape: Sequence[Dim], order: Sequence[Iter]) -> float:
-    """What reading some lines of a tensor takes, in elements that are copied in blocks."""
+    """The cost of reading some lines of a tensor, in elements that are copied in blocks."""
     own = list(in_order(lines))
     volume = math.prod(size if isinstance(size := line.count, int) and size else BLOCK for line in own)
     last = own[-1]

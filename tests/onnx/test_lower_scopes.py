@@ -20,8 +20,8 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value, kernel_value
 from dslc.ir.scalar import dimension
+from dslc.onnx.broadcasting import runs
 from dslc.onnx.exporter import function_of, node_model
-from dslc.onnx.tensors import runs
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 

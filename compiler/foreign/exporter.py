@@ -1,39 +1,27 @@
-"""Substitutions out: what a rule of the language says in operators of TASO, or why the other formats cannot say it."""
+"""Substitutions in operators of TASO, or the reason for which its format has no form of them."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from dslc.errors import Diagnostic, DslcError
-from dslc.foreign.attributes import InexpressibleCall, parameters
-from dslc.foreign.counterparts import CONSTANTS, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
-from dslc.foreign.define import definition
-from dslc.foreign.numbering import reverse_of, reversed_rule
-from dslc.foreign.parallel import AxisOrder, distributed, ranked, undistributed
-from dslc.foreign.rule import ForeignRule, Operator, Output, RuleTensor
+from dslc.errors import Diagnostic, DslcError, Span
+from dslc.foreign.counterparts import ACTIVATIONS, NORMS, OPEN, PLACES, POOLS, REDUCTIONS
+from dslc.foreign.reverses import reverse_of, reversed_rule, reversed_syntax, untagged
+from dslc.foreign.rule import KINDS, ForeignRule, Operator, Output, Parameter, RuleTensor
+from dslc.foreign.shape_inference import UnknownOperator
 from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import translations
-from dslc.foreign.typing import UnknownOperator
+from dslc.foreign.translation import definition, translations
 from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
-from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_PLACED: dict[str, tuple[str, str]] = POINTWISE | REDUCTIONS | NORMS | {kind: place[:2] for kind, place in OPEN.items()}
-_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in _PLACED.items()}
-_BY_NAME |= {f"taso.{name}": kind for kind, name in (CONSTANTS | POOLS).items()}
-_BY_NAME |= {
-    "taso.smul": "mul", "taso.matmul": "matmul", "taso.fused_matmul": "matmul", "taso.dense": "linear",
-    "taso.transpose": "transpose", "std.transpose": "transpose", "taso.conv": "conv2d", "taso.enlarge": "enlarge",
-    "taso.concat": "concat", "taso.split": "split", "taso.replicate": "replicate", "taso.reduce": "reduce",
-    "taso.merge_gconv": "merge_gconv", "taso.broadcast_add": "broadcast_add", "std.prelu": "prelu", "std.reshape": "reshape",
-    "std.squeeze": "squeeze", "std.unsqueeze": "unsqueeze",
-}  # fmt: skip
+_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in PLACES.items() if kind in KINDS}
+_BY_NAME |= {"taso.fused_matmul": "matmul", "taso.transpose": "transpose"}
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
 
@@ -47,11 +35,22 @@ _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "c
           **dict.fromkeys(POOLS, 4)}  # fmt: skip
 
 
+_MODES = {name or "none": number for number, name in ACTIVATIONS.items()}
+# what a reading writes where the file names no epsilon
+_EPSILON = 1e-5
+
+
+class InexpressibleCall(Exception):
+    """A construct that the format has no place for, and where it stands."""
+
+    def __init__(self, what: str, span: Span | None = None) -> None:
+        super().__init__(what)
+        self.span = span
+
+
 def export_rule(
     rules: Rules,
     sub: SubstitutionDef,
-    form: str = "taso",
-    axes: AxisOrder = "outer",
     wider: list[str] | None = None,
 ) -> tuple[ForeignRule, ...]:
     """The rule, and its reverse where it holds both ways and is not the same rule up to names.
@@ -59,8 +58,6 @@ def export_rule(
     The formats know no guards: what is written is read back, and has to be this rule again or be proved as it stands.
 
     Args:
-        form: whose format it is for: FlexFlow alone has parallel operators, and convolutions of any strides.
-        axes: how FlexFlow's parallel dimensions are counted.
         wider: gets the names of rules whose operators also fit kernels or groups for which they are wrong.
 
     Raises:
@@ -71,19 +68,19 @@ def export_rule(
         if syntax.partial:
             raise InexpressibleCall("a partial substitution", syntax.span)
         found = []
-        for at, (rule, inputs) in enumerate(directions_of(sub, form)):
+        for at, (rule, inputs) in enumerate(directions_of(sub)):
             if _check(rules, _ordered(sub, rule, inputs, at == 1), rule) and wider is not None:
                 wider.append(rule.name)
-            found.append(_distributed(rule, form, axes) if {"replicate", "reduce"} & {*rule.kinds()} else rule)
+            found.append(rule)
     except InexpressibleCall as problem:
         message = f"`{sub.name}` is not written: {problem}"
         raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
     return tuple(found)
 
 
-def directions_of(sub: SubstitutionDef, form: str) -> list[tuple[ForeignRule, dict[str, int]]]:
-    """What a rule says, and what its reverse says, each with the numbers of its inputs. Raises Inexpressible."""
-    syntax, reader = sub.syntax, _Reader(sub, form)
+def directions_of(sub: SubstitutionDef) -> list[tuple[ForeignRule, dict[str, int]]]:
+    """The rule and its reverse, each with the numbers of its inputs. Raises InexpressibleCall."""
+    syntax, reader = sub.syntax, _Reader(sub)
     rule = reader.rule(syntax.name)
     found = [(rule, reader.inputs)]
     if syntax.arrow == "<=>":
@@ -100,7 +97,7 @@ def directions_of(sub: SubstitutionDef, form: str) -> list[tuple[ForeignRule, di
 
 
 def is_own_reverse(rule: ForeignRule) -> bool:
-    """Whether it says the same from right to left, up to the names of its inputs."""
+    """Return whether it says the same from right to left, up to the names of its inputs."""
     inputs = rule.inputs()
     orders = itertools.permutations(inputs) if len(inputs) <= MOST_INPUTS else iter([inputs])
     return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
@@ -111,16 +108,15 @@ def _ordered(sub: SubstitutionDef, rule: ForeignRule, inputs: Mapping[str, int],
     syntax, order = sub.syntax, rule.inputs()
     places = {name: order.index(number) if number in order else len(order) for name, number in inputs.items()}
     params = tuple(sorted(syntax.params, key=lambda param: places[param.name]))
-    if not reverse:
-        return replace(sub, syntax=replace(syntax, params=params, arrow="=>"))
-    # conditions and tags stand on the left, whichever side is looked for
-    shared = tuple(each for each in syntax.left if isinstance(each, t.Where))
-    left, right = (*syntax.right, *shared), tuple(each for each in syntax.left if not isinstance(each, t.Where))
-    return replace(sub, syntax=replace(syntax, params=params, left=left, right=right, arrow="=>"))
+    return reversed_syntax(sub, params) if reverse else replace(sub, syntax=replace(syntax, params=params, arrow="=>"))
 
 
 def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
-    """Whether the rule is a narrow reading of what is written, whose widest reading is wrong. Raises Inexpressible."""
+    """Return whether the rule is a narrow reading of what is written, whose widest reading is wrong.
+
+    Raises:
+        InexpressibleCall: no reading is the rule, or proved.
+    """
     try:
         readings = [definition(rules, reading) for reading in translations(rule, own.syntax.name, "")]
     except (Clash, UnknownOperator) as problem:
@@ -135,44 +131,17 @@ def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     return False
 
 
-def untagged(sub: SubstitutionDef) -> object:
-    """Canonical form for comparison: without tags for kernels and words about floats, which only an import writes."""
-    left, right = (
-        tuple(each for each in side if not isinstance(each, t.Tags | t.Verify))
-        for side in (sub.syntax.left, sub.syntax.right)
-    )
-    return canonical(replace(sub, syntax=replace(sub.syntax, left=left, right=right)))
-
-
-def _distributed(rule: ForeignRule, form: str, axes: AxisOrder) -> ForeignRule:
-    """With FlexFlow's own parameters. What is written has to be read as this rule, and not as one that only distributes."""
-    if form != "flexflow":
-        raise InexpressibleCall("`replicate` and `reduce`, which only FlexFlow has")
-    written = distributed(rule, axes)
-    try:
-        texts = [
-            next(translations(each, "r", "")).text for each in (ranked(rule, axes), undistributed(written, axes)[0])
-        ]
-    except (Clash, UnknownOperator) as problem:
-        raise InexpressibleCall(f"no sizes fit it there: {problem}") from None
-    if texts[0] != texts[1]:
-        raise InexpressibleCall("FlexFlow's copies for the devices of a product, or their sums, would be read in it")
-    return written
-
-
 @dataclass
 class _Side:
-    operators: list[Operator] = field(default_factory=list)
-    known: dict[Operator, int] = field(default_factory=dict)
+    operators: dict[Operator, int] = field(default_factory=dict)
     names: dict[str, RuleTensor] = field(default_factory=dict)
 
 
 class _Reader:
     """Statements as operators with numbers."""
 
-    def __init__(self, sub: SubstitutionDef, form: str) -> None:
+    def __init__(self, sub: SubstitutionDef) -> None:
         self._sub = sub
-        self._form = form
         self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
         self.inputs: dict[str, int] = {}
         self._ranks: dict[tuple[int, RuleTensor], int] = {}
@@ -246,14 +215,11 @@ class _Reader:
         inputs = tuple(self._expr(number, side, arg) for arg in expr.args)
         attrs = {k.name: k.value for k in expr.kwargs}
         rank = next((self._ranks[number, each] for each in inputs if (number, each) in self._ranks), None)
-        found = Operator(kind, inputs, tuple(parameters(expr, kind, op.name, attrs, rank, self._form)))
+        found = Operator(kind, inputs, tuple(parameters(expr, kind, op.name, attrs, rank)))
         if kind == "transpose":
             shuffle = self._shuffles.pop(0) if self._shuffles else 0
             found = replace(found, parameters=(*found.parameters, ("outshuffle", shuffle)))
-        at = side.known.get(found)
-        if at is None:
-            at = side.known[found] = len(side.operators)
-            side.operators.append(found)
+        at = side.operators.setdefault(found, len(side.operators))
         self._rank(number, found, RuleTensor(at), attrs)
         return RuleTensor(at)
 
@@ -285,3 +251,102 @@ class _Reader:
                 )
             out.append(op)
         return out
+
+
+def parameters(
+    call: t.Call, kind: str, name: str, attrs: Mapping[str, t.Expr], rank: int | None
+) -> Iterator[tuple[str, Parameter]]:
+    """In the order in which TASO's generator writes them; kernels of any size are -1.
+
+    Args:
+        name: the operator's full name in the language.
+        rank: of the first operand whose rank is known.
+
+    Raises:
+        InexpressibleCall: an attribute has no place in the format, or no number that could stand there.
+    """
+    if kind == "conv2d" and (call.rest or all(isinstance(attrs.get(key), t.Name) for key in ("stride", "padding"))):
+        raise InexpressibleCall("strides and padding that are any", call.span)
+    if call.rest is not None and (attrs.keys() - {"activation"} or not (kind == "leakyrelu" or kind in OPEN)):
+        raise InexpressibleCall("attributes that are any", call.span)
+    if kind in POOLS:
+        yield "op_type", 6 if kind == "pool2d_max" else 7
+    if kind in {"conv2d", "enlarge", "constant_iconv", "constant_pool", *POOLS}:
+        sizes = attrs.get("kernel", attrs.get("size"))
+        elements: tuple[t.Expr | None, ...] = sizes.elements if isinstance(sizes, t.ListExpr) else (None, None)
+        for key, size in zip(("kernel_h", "kernel_w"), elements, strict=False):
+            yield key, size.value if isinstance(size, t.Int) else -1
+    if kind in {"conv2d", *POOLS}:
+        stride = _integers(attrs.get("stride"), 2, 1, call)
+        yield "stride_h", stride[0]
+        yield "stride_w", stride[1]
+        yield "pad", {"same": 0, "valid": 1}[_word(attrs.get("padding"), ("same", "valid"), "same", call)]
+    if kind in {"conv2d", "matmul", "linear", *POOLS}:
+        yield "acti", _MODES[_word(attrs.get("activation"), tuple(_MODES), "none", call)]
+    if kind in {"concat", "transpose"}:
+        yield from _of_rank(call, kind, name, attrs, rank)
+    elif kind == "split":
+        sizes = attrs.get("sizes")
+        yield "num_outputs", len(sizes.elements) if isinstance(sizes, t.ListExpr) else 2
+        yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
+    elif kind == "merge_gconv":
+        yield "merge_gconv_count", _integers(attrs.get("count"), 1, None, call)[0]
+    elif kind in ("squeeze", "unsqueeze") or kind in REDUCTIONS:
+        yield from _along(call, kind, attrs)
+    elif kind == "reshape":
+        shape = attrs.get("shape")
+        if isinstance(shape, t.ListExpr) and shape.elements and all(isinstance(each, t.Int) for each in shape.elements):
+            yield "shape", "_".join(each.span.text for each in shape.elements)
+    elif kind in NORMS:
+        epsilon = attrs.get("epsilon")
+        if not isinstance(epsilon, t.Name | None) and not (isinstance(epsilon, t.Float) and epsilon.value == _EPSILON):
+            raise InexpressibleCall("an epsilon, which the format has no place for", epsilon.span)
+
+
+def _of_rank(
+    call: t.Call, kind: str, name: str, attrs: Mapping[str, t.Expr], rank: int | None
+) -> Iterator[tuple[str, Parameter]]:
+    if name == "taso.transpose":
+        rank = 2
+    if kind == "concat":
+        yield "num_inputs", len(call.args)
+        yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
+    if rank is None:
+        raise InexpressibleCall("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
+    yield "numdim", rank
+    if kind == "transpose":
+        order = [1, 0] if name == "taso.transpose" else _integers(attrs.get("perm"), rank, None, call)
+        value = 0
+        for axis in order:
+            value = value * rank + axis
+        yield "perm", value
+
+
+def _along(call: t.Call, kind: str, attrs: Mapping[str, t.Expr]) -> Iterator[tuple[str, Parameter]]:
+    if "last" in attrs:
+        raise InexpressibleCall("the attribute `last`", call.span)
+    axes = attrs.get("axes", attrs.get("axis"))
+    numbers = _integers(axes, len(axes.elements) if isinstance(axes, t.ListExpr) else 1, None, call)
+    yield "axes", numbers[0] if len(numbers) == 1 else "_".join(map(str, numbers))
+    if kind in REDUCTIONS:
+        keep = attrs.get("keepdims")
+        if keep is not None and not (isinstance(keep, t.Name) and keep.id in ("true", "false")):
+            raise InexpressibleCall("an attribute that is no constant", keep.span)
+        yield "keep_dims", int(not (isinstance(keep, t.Name) and keep.id == "false"))
+
+
+def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call) -> list[int]:
+    if expr is None and default is not None:
+        return [default] * count
+    values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
+    if len(values) != count or not all(isinstance(value, t.Int) for value in values):
+        raise InexpressibleCall("an attribute that is no number", expr.span if expr is not None else call.span)
+    return [value.value for value in values if isinstance(value, t.Int)]
+
+
+def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Call) -> str:
+    if expr is None:
+        return default
+    if not isinstance(expr, t.Str) or expr.value not in words:
+        raise InexpressibleCall("an attribute that is no constant", expr.span)
+    return expr.value

@@ -1,8 +1,8 @@
 """Expressions in plain ONNX nodes: what runs where nothing has a kernel for a scope.
 
 Every part of an expression becomes a tensor with one axis for each iterator around it, of size 1 where the part does not depend on it,
-so that ONNX's broadcasting does the rest. Reads at positions that are known are cut, transposed and looked up (`dslc.onnx.moving`); at
-unknown sizes those at `a + s * i` are sliced; all others are gathered.
+so that ONNX's broadcasting does the rest. Reads at positions that are known are cut, transposed and looked up (`access_lines`);
+all others are gathered.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ from dslc.ir.scalar import (
     substitute,
     walk,
 )
+from dslc.onnx.access_lines import AxisLine, effort, in_order, lines_of, transposition
+from dslc.onnx.broadcasting import NotLowered, Tensors, below, takes
 from dslc.onnx.external import small_constant
-from dslc.onnx.moving import AxisLine, effort, in_order, lines_of, transposition
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.tensors import NotSpelled, Tensors, below, takes
 
 #: the first opset in which pads are inputs
 OLDEST = 11
 _UNARY = {
-    "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
-    "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
-    "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "erf": "Erf",
-}  # fmt: skip
+    name: name.capitalize()
+    for name in (
+        "abs exp log sqrt tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil round sign erf"
+    ).split()
+}
 _TESTS = {"isnan": "IsNaN", "isinf": "IsInf"}
 _COMPARE = {"==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual"}
 _CHAINS = {"+": "Add", "*": "Mul", "and": "And", "or": "Or", "min": "Min", "max": "Max"}
@@ -59,18 +60,18 @@ WINDOW = 64  #: positions of a window over which a reduction is written out
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def spelled(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
-    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, wherever somebody can read it so.
+def lower_scope(node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> Value:
+    """The value of a scope, computed by ONNX's own nodes; in memory with some axes `first`, where readers can use that.
 
     Raises:
-        NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
+        NotLowered: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
     """
     if opset < OLDEST:
-        raise NotSpelled(f"opset {opset}")
+        raise NotLowered(f"opset {opset}")
     try:
-        return _Speller(node, opset, symbols, first).whole()
+        return _ScopeLowering(node, opset, symbols, first).whole()
     except KeyError as problem:
-        raise NotSpelled(str(problem)) from None
+        raise NotLowered(str(problem)) from None
 
 
 def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
@@ -87,7 +88,7 @@ def picked(outputs: Sequence[Value]) -> dict[Value, set[int]]:
     return found
 
 
-class _Speller(Tensors):
+class _ScopeLowering(Tensors):
     def __init__(self, node: ScopeNode, opset: int, symbols: Symbols, first: Collection[int] = ()) -> None:
         super().__init__(opset, symbols)
         self.scope, self.args = node.scope, node.args
@@ -98,7 +99,7 @@ class _Speller(Tensors):
         self.iters += [self.scope.iters[axis] for axis in self.order]
         self.extents.update(zip(self.scope.iters, self.scope.extents, strict=True))
         self._known: dict[Any, Value] = {}
-        # how many choices are around what is spelled: both sides of one are computed
+        # how many choices are around what is lowered: both sides of one are computed
         self._chosen = 0
 
     def whole(self) -> Value:
@@ -208,7 +209,7 @@ class _Speller(Tensors):
         if name in ("%", "//") and own.is_integer:
             rest = self.join("Mod", args, own)
             return rest if name == "%" else self.join("Div", [self.join("Sub", [args[0], rest], own), args[1]], own)
-        raise NotSpelled(f"{name} of {own}")
+        raise NotLowered(f"{name} of {own}")
 
     def sum(self, part: Apply, own: DType) -> Value:
         """`a - b` is stored as `a + -1 * b`."""
@@ -228,7 +229,7 @@ class _Speller(Tensors):
         if any(isinstance(size, Scalar) and size.free for size in sizes) or any(
             one in self.iters for one in part.iters
         ):
-            raise NotSpelled("a reduction whose extent depends on a position")
+            raise NotLowered("a reduction whose extent depends on a position")
         if (taken := self.apart(part, sizes)) is not None:
             return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
         if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:
@@ -242,7 +243,9 @@ class _Speller(Tensors):
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
             if part.where is not None:
-                body = self.chosen(self.go(part.where, DType.BOOL), body, self.neutral(kind, inner), inner)
+                body = self.chosen(
+                    self.go(part.where, DType.BOOL), body, self.number(_neutral(kind, inner), inner), inner
+                )
             full: tuple[Dim, ...] = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
             if body.type.shape != full:
                 body = self.node("Expand", (body, self.sizes(full)), inner, full)
@@ -283,14 +286,6 @@ class _Speller(Tensors):
             terms.append(reduce(part.kind, iters, extents, body) if rest else body)
         return terms
 
-    def neutral(self, kind: str, dtype: DType) -> Value:
-        if kind in ("sum", "prod"):
-            return self.number(int(kind == "prod"), dtype)
-        if dtype.is_float:
-            return self.number(-math.inf if kind == "max" else math.inf, dtype)
-        info = np.iinfo(NUMPY[dtype])
-        return self.number(int(info.min if kind == "max" else info.max), dtype)
-
     def contraction(self, part: Reduce, sizes: Sequence[Any], own: DType) -> Value | None:
         """A sum of products of reads at iterators: one node."""
         factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
@@ -326,10 +321,8 @@ class _Speller(Tensors):
         value = self.args[part.operand]
         if not part.index:
             return value
-        for way in (self.moved, self.sliced, self.gathered):
-            if (found := way(part, value)) is not None:
-                return found
-        raise AssertionError
+        found = self.moved(part, value)
+        return self.gathered(part, value) if found is None else found
 
     def moved(self, part: Read, value: Value) -> Value | None:
         """A read at positions that are known: cut, merged, padded, looked up, and put in order."""
@@ -360,46 +353,6 @@ class _Speller(Tensors):
         value = self.reshaped(value, tuple(extent for line in lines for extent in line.extents))
         return self.placed(value, [one for line in lines for one in line.iters])
 
-    def sliced(self, part: Read, value: Value) -> Value | None:
-        """A read at different iterators, each with a factor and an offset, or at a number."""
-        shape = value.type.shape
-        moves = [_affine(index) for index in part.index]
-        iters = [move[0] for move in moves if move is not None and move[0] is not None]
-        if (
-            any(move is None for move in moves)
-            or len(set(iters)) < len(iters)
-            or any(one not in self.extents for one in iters)
-        ):
-            return None
-        ends: list[tuple[int, int, int, int]] = []
-        pads: list[tuple[int, int]] = []
-        for axis, (move, size) in enumerate(zip(moves, shape, strict=True)):
-            assert move is not None
-            one, factor, offset = move
-            extent: Dim = 1 if one is None else self.extents[one]
-            if factor == 1 and offset == 0 and as_scalar(extent) is as_scalar(size):
-                continue
-            if not isinstance(extent, int) or not isinstance(size, int) or factor < 1:
-                return None
-            last = offset + factor * (extent - 1)
-            before, after = max(0, -offset), max(0, last - size + 1)
-            if (before or after) and (not isinstance(part.other, Num) or max(before, after) > extent * factor):
-                return None
-            pads.append((before, after))
-            ends.append((axis, offset + before, last + before + 1, factor))
-        value = self.padded(value, {axis: pad for (axis, *_), pad in zip(ends, pads, strict=True)}, part.other)
-        if ends:
-            sizes = {axis: len(range(start, end, step)) for axis, start, end, step in ends}
-            cut = tuple(sizes.get(axis, size) for axis, size in enumerate(value.type.shape))
-            if cut != value.type.shape:
-                lists = (
-                    self.list([one[1] for one in ends]),
-                    self.list([one[2] for one in ends]),
-                    self.list([one[0] for one in ends]),
-                )
-                value = self.node("Slice", (value, *lists, self.list([one[3] for one in ends])), value.type.dtype, cut)
-        return self.placed(value, [None if move is None else move[0] for move in moves])
-
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
         flat = self.node("Reshape", (value, self.list([-1])), value.type.dtype, (product(value.type.shape),))
@@ -411,7 +364,7 @@ class _Speller(Tensors):
         return self.chosen(inside, found, self.go(part.other, value.type.dtype), value.type.dtype)
 
     def _leaves(self, index: Sequence[Scalar], shape: Sequence[Dim]) -> bool:
-        """Whether a read may leave its tensor where its choice is not taken."""
+        """Return whether a read may leave its tensor where its choice is not taken."""
         at: dict[Scalar, tuple[int, int]] = {it: (0, n - 1) for it, n in self.extents.items() if isinstance(n, int)}
         others = [
             (one, size)
@@ -450,34 +403,18 @@ class _Speller(Tensors):
         return self.node("Gather", (small_constant(array), position), want, position.type.shape, axis=0)
 
 
+def _neutral(kind: str, dtype: DType) -> float:
+    """The number that changes nothing in a reduction."""
+    if kind in ("sum", "prod"):
+        return int(kind == "prod")
+    if dtype.is_float:
+        return -math.inf if kind == "max" else math.inf
+    info = np.iinfo(NUMPY[dtype])
+    return int(info.min if kind == "max" else info.max)
+
+
 def _negated(part: Scalar) -> Scalar | None:
     """`b` of `-1 * b`."""
     if isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
         return part.args[1] if len(part.args) == 2 else raw_apply("*", *part.args[1:])
     return None
-
-
-def _affine(index: Scalar) -> tuple[Iter | None, int, int] | None:
-    """Iterator, factor and offset of an index; None where it has another form."""
-    if not index.integral:
-        return None
-    iters = [one for one in index.free if isinstance(one, Iter)]
-    if len(iters) > 1 or any(isinstance(one, Sym) for one in walk(index)):
-        return None
-    if not iters:
-        return (None, 1, int(index.value)) if isinstance(index, Num) else None
-    one = iters[0]
-    values = [substitute(index, {one: as_scalar(k)}) for k in range(4)]
-    numbers = [int(value.value) for value in values if isinstance(value, Num)]
-    step = numbers[1] - numbers[0] if len(numbers) == 4 else 0
-    linear = isinstance(index, Iter) or (isinstance(index, Apply) and index.name in ("+", "*") and _sums(index))
-    return (one, step, numbers[0]) if linear and len(numbers) == 4 else None
-
-
-def _sums(index: Scalar) -> bool:
-    """Whether it consists of numbers, iterators, sums and products with numbers."""
-    applied = [part for part in walk(index) if not isinstance(part, Num | Iter)]
-    if not all(isinstance(part, Apply) and part.name in ("+", "*") for part in applied):
-        return False
-    factors = [part.args for part in applied if isinstance(part, Apply) and part.name == "*"]
-    return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)

@@ -16,14 +16,14 @@ import numpy as np
 from onnx import NodeProto
 
 from dslc.ir.constants import array_value
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value, constant_value, replace
-from dslc.ir.scalar import Scalar
-from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, node_view, read_node
-from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
-from dslc.onnx.known import KnownValues, static_shape
-from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
+from dslc.onnx.clauses import NO_FIT, active, names_in_types
+from dslc.onnx.constant_propagation import static_shape
+from dslc.onnx.emit import NotWritable, Spec, attribute_proto, check_types, listed, meaning, split_op
+from dslc.onnx.protos import schema_of
 from dslc.prove.evidence.dependencies import proved_traits
+from dslc.semantics.apply import apply
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
@@ -58,7 +58,7 @@ class _Fails(Exception):
 
 def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause, int], ...]:
     """Import-only clauses whose right side is an application of an operator, and how many applications it has."""
-    cache = rules_cache(rules, "rejoin")
+    cache = rules_cache(rules, "fused nodes")
     if opset not in cache:
         table: dict[str, list[tuple[OnnxClause, int]]] = {}
         for op in rules.onnx:
@@ -91,7 +91,7 @@ def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
     return found.name, count
 
 
-def rejoin(
+def fuse_node(
     rules: Rules, node: Call, opset: int, users: Counter[Value], elements: Elements, *, single: bool = False
 ) -> Spec | None:
     """One ONNX node for an application and those below it that nothing else reads.
@@ -240,7 +240,9 @@ class _Backwards:
     def _is_free(self, name: str) -> bool:
         if name in self.attrs or name in self.sizes:
             return False
-        return name in self.params or any(name in _names(entry.value) for entry in self.clause.attrs)
+        return name in self.params or any(
+            isinstance(part, t.Name) and part.id == name for entry in self.clause.attrs for part in t.walk(entry.value)
+        )
 
     def _default(self, name: str) -> Any:
         for entry in self.clause.attrs:
@@ -262,7 +264,7 @@ class _Backwards:
                 inputs.append(None)
             elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
                 if pattern.name in self.attrs:
-                    inputs.append(_listed(self.attrs[pattern.name], op_type, k, schema, None))
+                    inputs.append(listed(self.attrs[pattern.name], op_type, k, schema, None))
                 elif pattern.default is not None:
                     inputs.append(None)
                 else:
@@ -275,7 +277,7 @@ class _Backwards:
                 raise _Fails
         while inputs and inputs[-1] is None:
             inputs.pop()
-        _check_types(inputs, schema)
+        check_types(inputs, schema)
         proto = NodeProto(op_type=op_type, domain=domain)
         for entry in self.clause.attrs:
             self._attribute(proto, entry, schema)
@@ -293,21 +295,12 @@ class _Backwards:
             value = evaluate(expr, Env(self.clause.module, self.rules))
         else:
             return
-        if isinstance(value, DType):
-            value = ELEM_TYPES[value]
-        if isinstance(value, Value | Scalar) or value is None:
-            raise _Fails
-        if schema is not None:
-            default = schema.attributes[entry.name].default_value
-            if default.type and equal(attribute_value(default), value):
-                return
-        proto.attribute.append(make_attribute(entry.name, value, schema))
+        made = attribute_proto(entry.name, value, schema)
+        if made is not None:
+            proto.attribute.append(made)
 
     def _same(self, spec: Spec, node: Call) -> bool:
-        op = self.clause.op
-        schema = schema_of(spec.proto.op_type, spec.proto.domain, self.opset)
-        view = node_view(spec.proto, op, schema, spec.inputs, (True,), KnownValues(self.rules).get)
-        values = read_node(self.rules, active(self.rules, op, self.opset if "." not in op else 1), view)
+        values = meaning(self.rules, spec, self.opset)
         if values is None or values[0] is None:
             return False
         (found,) = replace((values[0],), self.stands_for)
@@ -316,21 +309,7 @@ class _Backwards:
 
 def _flipped(rules: Rules, value: Value) -> Value | None:
     """A commutative application with its operands exchanged."""
-    from dslc.semantics.apply import apply
-
     node = value.node
     if isinstance(node, Call) and len(node.args) == 2 and proved_traits(rules, node.op).commutative:
         return apply(rules, node.op, (node.args[1], node.args[0]), dict(node.attrs))[0]
     return None
-
-
-def _names(expr: t.Expr) -> set[str]:
-    if isinstance(expr, t.Name):
-        return {expr.id}
-    if isinstance(expr, t.Binary):
-        return _names(expr.left) | _names(expr.right)
-    if isinstance(expr, t.ListExpr):
-        return set().union(*(_names(e) for e in expr.elements)) if expr.elements else set()
-    if isinstance(expr, t.Pack):
-        return _names(expr.value)
-    return set()

@@ -81,12 +81,11 @@ class _Side:
 
     operators: tuple[Operator, ...]
     axes: _Axes
-    kept: list[Operator] = field(default_factory=list)
-    _known: dict[Operator, int] = field(default_factory=dict)
+    kept: dict[Operator, int] = field(default_factory=dict)
     _places: dict[tuple[RuleTensor, bool], RuleTensor] = field(default_factory=dict)
 
     def place(self, tensor: RuleTensor, read: bool = False) -> RuleTensor:
-        """Where the tensor is on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
+        """The tensor on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
         if tensor.operator < 0:
             return tensor
         if (tensor, read) not in self._places:
@@ -124,7 +123,7 @@ class _Side:
         )
 
     def _copied(self, op: Operator) -> RuleTensor | None:
-        """What was replicated along the dimension that is reduced, if it was."""
+        """The tensor that was replicated along the dimension that is reduced; None where it was not."""
         (tensor,) = op.inputs
         while tensor.operator >= 0:
             inner = self.operators[tensor.operator]
@@ -142,18 +141,14 @@ class _Side:
         return total
 
     def _add(self, op: Operator) -> int:
-        at = self._known.get(op)
-        if at is None:
-            at = self._known[op] = len(self.kept)
-            self.kept.append(op)
-        return at
+        return self.kept.setdefault(op, len(self.kept))
 
     def _moves(self, tensor: RuleTensor, kinds: set[str]) -> bool:
         op = self.operators[tensor.operator]
         return op.kind in kinds and len(op.inputs) == 1
 
     def _partial(self, tensor: RuleTensor) -> bool:
-        """Whether these are the partial sums of a product without activation, one for each part of its inner axis."""
+        """Return whether these are the partial sums of a product without activation, one for each part of its inner axis."""
         while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
         op = self.operators[tensor.operator] if tensor.operator >= 0 else None
@@ -168,40 +163,10 @@ class _Side:
         return False
 
 
-def ranked(rule: ForeignRule, order: AxisOrder) -> ForeignRule:
-    """The rule at the rank at which a file that counts axes like this is read."""
-    if order == "outer":
-        return rule
-    rank = _rank(rule)
-
-    def at_rank(op: Operator) -> Operator:
-        return replace(op, parameters=(*op.parameters, ("numdim", rank))) if op.kind in ("replicate", "reduce") else op
-
-    return replace(rule, source=tuple(map(at_rank, rule.source)), target=tuple(map(at_rank, rule.target)))
-
-
-def distributed(rule: ForeignRule, order: AxisOrder) -> ForeignRule:
-    """Copies and sums with the parameters of FlexFlow's files; the reverse of `undistributed`, where nothing is left out."""
-    rank = _rank(rule)
-
-    def dimension(op: Operator) -> Operator:
-        axis, degree = op.get("axis"), op.get("degree")
-        if op.kind not in ("replicate", "reduce") or not isinstance(axis, int) or degree is None:
-            return op
-        number = axis if order == "outer" else rank - 1 - axis
-        return replace(op, parameters=(("parallel_dim", number), ("parallel_degree", degree)))
-
-    return replace(rule, source=tuple(map(dimension, rule.source)), target=tuple(map(dimension, rule.target)))
-
-
-def _rank(rule: ForeignRule) -> int:
-    return 4 if any(kind in _OF_IMAGES for kind in rule.kinds()) else 3
-
-
 def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
-    """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
+    """The order in which a file counts parallel dimensions: as more rules fit that join or multiply copies and sums."""
+    from dslc.foreign.shape_inference import Mode, Typing, UnknownOperator
     from dslc.foreign.shapes import Clash
-    from dslc.foreign.typing import Mode, Typing, UnknownOperator
 
     telling = [
         rule
