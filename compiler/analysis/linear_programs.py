@@ -60,3 +60,17 @@ def least(cost: Sequence[float], rows: Rows, seconds: float) -> list[float] | No
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     return [float(x) for x in solver.getSolution().col_value]
+
+
+def smallest(cost: Sequence[float], rows: Rows, seconds: float) -> Sequence[float]:
+    """Numbers that are 0 or 1 with the least cost for which every row is at least its bound; none where time was too short."""
+    import highspy
+
+    solver = quiet_solver()
+    solver.setOptionValue("time_limit", seconds)
+    program = linear_program(cost, rows, [1.0] * len(cost))
+    program.integrality_ = [highspy.HighsVarType.kInteger] * len(cost)
+    solver.passModel(program)
+    solver.run()
+    found: Sequence[float] = solver.getSolution().col_value
+    return found
