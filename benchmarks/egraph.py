@@ -23,9 +23,9 @@ from math import prod
 from pathlib import Path
 
 from benchmarks.zoo import build
-from dslc.egraph.carried import MatchesOfRules
 from dslc.egraph.extract.growing import GrowingExtraction
 from dslc.egraph.graph import EGraph
+from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Caps, apply_matches, step
 from dslc.egraph.view import View
 from dslc.ir.graph import Call, Graph, Node, Value, input_value, replace
@@ -117,7 +117,7 @@ class Times:
 
 
 #: an e-graph, its best program, and where rules match in it
-State = tuple[EGraph, GrowingExtraction, MatchesOfRules]
+State = tuple[EGraph, GrowingExtraction, IncrementalMatches]
 
 
 def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps: Caps) -> State:
@@ -144,7 +144,7 @@ def one(state: State, rule: CompiledRule, rng: random.Random, times: Times, caps
     times.added += len(child) - len(egraph)
     times.matches += outcome.applied
     times.slowest[rule.name] = max(times.slowest.get(rule.name, 0.0), done - began)
-    return child, growing, MatchesOfRules(View(child, before=places.view), places, matches)
+    return child, growing, IncrementalMatches(View(child, before=places.view), places, matches)
 
 
 def live(view: View, rules: Sequence[CompiledRule]) -> list[CompiledRule]:
@@ -156,7 +156,7 @@ def measured(
     egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random, caps: Caps
 ) -> tuple[Times, Times]:
     """Steps as children of one state, and as random walks from it."""
-    state = (egraph, GrowingExtraction(egraph, Prices(), joint), MatchesOfRules(View(egraph)))
+    state = (egraph, GrowingExtraction(egraph, Prices(), joint), IncrementalMatches(View(egraph)))
     state[1].best()
     usable = live(state[2].view, rules)
     children, walks = Times(), Times()

@@ -27,29 +27,50 @@ def quiet_solver() -> highspy.Highs:
     return solver
 
 
-def least(
-    cost: Sequence[float], rows: Sequence[tuple[Sequence[tuple[int, float]], float]], seconds: float
-) -> list[float] | None:
-    """Numbers of at least 0 with the least cost for which every row is at least its bound; None where time was too short.
+#: sums of (number, factor), each with what it is at least
+Rows = Sequence[tuple[Sequence[tuple[int, float]], float]]
 
-    A row is a sum of (number, factor).
-    """
+
+def linear_program(cost: Sequence[float], rows: Rows, upper: Sequence[float] | None = None) -> highspy.HighsLp:
+    """Numbers from 0 to `upper` with the least cost for which every row is at least its bound."""
     import highspy
     import numpy as np
 
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(cost), len(rows)
     lp.col_cost_ = np.array(cost)
-    lp.col_lower_, lp.col_upper_ = np.zeros(len(cost)), np.full(len(cost), highspy.kHighsInf)
+    lp.col_lower_ = np.zeros(len(cost))
+    lp.col_upper_ = np.full(len(cost), highspy.kHighsInf) if upper is None else np.array(upper)
     lp.row_lower_, lp.row_upper_ = np.array([bound for _, bound in rows]), np.full(len(rows), highspy.kHighsInf)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = np.cumsum([0, *(len(row) for row, _ in rows)], dtype=np.int32)
     lp.a_matrix_.index_ = np.array([column for row, _ in rows for column, _ in row], dtype=np.int32)
     lp.a_matrix_.value_ = np.array([factor for row, _ in rows for _, factor in row])
+    return lp
+
+
+def least(cost: Sequence[float], rows: Rows, seconds: float) -> list[float] | None:
+    """Numbers of at least 0 with the least cost for which every row is at least its bound; None where time was too short."""
+    import highspy
+
     solver = quiet_solver()
     solver.setOptionValue("time_limit", seconds)
-    solver.passModel(lp)
+    solver.passModel(linear_program(cost, rows))
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     return [float(x) for x in solver.getSolution().col_value]
+
+
+def smallest(cost: Sequence[float], rows: Rows, seconds: float) -> Sequence[float]:
+    """Numbers that are 0 or 1 with the least cost for which every row is at least its bound; none where time was too short."""
+    import highspy
+
+    solver = quiet_solver()
+    solver.setOptionValue("time_limit", seconds)
+    program = linear_program(cost, rows, [1.0] * len(cost))
+    program.integrality_ = [highspy.HighsVarType.kInteger] * len(cost)
+    solver.passModel(program)
+    solver.run()
+    found: Sequence[float] = solver.getSolution().col_value
+    return found

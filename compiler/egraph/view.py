@@ -10,8 +10,8 @@ from functools import cached_property
 from math import inf
 
 from dslc.deadline import FOREVER, Deadline
+from dslc.egraph.deltas import EGraphDelta
 from dslc.egraph.graph import EGraph
-from dslc.egraph.since import Since
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import Number
@@ -49,7 +49,7 @@ class View:
         self.memory: IndexMemory = IndexMemory() if before is None else _carried(before.memory)
         #: views of everything of what the e-graph was cloned from, the nearest first
         self._before: tuple[View, ...] = ()
-        self._since: dict[View, Since] = {}
+        self._since: dict[View, EGraphDelta] = {}
         if before is not None and (only is None) == (before._only is None):
             self._before = (before, *before._before)[:BEFORE]
             self.memory.earlier = self._earlier
@@ -103,7 +103,7 @@ class View:
 
     # ---- what was found before ---------------------------------------------------------------------------------
 
-    def since(self, before: View) -> Since:
+    def since(self, before: View) -> EGraphDelta:
         """What became of the e-graph since it was another view's."""
         found = self._since.get(before)
         if found is None:
@@ -115,7 +115,7 @@ class View:
                 if last is None or last is before or before not in last._line
                 else (last.since(before), self.since(last))
             )
-            found = self._since[before] = Since(before.egraph, self.egraph, seen, between)
+            found = self._since[before] = EGraphDelta(before.egraph, self.egraph, seen, between)
         return found
 
     def _earlier(self, outline: Outline) -> Earlier | None:

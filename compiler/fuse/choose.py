@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from dslc.analysis.linear_programs import smallest
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.offers import Offer
 from dslc.ir.graph import Graph, Node
 
-EXACT = 24  #: offers of one knot up to which every choice is looked at; with more, one choice is improved
-BRANCHES = 20_000  #: branches that are looked at for one knot
+SECONDS = 1.0  #: seconds that the best choice of one knot may take
 KNOTS = 1000  #: knots whose best choice is remembered
 
 #: what an offer is worth; by default what it saves
@@ -65,85 +65,34 @@ def _knots(offers: Sequence[Offer]) -> list[list[Offer]]:
 
 
 def _best_of(knot: Sequence[Offer], worth: Worth) -> list[Offer]:
-    """The best choice of one knot; of a large one a good one."""
+    """The best choice of one knot, those that are worth most first."""
     weighed = sorted(((worth(offer), offer) for offer in knot), key=lambda one: -one[0])
     numbers: dict[Node, int] = {}
     nodes = tuple(tuple(numbers.setdefault(node, len(numbers)) for node in offer.group.nodes) for _, offer in weighed)
-    values = tuple(value for value, _ in weighed)
-    picked = _improved(nodes, values) if len(nodes) > EXACT else _best(nodes, values)
-    return [weighed[k][1] for k in picked]
-
-
-#: the nodes of each offer of a knot, by number; offers are in the order of what they are worth
-_Sets = tuple[tuple[int, ...], ...]
+    return [weighed[k][1] for k in _packing(nodes, tuple(value for value, _ in weighed))]
 
 
 @functools.lru_cache(KNOTS)
-def _best(nodes: _Sets, values: tuple[float, ...]) -> tuple[int, ...]:
-    """The best choice, by the numbers of its offers. Layers that are repeated make the same knot again and again."""
-    masks = [sum(1 << node for node in own) for own in nodes]
-    greedy = tuple(_greedy(range(len(nodes)), nodes, set()))
-    best, most, branches = greedy, sum(values[k] for k in greedy), 0
-    stack: list[tuple[int, tuple[int, ...], int, float]] = [(0, (), 0, 0.0)]
-    while stack and branches < BRANCHES:
-        at, taken, used, value = stack.pop()
-        branches += 1
-        if value > most:
-            best, most = taken, value
-        left = [k for k in range(at, len(nodes)) if not masks[k] & used]
-        # no choice is worth more than its dearest offer for each node that is free
-        if not left or value + _bound(left, nodes, values) <= most:
-            continue
-        first = left[0]
-        stack.append((first + 1, taken, used, value))
-        stack.append((first + 1, (*taken, first), used | masks[first], value + values[first]))
-    return best
+def _packing(nodes: tuple[tuple[int, ...], ...], values: tuple[float, ...]) -> list[int]:
+    """The offers without a common node that are worth most, by number. Layers that are repeated ask for the same again and again.
 
-
-def _bound(left: Sequence[int], nodes: _Sets, values: Sequence[float]) -> float:
-    """No choice of these offers is worth more: every node brings at most its share of the best offer that has it."""
-    share: dict[int, float] = {}
-    for k in left:
-        each = values[k] / len(nodes[k])
-        for node in nodes[k]:
-            share[node] = max(share.get(node, 0.0), each)
-    return sum(share.values())
-
-
-def _greedy(order: Iterable[int], nodes: _Sets, used: set[int]) -> list[int]:
-    """Offers in that order as far as their nodes are free; those of `used` are not, nor then those of what is taken."""
-    out = []
-    for k in order:
-        if used.isdisjoint(nodes[k]):
-            out.append(k)
-            used.update(nodes[k])
-    return out
-
-
-def _improved(nodes: _Sets, values: Sequence[float]) -> list[int]:
-    """A choice, with one offer put in the place of those that it excludes as long as that is worth more."""
-    having: dict[int, list[int]] = {}
+    An integer program of which each node is a row: at most one offer has it. The offers by their worth, as far as their nodes are free,
+    where there was no time for anything better.
+    """
+    greedy: list[int] = []
+    used: set[int] = set()
+    having: dict[int, list[tuple[int, float]]] = {}
     for k, own in enumerate(nodes):
         for node in own:
-            having.setdefault(node, []).append(k)
-    owner = {node: k for k in _greedy(range(len(nodes)), nodes, set()) for node in nodes[k]}
-    for k, own in enumerate(nodes):
-        gone = {owner[node] for node in own if node in owner}
-        if k in gone:
-            continue
-        free = {node for other in gone for node in nodes[other]}.difference(own)
-        # what fits now had a node of those that are gone
-        near = sorted({other for node in free for other in having[node]})
-        taken = set(own).union(
-            node for other in near for node in nodes[other] if node in owner and owner[node] not in gone
-        )
-        new = [k, *_greedy(near, nodes, taken)]
-        if sum(values[other] for other in new) > sum(values[other] for other in gone):
-            for other in gone:
-                for node in nodes[other]:
-                    del owner[node]
-            owner.update((node, other) for other in new for node in nodes[other])
-    return sorted(set(owner.values()))
+            having.setdefault(node, []).append((k, -1.0))
+        if used.isdisjoint(own):
+            greedy.append(k)
+            used.update(own)
+    if len(greedy) == len(nodes):
+        return greedy
+    found = smallest([-value / values[0] for value in values], [(row, -1.0) for row in having.values()], SECONDS)
+    better = [k for k, share in enumerate(found) if share > 0.5]
+    return max(greedy, better, key=lambda picked: sum(values[k] for k in picked))
 
 
 def _acyclic(graph: Graph, offers: Sequence[Offer], worth: Worth) -> list[Offer]:

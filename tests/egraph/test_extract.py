@@ -17,7 +17,7 @@ from dslc.cli.main import run
 from dslc.deadline import Deadline
 from dslc.egraph.extract import EXTRACTORS, Choice, Extraction, ExtractionProblem
 from dslc.egraph.extract.file import EGraphFile, read, written
-from dslc.egraph.extract.reduced import Reduced, dominators, needed
+from dslc.egraph.extract.ilp import landmarks
 from dslc.egraph.extract.table import walk
 from dslc.errors import DslcError
 from dslc.processes.process import Command
@@ -203,11 +203,8 @@ def test_a_sum_in_any_order_is_proved_to_take_its_leaves_and_one_sum_less() -> N
     assert found.optimal and found.cost == 9
 
 
-@pytest.mark.parametrize(("part", "number"), [("reduced", "rounds"), ("cuts", "rounds"), ("cuts", "lazy")])
-def test_what_is_left_out_of_integer_programming_changes_only_its_time(
-    monkeypatch: pytest.MonkeyPatch, part: str, number: str
-) -> None:
-    tuned(monkeypatch, f"egraph.extract.{part}", **{number: 0})
+def test_what_is_left_out_of_integer_programming_changes_only_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned(monkeypatch, "egraph.extract.ilp", bits=0)
     for seed in range(20):
         problem = problem_of(random_classes(random.Random(seed)), "c7", "c6")
         if problem.roots is not None:
@@ -224,24 +221,16 @@ def test_what_classes_need_is_what_all_their_programs_have() -> None:
             walk(chosen.__getitem__, problem.roots, problem.find) for chosen in itertools.product(*problem.rows)
         )
         always = set.intersection(*(set(found.choice) for found in programs if found is not None))
-        rows = {number: [choice.kids for choice in row] for number, row in enumerate(problem.rows)}
-        bits = needed(rows, {number: number for number in rows})
-        assert bits is not None and {number for number in rows if bits[root] >> number & 1} == always
-
-
-def test_what_every_way_leads_through() -> None:
-    kids = {0: [1, 2], 1: [3], 2: [3], 3: [4, 1], 4: [5, 3], 5: [0]}
-    assert dominators(kids, [0]) == {0: -1, 1: 0, 2: 0, 3: 0, 4: 3, 5: 4}
-    assert dominators(kids, [0, 4]) == {0: -1, 1: -1, 2: 0, 3: -1, 4: -1, 5: 4}
+        bits = landmarks(problem)[root]
+        assert {number for number in range(len(problem)) if bits >> number & 1} == always
 
 
 def test_a_node_that_only_closes_circles_is_left_out() -> None:
     """x is 0 + x is 0 + (0 + x): what reads x is only read for x."""
     classes: Classes = {"zero": [(1, "")], "x": [(5, ""), (1, "zero more")], "more": [(1, "zero x")], "y": [(1, "x")]}
     problem = problem_of(classes, "y")
-    greedy = found_by("greedy", problem)
-    left = Reduced(problem, greedy)
-    assert len(left) == 1 and left.base == greedy.cost == 6
+    found = found_by("ilp", problem)
+    assert found.optimal and found.cost == 6
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
@@ -289,7 +278,7 @@ def test_an_interrupt_prints_what_was_found(
 def test_a_solver_in_another_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(random_classes(random.Random(5)), "c7", "c6")
     here = EXTRACTORS["ilp"](problem)
-    tuned(monkeypatch, "egraph.extract.solver", here=0)
+    tuned(monkeypatch, "egraph.extract.ilp", here=0)
     there = EXTRACTORS["ilp"](problem, Deadline.after(30))
     assert here is not None and there is not None and there.optimal
     assert there.cost == pytest.approx(here.cost)
@@ -299,8 +288,8 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     """Whatever it does with its time, the program to begin with is there, and nothing is claimed of others."""
     problem = nasty("mixed", 300, seed=1).problem()
     first = found_by("joint", problem)
-    tuned(monkeypatch, "egraph.extract.solver", here=0)
-    monkeypatch.setattr("dslc.egraph.extract.solver._COMMAND", Command(("sleep", "60")))
+    tuned(monkeypatch, "egraph.extract.ilp", here=0)
+    monkeypatch.setattr("dslc.egraph.extract.ilp._COMMAND", Command(("sleep", "60")))
     began = time.monotonic()
     found = EXTRACTORS["ilp"](problem, Deadline(began + 1), first)
     assert time.monotonic() - began < 30
@@ -310,7 +299,7 @@ def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) ->
 def test_large_sets_are_summed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = nasty("shared", 120, seed=3).problem()
     plain = found_by("shared", problem)
-    tuned(monkeypatch, "egraph.extract.shared", long=0)
+    tuned(monkeypatch, "egraph.extract.dag_cost", long=0)
     assert found_by("shared", problem).cost == pytest.approx(plain.cost)
 
 

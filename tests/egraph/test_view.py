@@ -8,8 +8,8 @@ import pytest
 from egraphs import call, directions, library, named, random_graph, tensor
 
 from benchmarks.zoo import build
-from dslc.egraph.carried import MatchesOfRules
 from dslc.egraph.graph import EGraph
+from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Caps, apply_matches, step
 from dslc.egraph.view import View, components
 from dslc.ir.graph import Graph, Node
@@ -104,7 +104,7 @@ def test_matches_are_carried_over_to_clones_without_those_applied_and_with_those
     """A walk of random rules: what is known of a rule in each clone is what is found there anew, but for what was applied."""
     rng = random.Random(0)
     egraph = EGraph.of(random_graph(4))
-    places = MatchesOfRules(View(egraph))
+    places = IncrementalMatches(View(egraph))
     growing = [rule for rule in directions() if rule.name.startswith("egraph.")]
     some, applied, compared, carried = Caps(matches=2), list[Match](), 0, 0
     for _ in range(24):
@@ -122,7 +122,7 @@ def test_matches_are_carried_over_to_clones_without_those_applied_and_with_those
         child = egraph.clone()
         apply_matches(child, matches, some)
         applied += matches
-        places, egraph = MatchesOfRules(View(child, before=places.view), places, matches), child
+        places, egraph = IncrementalMatches(View(child, before=places.view), places, matches), child
     assert compared > 50 and carried > 25
 
 
@@ -132,7 +132,7 @@ def test_matches_among_some_e_nodes_are_carried_over_while_others_are_seen() -> 
     egraph = EGraph.of(random_graph(4))
     growing = [rule for rule in directions() if rule.name.startswith("egraph.")]
     some, applied, compared, carried = Caps(matches=2), list[Match](), 0, 0
-    places = MatchesOfRules(View(egraph, seen_of(egraph, rng)))
+    places = IncrementalMatches(View(egraph, seen_of(egraph, rng)))
     for _ in range(24):
         for rule in growing:
             known, sampled = places.of(rule, rng, Caps(matches=1_000))
@@ -148,7 +148,7 @@ def test_matches_among_some_e_nodes_are_carried_over_while_others_are_seen() -> 
         child = egraph.clone()
         apply_matches(child, matches, some)
         applied += matches
-        places, egraph = MatchesOfRules(View(child, seen_of(child, rng), places.view), places, matches), child
+        places, egraph = IncrementalMatches(View(child, seen_of(child, rng), places.view), places, matches), child
     assert compared > 50 and carried > 25
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dslc.deadline import Deadline
-from dslc.egraph.extract.greedy import greedy_of
+from dslc.egraph.extract.dag_cost import greedy_of, shared_of
 from dslc.egraph.extract.ilp import ilp_of
-from dslc.egraph.extract.joint import joint_of
-from dslc.egraph.extract.shared import shared_of
+from dslc.egraph.extract.local_search import joint_of
 from dslc.egraph.extract.table import Choice, ChoiceTable, EGraphTable, Extraction, ExtractionProblem, Price
 
 

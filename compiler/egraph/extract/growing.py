@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from dslc.deadline import Deadline
-from dslc.egraph.extract.joint import joint_of, switched
+from dslc.egraph.extract.dag_cost import Shared, shared_of
+from dslc.egraph.extract.local_search import joint_of, switched
 from dslc.egraph.extract.program import extract
-from dslc.egraph.extract.shared import Shared, shared_of
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, ExtractionProblem, Price, Walked, walk
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, rebuild, with_args

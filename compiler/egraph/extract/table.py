@@ -195,7 +195,7 @@ class ExtractionProblem:
 
     def __init__(self, table: Choices, roots: Sequence[int]) -> None:
         wanted = _reached(table, roots)
-        order, tree = _cheapest(wanted)
+        order, tree = cheapest(wanted)
         place = {number: k for k, number in enumerate(order)}
         rows: list[tuple[Choice, ...]] = []
         for number in order:
@@ -260,7 +260,7 @@ def _reached(table: Choices, roots: Sequence[int]) -> dict[int, list[Choice]]:
     return out
 
 
-def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[int, tuple[Choice, float]]]:
+def cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[int, tuple[Choice, float]]]:
     """The classes that can be had, and each one's cheapest tree (Knuth): what a tree reads comes before it in the order."""
     readers: dict[int, list[list[float]]] = {}
     serial = count()

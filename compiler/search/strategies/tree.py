@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.egraph import rewrite
-from dslc.egraph.carried import MatchesOfRules
+from dslc.egraph.deltas import added
 from dslc.egraph.extract.growing import Anew, GrowingExtraction
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
+from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.rewrite import Cap, Caps, StepOutcome
-from dslc.egraph.since import added
 from dslc.egraph.story import kept
 from dslc.egraph.view import View
 from dslc.ir.facts import Fact
@@ -170,7 +170,7 @@ class Searching:
         else:
             growing = Anew(egraph, self._prices, WAYS[how], SOLVER)
         found = growing.best()
-        self._root = None if found is None else TreeState(egraph, growing, found, MatchesOfRules(View(egraph)))
+        self._root = None if found is None else TreeState(egraph, growing, found, IncrementalMatches(View(egraph)))
         self._done, self._idle, self._stale = 0, 0, False
         self._planted = inf if found is None else found.cost
 
@@ -402,7 +402,7 @@ class Searching:
             return None
         fresh = frozenset(added(egraph, child))
         older = state.fresh if len(fresh) + len(state.fresh) <= FRESH else frozenset()
-        places = MatchesOfRules(View(child, before=state.places.view), state.places, matches)
+        places = IncrementalMatches(View(child, before=state.places.view), state.places, matches)
         return TreeState(child, growing, found, places, fresh | older, state.beside, matches), outcome
 
     def _matched(

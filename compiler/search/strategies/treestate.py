@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dslc.egraph.carried import MatchesOfRules
 from dslc.egraph.extract.growing import Anew, GrowingExtraction
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
+from dslc.egraph.incremental_matches import IncrementalMatches
 from dslc.egraph.view import View
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
@@ -23,8 +23,8 @@ class TreeState:
     )  # fmt: skip
 
     def __init__(
-        self, egraph: EGraph, growing: GrowingExtraction | Anew, found: Extraction, places: MatchesOfRules,
-        fresh: frozenset[Node] = frozenset(), before: MatchesOfRules | None = None, done: Collection[Match] = (),
+        self, egraph: EGraph, growing: GrowingExtraction | Anew, found: Extraction, places: IncrementalMatches,
+        fresh: frozenset[Node] = frozenset(), before: IncrementalMatches | None = None, done: Collection[Match] = (),
     ) -> None:  # fmt: skip
         """`before`: where rules match near the best program of what the e-graph was cloned from, and what was applied since."""
         self.egraph, self.growing, self.found, self.places = egraph, growing, found, places
@@ -35,7 +35,7 @@ class TreeState:
         #: rules that may change something, and were not tried: everywhere, and in the best program
         self.open: dict[bool, list[CompiledRule | Source]] = {}
         self._before = (before, done)
-        self._beside: MatchesOfRules | None = None
+        self._beside: IncrementalMatches | None = None
         self.value = 0.0
         self.visits = 0
 
@@ -44,14 +44,14 @@ class TreeState:
         return self.found.cost
 
     @property
-    def beside(self) -> MatchesOfRules:
+    def beside(self) -> IncrementalMatches:
         """Where rules match in the e-nodes that are near: those of the best program, and those that were added last."""
         if self._beside is None:
             before, done = self._before
             chosen = (one.key for one in self.found.choice.values())
             near = self.fresh.union(key for key in chosen if isinstance(key, Node))
             view = View(self.egraph, near, self.places.view if before is None else before.view)
-            self._beside, self._before = MatchesOfRules(view, before, done), (None, ())
+            self._beside, self._before = IncrementalMatches(view, before, done), (None, ())
         return self._beside
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from math import inf
 from typing import NamedTuple
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.greedy import greedy_of
 from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
 LESS = 1e-9  #: share by which a choice has to be better, so that rounding never decides
@@ -169,6 +168,19 @@ def _sum(bits: int, own: dict[int, float]) -> float:
         bits ^= low
         total += own.get(low.bit_length() - 1, 0.0)
     return total
+
+
+def greedy_of(
+    problem: ExtractionProblem, until: Deadline = FOREVER, start: Extraction | None = None
+) -> Extraction | None:
+    """The program of the cheapest trees; `estimate` is what they cost as trees."""
+    del until, start
+    if problem.roots is None:
+        return None
+    found = walk(lambda number: problem.tree[number][0], problem.roots, problem.find)
+    if found is None:
+        return None
+    return Extraction(found.cost, found.choice, sum(problem.tree[root][1] for root in problem.roots))
 
 
 def shared_of(

@@ -25,13 +25,13 @@ class RuleMatches(NamedTuple):
     sampled: bool
 
 
-class MatchesOfRules:
+class IncrementalMatches:
     """The matches of rules in one e-graph, each rule's when it is asked for. One for each e-graph, which may change no more."""
 
     __slots__ = ("_before", "_done", "_found", "view")
     _done: frozenset[Match]
 
-    def __init__(self, view: View, before: MatchesOfRules | None = None, done: Collection[Match] = ()) -> None:
+    def __init__(self, view: View, before: IncrementalMatches | None = None, done: Collection[Match] = ()) -> None:
         """`before` is of what the e-graph was cloned from, `done` what was applied since."""
         self.view = view
         self._before = before
@@ -59,7 +59,7 @@ class MatchesOfRules:
         return self._found[rule]
 
     def _after(
-        self, rule: CompiledRule, before: MatchesOfRules, rng: random.Random, wanted: int, until: Deadline
+        self, rule: CompiledRule, before: IncrementalMatches, rng: random.Random, wanted: int, until: Deadline
     ) -> RuleMatches:
         """What was known before and still holds, and what has come since."""
         sees, done = self.view.sees, self._done

@@ -10,7 +10,7 @@ from dslc.ir.graph import Call, Node
 from dslc.match.outline import Outline
 
 
-class Since:
+class EGraphDelta:
     """The difference of an e-graph and one that it was cloned from. Neither may change any more.
 
     Where just some e-nodes are seen of both, what is seen now and was not before is new.
@@ -18,7 +18,7 @@ class Since:
 
     def __init__(
         self, before: EGraph, egraph: EGraph, seen: tuple[frozenset[Node], frozenset[Node]] | None = None,
-        between: tuple[Since, Since] | None = None,
+        between: tuple[EGraphDelta, EGraphDelta] | None = None,
     ) -> None:  # fmt: skip
         """`seen`: the e-nodes that are seen of each, beside weights; all where None. `between`: the difference in two steps."""
         self._old, self._egraph, self._seen, self._between = before, egraph, seen, between

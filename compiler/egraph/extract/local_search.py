@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.egraph.extract.shared import shared_of
+from dslc.egraph.extract.dag_cost import shared_of
 from dslc.egraph.extract.table import Choice, ChoiceTable, Extraction, ExtractionProblem, Walked, walk
 
 MOST_CLASSES = 12  #: classes of a program with another choice that reads one; where more do, that is not tried
