@@ -52,7 +52,7 @@ def test_what_was_decided_is_not_decided_again(tmp_path: Path, monkeypatch: pyte
         raise AssertionError("asked again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dslc.prove.run.pool.answers", fail)
+        patched.setattr("dslc.prove.run.workers.answered", fail)
         again = import_rules(rules[::-1], "taso", tmp_path / "other.rules", workers=0, cache=cache)
         with pytest.raises(AssertionError, match="asked again"):
             import_rules(rules, "taso", tmp_path / "mine.rules", workers=0)
