@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from dslc.analysis.poly import NotIntegral, Poly, polynomial
-from dslc.ir.scalar import Apply, Num, Scalar, apply
+from dslc.analysis.poly import COMPARISONS, NotIntegral, Poly, compared
+from dslc.ir.scalar import Apply, Num, Scalar, apply, num
 
 MOST_CASES = 64  #: alternatives of a condition; one with more is not used, which is sound
-
-_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,15 @@ def cases(condition: Scalar, holds: bool = True) -> tuple[Case, ...]:
         if condition.name in {"and", "or"}:
             parts = [cases(arg, holds) for arg in condition.args]
             return both(*parts) if (condition.name == "and") == holds else either(*parts)
-        if condition.name in _NEGATED and len(condition.args) == 2:
-            name = condition.name if holds else _NEGATED[condition.name]
-            return _comparison(name, *condition.args)
+        if condition.name in COMPARISONS:
+            name = condition.name if holds else COMPARISONS[condition.name]
+            try:
+                poly = compared(name, *condition.args)
+            except NotIntegral:
+                return TRUE
+            if name == "!=":
+                return Case((-poly - 1,)), Case((poly - 1,))
+            return (Case((), (-poly,)) if name == "==" else Case((poly,)),)
     return TRUE
 
 
@@ -63,35 +67,16 @@ def either(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
     return out if len(out) <= MOST_CASES else TRUE
 
 
-def _comparison(name: str, left: Scalar, right: Scalar) -> tuple[Case, ...]:
-    try:
-        a, b = polynomial(left), polynomial(right)
-    except NotIntegral:
-        return TRUE
-    if name == "<":
-        return (Case((b - a - 1,)),)
-    if name == "<=":
-        return (Case((b - a,)),)
-    if name == ">":
-        return (Case((a - b - 1,)),)
-    if name == ">=":
-        return (Case((a - b,)),)
-    if name == "==":
-        return (Case((), (a - b,)),)
-    return Case((a - b - 1,)), Case((b - a - 1,))
-
-
 def split_atom(node: Apply) -> tuple[tuple[tuple[Case, ...], Scalar], ...] | None:
     """What min, max, abs and a choice are, by cases: (when, value); None for other functions."""
     if node.name in {"min", "max"}:
         a, b = node.args
         small = ">=" if node.name == "max" else "<="
-        other = "<" if node.name == "max" else ">"
-        return (cases(apply(small, a, b)), a), (cases(apply(other, a, b)), b)
+        return (cases(apply(small, a, b)), a), (cases(apply(small, a, b), False), b)
     if node.name == "abs":
         (a,) = node.args
-        zero = Num._make(0)
-        return (cases(apply(">=", a, zero)), a), (cases(apply("<", a, zero)), apply("*", Num._make(-1), a))
+        positive = apply(">=", a, num(0))
+        return (cases(positive), a), (cases(positive, False), apply("*", num(-1), a))
     if node.name == "select":
         condition, then, otherwise = node.args
         return (cases(condition), then), (cases(condition, False), otherwise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, reduce
 from math import gcd
+from operator import add, mul
 
 from dslc.ir.polynomials import Polynomial
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, Table, apply, num, walk
@@ -43,9 +44,9 @@ def polynomial(node: Scalar) -> Poly:
             raise NotIntegral(str(node))
         return as_poly(node.value)
     if isinstance(node, Apply) and node.name == "+":
-        return reduce(lambda a, b: a + b, (polynomial(arg) for arg in node.args), ZERO)
+        return reduce(add, (polynomial(arg) for arg in node.args), ZERO)
     if isinstance(node, Apply) and node.name == "*":
-        return reduce(lambda a, b: a * b, (polynomial(arg) for arg in node.args), as_poly(1))
+        return reduce(mul, (polynomial(arg) for arg in node.args), as_poly(1))
     if not is_integral(node):
         raise NotIntegral(str(node))
     return atom(node)
@@ -63,6 +64,20 @@ def is_integral(node: Scalar) -> bool:
             return all(is_integral(arg) for arg in node.args)
         return node.name == "select" and all(is_integral(arg) for arg in node.args[1:])
     return isinstance(node, Sym | Iter)
+
+
+#: comparisons, each with the one that holds where it does not
+COMPARISONS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def compared(name: str, left: Scalar, right: Scalar) -> Poly:
+    """The polynomial that a comparison of integers says is at least 0, or (un)equal to 0: `a < b` → `b - a - 1`.
+
+    Raises NotIntegral.
+    """
+    if name in {">", ">="}:
+        left, right = right, left
+    return polynomial(right) - polynomial(left) - (1 if name in {"<", ">"} else 0)
 
 
 def primitive(poly: Poly) -> Poly:

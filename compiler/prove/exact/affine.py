@@ -6,15 +6,14 @@ A product of an iterator and sizes is not affine: an index with one is a tuple, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from dslc.analysis.isl import Frame
-from dslc.analysis.poly import Monomial, NotIntegral, Poly, polynomial
+from dslc.analysis.poly import COMPARISONS, Monomial, NotIntegral, Poly, compared, polynomial
 from dslc.ir.polynomials import over
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.prove.exact.terms import Unsolved
-
-_COMPARISONS = {"<": 1, "<=": 0, ">": 1, ">=": 0, "==": 0, "!=": 0}
 
 
 class NotAffine(Unsolved):
@@ -38,14 +37,9 @@ class Affine:
         self._memo: dict[tuple[Scalar | Poly, tuple[Iter, ...]], Any] = {}
 
     def function(self, node: Scalar, variables: tuple[Iter, ...]) -> Any:
-        found = self._memo.get((node, variables))
-        if found is None:
-            try:
-                poly = polynomial(node)
-            except NotIntegral:
-                raise NotAffine(f"{node} is no index") from None
-            found = self._memo[node, variables] = self.polynomial(poly, variables)
-        return found
+        if (node, variables) not in self._memo:
+            self._memo[node, variables] = self.polynomial(_poly(node), variables)
+        return self._memo[node, variables]
 
     def polynomial(self, poly: Poly, variables: tuple[Iter, ...]) -> Any:
         dims: dict[int, int] = {}
@@ -67,41 +61,34 @@ class Affine:
                 raise NotAffine(f"{' * '.join(map(str, monomial))} is not affine")
             else:
                 parameters[self._parameter(monomial)] = coefficient
-        total = self._frame.affine(len(variables), dims, parameters, poly.constant)
-        for other in others:
-            total = total.add(other)
-        return total
+        return reduce(
+            lambda a, b: a.add(b), others, self._frame.affine(len(variables), dims, parameters, poly.constant)
+        )
 
     def _parameter(self, monomial: Monomial) -> int:
-        found = self._parameters.get(monomial)
-        if found is None:
+        if monomial not in self._parameters:
             raise MissingUnknown(monomial)
-        return found
+        return self._parameters[monomial]
 
     def _special(self, node: Scalar, variables: tuple[Iter, ...]) -> Any:
         """Quotients by numbers, min, max, abs and choices; None for what is taken as an unknown."""
         if not isinstance(node, Apply):
             return None
-        if node.name in {"//", "%"}:
-            by = node.args[1]
-            if isinstance(by, Num) and isinstance(by.value, int) and by.value > 0:
-                top = self.function(node.args[0], variables)
-                return (
-                    self._frame.quotient(top, by.value) if node.name == "//" else self._frame.remainder(top, by.value)
-                )
-            if node.free:
-                raise NotAffine(f"{node} is not affine")
-            return None
-        if node.name in {"min", "max"}:
-            a, b = (self.function(arg, variables) for arg in node.args)
-            return a.min(b) if node.name == "min" else a.max(b)
-        if node.name == "abs":
-            a = self.function(node.args[0], variables)
-            return a.max(a.neg())
-        if node.name == "select":
-            where = self.condition(node.args[0], variables)
-            then, other = (self.function(arg, variables) for arg in node.args[1:])
-            return then.intersect_domain(where).union_add(other.subtract_domain(where))
+        frame = self._frame
+        match node.name, node.args:
+            case "//" | "%", (top, Num(value=int() as by)) if by > 0:
+                function = self.function(top, variables)
+                return frame.quotient(function, by) if node.name == "//" else frame.remainder(function, by)
+            case "min" | "max", args:
+                a, b = (self.function(arg, variables) for arg in args)
+                return a.min(b) if node.name == "min" else a.max(b)
+            case "abs", (arg,):
+                a = self.function(arg, variables)
+                return a.max(a.neg())
+            case "select", (condition, *branches):
+                where = self.condition(condition, variables)
+                then, other = (self.function(arg, variables) for arg in branches)
+                return then.intersect_domain(where).union_add(other.subtract_domain(where))
         if node.free:
             raise NotAffine(f"{node} is not affine")
         return None
@@ -118,29 +105,20 @@ class Affine:
             return self._frame.universe(len(variables)) if node.value else self._frame.empty(len(variables))
         if isinstance(node, Apply):
             if node.name in {"and", "or"}:
-                parts = [self.condition(arg, variables) for arg in node.args]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total.intersect(part) if node.name == "and" else total.union(part)
-                return total
+                parts = (self.condition(arg, variables) for arg in node.args)
+                return reduce(lambda a, b: a.intersect(b) if node.name == "and" else a.union(b), parts)
             if node.name == "not":
                 return self.condition(node.args[0], variables).complement()
-            if node.name in _COMPARISONS and len(node.args) == 2:
-                left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
+            if node.name in COMPARISONS:
                 try:
-                    difference = polynomial(right) - polynomial(left) - _COMPARISONS[node.name]
+                    function = self.polynomial(compared(node.name, *node.args), variables)
                 except NotIntegral:
                     raise NotAffine(f"{node} is not about positions") from None
-                function = self.polynomial(difference, variables)
-                if node.name == "==":
-                    return function.zero_set()
-                return function.zero_set().complement() if node.name == "!=" else function.nonneg_set()
+                if node.name in {"==", "!="}:
+                    zeros = function.zero_set()
+                    return zeros if node.name == "==" else zeros.complement()
+                return function.nonneg_set()
         raise NotAffine(f"{node} is not about positions")
-
-
-def about_positions(node: Scalar) -> bool:
-    """Whether a condition depends on no data."""
-    return not node.reads
 
 
 # ---- indices with products -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 from math import gcd, lcm
+from operator import add, and_, mul
 
 from dslc.analysis.poly import Monomial, Poly, as_poly, atom
 from dslc.ir.polynomials import over
@@ -97,16 +98,8 @@ def _cancelled(top: Poly, bottom: Poly) -> Ratio:
 
 
 def _common(monomials: list[Monomial]) -> Monomial:
-    first, *others = monomials
-    shared = list(first)
-    for other in others:
-        rest, kept = list(other), []
-        for factor in shared:
-            if factor in rest:
-                rest.remove(factor)
-                kept.append(factor)
-        shared = kept
-    return tuple(shared)
+    shared = reduce(and_, map(Counter, monomials))
+    return tuple(factor for factor in dict.fromkeys(monomials[0]) for _ in range(shared[factor]))
 
 
 def _divided(poly: Poly, shared: Monomial, divisor: int) -> Poly:
@@ -155,16 +148,18 @@ def positive_factor(coefficients: Sequence[Ratio]) -> Ratio:
     for size in dict.fromkeys(size for each in powers for size in each):
         power = min(each[size] for each in powers)
         unit = from_poly(atom(size)) if power > 0 else from_poly(atom(size)).inverse
-        total = reduce(lambda a, b: a * b, [unit] * abs(power), total)
+        total = reduce(mul, [unit] * abs(power), total)
     return total
 
 
 def is_positive(coefficient: Ratio) -> bool:
-    """Whether a coefficient is known to be above 0: a positive number times powers of sizes that are at least 1."""
-    return all(
-        len(poly.terms) == 1 and poly.terms[0][1] > 0 and all(_is_size(factor) for factor in poly.terms[0][0])
-        for poly in (coefficient.top, coefficient.bottom)
-    )
+    """Return whether a coefficient is known to be above 0."""
+    return is_positive_poly(coefficient.top) and is_positive_poly(coefficient.bottom)
+
+
+def is_positive_poly(poly: Poly) -> bool:
+    """Return whether a polynomial is a positive number times powers of sizes that are at least 1."""
+    return len(poly.terms) == 1 and poly.terms[0][1] > 0 and all(map(_is_size, poly.terms[0][0]))
 
 
 def _content(poly: Poly) -> int:
@@ -194,15 +189,15 @@ def from_sizes(node: Scalar) -> Ratio:
         return from_poly(atom(node))
     if isinstance(node, Apply):
         if node.name == "+":
-            return reduce(lambda a, b: a + b, (from_sizes(arg) for arg in node.args), ZERO)
+            return reduce(add, (from_sizes(arg) for arg in node.args), ZERO)
         if node.name == "*":
-            return reduce(lambda a, b: a * b, (from_sizes(arg) for arg in node.args), ONE)
+            return reduce(mul, (from_sizes(arg) for arg in node.args), ONE)
         if node.name == "/" and not (below := from_sizes(node.args[1])).is_zero:
             return from_sizes(node.args[0]) * below.inverse
         if node.name == "^" and (power := _whole(node.args[1])) is not None:
             base = from_sizes(node.args[0])
             if power >= 0 or not base.is_zero:
-                return reduce(lambda a, b: a * b, [base if power >= 0 else base.inverse] * abs(power), ONE)
+                return reduce(mul, [base if power >= 0 else base.inverse] * abs(power), ONE)
     return from_poly(atom(node))
 
 

@@ -17,7 +17,7 @@ from dslc.analysis.poly import Poly, atom, scalar_of
 from dslc.ir.dtype import DType
 from dslc.ir.fold import least
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Sym, Table, apply, raw_apply, walk
-from dslc.prove.exact.affine import NotAffine, about_positions
+from dslc.prove.exact.affine import NotAffine
 from dslc.prove.exact.coefficient import NotRational, from_poly, from_sizes, is_positive
 from dslc.prove.exact.evaluate import Evaluator, Place, about_sizes
 from dslc.prove.exact.functions import Functions
@@ -122,7 +122,7 @@ class DefinedElements:
         """What is needed where a condition holds, or does not: with the condition's value, if that depends on data."""
         if not _is_partial(node):
             return
-        if about_positions(condition):
+        if not condition.reads:
             try:
                 yield from self._needs(node, self._evaluator.where(place, condition, holds)).items()
                 return

@@ -26,7 +26,7 @@ from dslc.ir.scalar import (
     substitute,
     walk,
 )
-from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, largest_first, strides
+from dslc.prove.exact.affine import Affine, NotAffine, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
 from dslc.prove.exact.functions import Functions
@@ -170,7 +170,7 @@ class Evaluator:
     def _read(self, node: Read, place: Place) -> Sum:
         name = f"${node.operand}"
         truth = self._inputs[node.operand].type.dtype is DType.BOOL
-        if not all(about_positions(index) for index in node.index):
+        if any(index.reads for index in node.index):
             arguments = [self.value(index, place) for index in node.index]
             return self._functions.applied(f"read {name}", arguments, place.domain)
         functions = []
@@ -314,7 +314,7 @@ class Evaluator:
     def _select(self, node: Apply, place: Place) -> Sum:
         condition, then, other = node.args
         dtype = self.dtype(node)
-        if about_positions(condition):
+        if not condition.reads:
             try:
                 return self._typed(then, dtype, self.where(place, condition, True)) + self._typed(
                     other, dtype, self.where(place, condition, False)
@@ -328,7 +328,7 @@ class Evaluator:
 
     def _comparison(self, node: Apply, place: Place) -> Sum:
         """A truth value: 1 where it holds."""
-        if about_positions(node) and all(is_integral(arg) for arg in node.args):
+        if not node.reads and all(is_integral(arg) for arg in node.args):
             try:
                 return self._algebra.number(ONE, self.where(place, node, True).domain)
             except NotAffine:
@@ -370,7 +370,7 @@ class Evaluator:
         return normal
 
     def _logic(self, node: Apply, place: Place) -> Sum:
-        if about_positions(node):
+        if not node.reads:
             try:
                 return self._algebra.number(ONE, self.where(place, node, True).domain)
             except NotAffine:

@@ -127,7 +127,7 @@ class Inliner:
             if isinstance(data, FillRef):
                 return self._of_type(num(clamped(data.value, dtype)), None, dtype)
             if isinstance(data, ArrayData) and 0 < data.array.size <= TABLE and dtype is not DType.BF16:
-                found = table(_nested(data.array.tolist()), index) if index else num(data.array.item())
+                found = table(nested(data.array.tolist()), index) if index else num(data.array.item())
                 return self._of_type(found, None, dtype)
         elif not isinstance(node, Input):
             raise CannotInline(f"the node {getattr(node, 'label', getattr(node, 'op', '?'))} has no expression")
@@ -241,5 +241,6 @@ def _is_small(value: Any, dtype: DType) -> bool:
     )
 
 
-def _nested(item: Any) -> Any:
-    return tuple(_nested(part) for part in item) if isinstance(item, list) else item
+def nested(item: Any) -> Any:
+    """Lists as tuples."""
+    return tuple(nested(part) for part in item) if isinstance(item, list) else item

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from dslc.analysis.poly import COMPARISONS
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, iterator, read, rebuild, walk
-from dslc.prove.exact.affine import about_positions
 from dslc.prove.exact.radix import quotient_by_size
-
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] | None:
@@ -35,7 +33,7 @@ def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] |
     memo: dict[Scalar, Scalar] = {}
 
     def leaf(node: Scalar) -> Scalar | None:
-        if isinstance(node, Apply) and node.name in _COMPARISONS and about_positions(node) and quotient_by_size(node):
+        if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
             at = _iterators(node)
             shape = _shape(node)
             if shape not in truths:

@@ -15,7 +15,6 @@ from dslc.prove.exact.affine import (
     Affine,
     MissingUnknown,
     NotAffine,
-    about_positions,
     largest_first,
     strides,
 )
@@ -139,7 +138,7 @@ def _layouts(roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, .
     found: dict[tuple[int, int], set[Monomial]] = {}
     for root in roots:
         for node in walk(root):
-            if isinstance(node, Read) and all(about_positions(index) for index in node.index):
+            if isinstance(node, Read) and not any(index.reads for index in node.index):
                 for axis, index in enumerate(node.index):
                     found.setdefault((node.operand, axis), set()).update(strides(index))
     return {place: largest_first(monomials) for place, monomials in found.items()}

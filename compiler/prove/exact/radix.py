@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dslc.analysis.conditions import Case
-from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, monomial_of, polynomial, scalar_of
+from dslc.analysis.poly import (
+    COMPARISONS,
+    Monomial,
+    NotIntegral,
+    Poly,
+    as_poly,
+    atom,
+    compared,
+    monomial_of,
+    polynomial,
+    scalar_of,
+)
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import ReadLoop
 from dslc.ir.scalar import (
@@ -33,8 +44,6 @@ from dslc.ir.scalar import (
 )
 
 ROUNDS = 6  #: rounds of cutting, as long as one cuts something
-
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 # the same question comes from every instance of a rule
@@ -92,20 +101,17 @@ class Radix:
         self._check()
         if not isinstance(node, Apply):
             return node
-        if node.name in {"//", "%"} and len(node.args) == 2 and not isinstance(node.args[1], Num):
-            return self._divided(node.name, node.args[0], node.args[1])
-        if node.name in {"//", "%"} and len(node.args) == 2 and not is_affine(node.args[0]):
-            return self._divided(node.name, node.args[0], node.args[1])
-        if node.name in _COMPARISONS and not all(is_affine(arg) for arg in node.args):
+        if node.name in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0])):
+            return self._divided(node.name, *node.args)
+        if node.name in COMPARISONS and not all(is_affine(arg) for arg in node.args):
             decided = self._decided(node.name, *node.args)
             return self._by_digits(node) if decided is None else num(decided)
         return node
 
     def _by_digits(self, node: Apply) -> Scalar:
         """`s * q + r >= 0` is `q >= 0` where `0 <= r < s`: comparisons of positions in mixed radix, by their leading digits."""
-        left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
         try:
-            difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
+            difference = compared(node.name, *node.args)
         except NotIntegral:
             return node
         for stride in sorted(
@@ -163,18 +169,14 @@ class Radix:
         return self.least(apply("-", apply("-", size, node), num(1))) and self.least(node)
 
     def least(self, goal: Scalar) -> bool:
-        """Whether `goal >= 0` is proved from the ranges and the conditions."""
-        found = self._proved.get(goal)
-        if found is None:
-            found = self._proved[goal] = self._least(goal, self.extents) or any(
-                self._least(goal, {**self.extents, it: part}) for it in _by_name(goal.free) for part in self._longer(it)
+        """Return whether `goal >= 0` is proved from the ranges and the conditions."""
+        if goal not in self._proved:
+            # where a range is the smaller one of two, an iterator stays in both
+            smaller = ((it, extent) for it in _by_name(goal.free) if (extent := _as(self.extents.get(it), "min")))
+            self._proved[goal] = self._least(goal, self.extents) or any(
+                self._least(goal, {**self.extents, it: part}) for it, parts in smaller for part in parts
             )
-        return found
-
-    def _longer(self, it: Iter) -> tuple[Scalar, ...]:
-        """Ranges that an iterator stays in, where its own is the smaller one of two."""
-        extent = self.extents.get(it)
-        return extent.args if isinstance(extent, Apply) and extent.name == "min" else ()
+        return self._proved[goal]
 
     def _least(self, goal: Scalar, extents: Mapping[Iter, Scalar]) -> bool:
         loops: dict[Iter, ReadLoop] = {}
@@ -190,24 +192,16 @@ class Radix:
     def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
         if left.reads or right.reads:
             return None
-        difference = apply("-", right, left)
         if name in {">", ">="}:
             return self._decided("<" if name == ">" else "<=", right, left)
-        if name == "<=":
-            return True if self.least(difference) else False if self._negative(difference) else None
-        if name == "<":
-            return (
-                True
-                if self._negative(apply("-", left, right))
-                else False
-                if self.least(apply("-", left, right))
-                else None
-            )
-        if self._negative(difference) or self._negative(apply("-", left, right)):
+        above, below = apply("-", right, left), apply("-", left, right)
+        if name in {"<", "<="}:
+            goal = above if name == "<=" else below
+            holds = True if self.least(goal) else False if self._negative(goal) else None
+            return holds if name == "<=" or holds is None else not holds
+        if self._negative(above) or self._negative(below):
             return name == "!="
-        if self.least(difference) and self.least(apply("-", left, right)):
-            return name == "=="
-        return None
+        return name == "==" if self.least(above) and self.least(below) else None
 
     def _negative(self, node: Scalar) -> bool:
         return self.least(apply("-", num(-1), node))
@@ -337,13 +331,13 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
 
 
 def quotient_by_size(index: Scalar) -> bool:
-    return any(_quotient_by_size(part) for part in walk(index))
-
-
-def _quotient_by_size(node: Scalar) -> bool:
-    if not (isinstance(node, Apply) and node.name in {"//", "%"} and node.free):
-        return False
-    return not (isinstance(node.args[1], Num) and is_affine(node.args[0]))
+    return any(
+        isinstance(part, Apply)
+        and part.name in {"//", "%"}
+        and bool(part.free)
+        and not (isinstance(part.args[1], Num) and is_affine(part.args[0]))
+        for part in walk(index)
+    )
 
 
 def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
@@ -404,7 +398,7 @@ def _by_name(iters: Iterable[Iter]) -> list[Iter]:
     return sorted(iters, key=lambda it: it.name)
 
 
-def _as(node: Scalar, name: str) -> tuple[Scalar, Scalar] | None:
+def _as(node: Scalar | None, name: str) -> tuple[Scalar, Scalar] | None:
     return (node.args[0], node.args[1]) if isinstance(node, Apply) and node.name == name else None
 
 
@@ -443,7 +437,7 @@ def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
         for it in sorted((a for a in top.atoms if isinstance(a, Iter)), key=str):
             if top.degree_in(it) == 1 and (part := top.split(it)[0].quotient(by)) is not None:
                 quotient = quotient + part * atom(it)
-        if (part := _sizes_only(top).quotient(by)) is not None:
+        if (part := sizes_only(top).quotient(by)) is not None:
             quotient = quotient + part
     return quotient, top - quotient * by
 
@@ -453,5 +447,6 @@ def _sizes_in(monomial: Monomial) -> Monomial:
     return tuple(factor for factor in monomial if not factor.free) if any(factor.free for factor in monomial) else ()
 
 
-def _sizes_only(poly: Poly) -> Poly:
+def sizes_only(poly: Poly) -> Poly:
+    """The terms without iterators."""
     return Poly.of_terms({m: c for m, c in poly.terms if all(not factor.free for factor in m)})

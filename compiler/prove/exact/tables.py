@@ -7,11 +7,14 @@ positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import MutableMapping, Sequence
 from fractions import Fraction
 from itertools import product
+from math import prod
+from operator import mul
 from typing import Any
+
+import numpy as np
 
 from dslc.ir.graph import Value
 from dslc.ir.scalar import (
@@ -32,6 +35,7 @@ from dslc.ir.scalar import (
     walk,
 )
 from dslc.prove.exact.coefficient import NotRational, from_number
+from dslc.prove.exact.inline import nested
 
 #: functions of elements that are defined everywhere
 _TOTAL = frozenset({"+", "*", "select"})
@@ -40,13 +44,8 @@ _TOTAL = frozenset({"+", "*", "select"})
 ELEMENTS = 20_000  #: elements of a table; a larger one is not written out
 
 
-@dataclass(frozen=True, slots=True)
-class _Dense:
-    """A table over positions `index`, each of a range `sizes`; what is not among `values` is 0."""
-
-    index: tuple[Scalar, ...]
-    sizes: tuple[int, ...]
-    values: dict[tuple[int, ...], Fraction]
+#: the positions at which a table is read, and its elements
+_Dense = tuple[tuple[Scalar, ...], np.ndarray]
 
 
 def without_tables(
@@ -97,11 +96,11 @@ class _Flat:
             own = [factor for factor in self.factors if it in factor.free]
             if len(own) < 2 or not all(isinstance(each, Table) and _once(each, it) for each in own):
                 continue
-            found = _sum_over([_dense(each) for each in own if isinstance(each, Table)], it, int(extent.value))
+            found = _sum_over([each for each in own if isinstance(each, Table)], it, int(extent.value))
             if found is None:
                 continue
             self.factors = [each for each in self.factors if it not in each.free]
-            self.factors.append(self._scalar(found))
+            self.factors.append(self._scalar(*found))
             del self.iters[it]
             contracted = True
         if not contracted:
@@ -131,107 +130,72 @@ class _Flat:
         else:
             self.factors.append(node)
 
-    def _scalar(self, found: _Dense) -> Scalar:
+    def _scalar(self, index: tuple[Scalar, ...], array: np.ndarray) -> Scalar:
         """A contracted table as a condition on an iterator of the sum, where it is one; else as a table."""
-        value = next(iter(found.values.values()), Fraction(0))
-        if all(each == value for each in found.values.values()):
-            for at, place in enumerate(found.index):
-                if isinstance(place, Iter) and place in self.iters:
-                    solved = _solved(found, at)
-                    if solved is not None:
-                        return apply("*", num(value), apply("select", apply("==", place, solved), num(1), num(0)))
-        return table(_nested(found, ()), found.index)
+        numbers = {each for each in array.flat if each}
+        if len(numbers) < 2:
+            for at, place in enumerate(index):
+                if (
+                    isinstance(place, Iter)
+                    and place in self.iters
+                    and (solved := _solved(index, array, at)) is not None
+                ):
+                    chosen = apply("select", apply("==", place, solved), num(1), num(0))
+                    return apply("*", num(next(iter(numbers), Fraction(0))), chosen)
+        return table(nested(array.tolist()), index)
 
 
 def _once(node: Table, it: Iter) -> bool:
     return [place for place in node.index if it in place.free] == [it]
 
 
-def _dense(node: Table) -> _Dense | None:
-    sizes: list[int] = []
-    values: Any = node.values
-    for _ in node.index:
-        sizes.append(len(values))
-        values = values[0]
-    found: dict[tuple[int, ...], Fraction] = {}
-    for at, value in _elements(node.values, len(sizes)):
-        try:
-            number = from_number(value).number
-        except NotRational:
-            return None
-        if number is None:
-            return None
-        if number:
-            found[at] = number
-    return _Dense(node.index, tuple(sizes), found)
+def _exact(number: Any) -> Fraction | None:
+    return from_number(number).number
 
 
-def _elements(values: Any, depth: int, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    if len(at) == depth:
-        yield at, values
-        return
-    for k, each in enumerate(values):
-        yield from _elements(each, depth, (*at, k))
-
-
-def _sum_over(tables: Sequence[_Dense | None], it: Iter, extent: int) -> _Dense | None:
+def _sum_over(tables: Sequence[Table], it: Iter, extent: int) -> _Dense | None:
     """The sum over an iterator of the product of tables; equal positions are one."""
-    known = [each for each in tables if each is not None]
-    index: dict[Scalar, int] = {}
-    for each in known:
-        for place, size in zip(each.index, each.sizes, strict=True):
+    try:
+        arrays = [np.frompyfunc(_exact, 1, 1)(np.array(each.values, dtype=object)) for each in tables]
+    except NotRational:
+        return None
+    sizes: dict[Scalar, int] = {it: extent}
+    for each, array in zip(tables, arrays, strict=True):
+        for place, size in zip(each.index, array.shape, strict=True):
             if place is it and size < extent:
                 return None
-            if place is not it:
-                index[place] = min(size, index.get(place, size))
-    total = 1
-    for size in index.values():
-        total *= size
-    if len(known) < len(tables) or total > ELEMENTS:
+            sizes[place] = min(size, sizes.get(place, size))
+    places = tuple(sizes)
+    if prod(sizes.values()) > ELEMENTS * extent:
         return None
-    found: dict[tuple[int, ...], Fraction] = {}
-    order = tuple(index)
-    for at in product(*(range(size) for size in index.values())):
-        where = dict(zip(order, at, strict=True))
-        value = Fraction(0)
-        for k in range(extent):
-            term = Fraction(1)
-            for each in known:
-                term *= each.values.get(tuple(k if place is it else where[place] for place in each.index), Fraction(0))
-                if not term:
-                    break
-            value += term
-        if value:
-            found[at] = value
-    return _Dense(order, tuple(index.values()), found)
+    operands: list[Any] = []
+    for each, array in zip(tables, arrays, strict=True):
+        operands += [array[tuple(slice(sizes[at]) for at in each.index)], [places.index(at) for at in each.index]]
+    found = np.einsum(*operands, list(range(1, len(places))))
+    return places[1:], np.asarray(found, dtype=object)
 
 
-def _solved(found: _Dense, at: int) -> Scalar | None:
-    """What a position must be for an element of a table not to be 0: linear in the other positions, and just then."""
-    others = [k for k in range(len(found.index)) if k != at]
-    seen = {tuple(place[k] for k in others): place[at] for place in found.values}
-    if len(seen) < len(found.values):
-        return None
+def _solved(index: tuple[Scalar, ...], array: np.ndarray, at: int) -> Scalar | None:
+    """The position at which an element of a table is not 0: linear in the other positions, and just there."""
+    places = np.argwhere(array != 0)
+    seen = {
+        tuple(map(int, others)): int(place)
+        for others, place in zip(np.delete(places, at, 1), places[:, at], strict=True)
+    }
+    others = np.delete(np.arange(len(index)), at)
+    sizes = [array.shape[k] for k in others]
     base = seen.get((0,) * len(others))
-    if base is None:
+    if len(seen) < len(places) or base is None:
         return None
     slopes = []
-    for n in range(len(others)):
+    for n, size in enumerate(sizes):
         unit = tuple(int(n == k) for k in range(len(others)))
-        if found.sizes[others[n]] > 1 and unit not in seen:
+        if size > 1 and unit not in seen:
             return None
         slopes.append(seen[unit] - base if unit in seen else 0)
-    for place in product(*(range(found.sizes[k]) for k in others)):
-        value = base + sum(slope * k for slope, k in zip(slopes, place, strict=True))
-        if seen.get(place) != (value if 0 <= value < found.sizes[at] else None):
+    for place in product(*map(range, sizes)):
+        value = base + sum(map(mul, slopes, place))
+        if seen.get(place) != (value if 0 <= value < array.shape[at] else None):
             return None
-    total: Scalar = num(base)
-    for slope, k in zip(slopes, others, strict=True):
-        total = apply("+", total, apply("*", num(slope), found.index[k]))
-    return total
-
-
-def _nested(found: _Dense, at: tuple[int, ...]) -> Any:
-    if len(at) == len(found.sizes):
-        return found.values.get(at, Fraction(0))
-    return tuple(_nested(found, (*at, k)) for k in range(found.sizes[len(at)]))
+    terms = (apply("*", num(slope), index[k]) for slope, k in zip(slopes, others, strict=True))
+    return apply("+", num(base), *terms)

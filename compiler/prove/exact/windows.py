@@ -13,12 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial, scalar_of
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym, walk
-from dslc.prove.exact.affine import about_positions
-from dslc.prove.exact.radix import is_affine
+from dslc.analysis.poly import (
+    COMPARISONS,
+    NotIntegral,
+    Poly,
+    as_poly,
+    atom,
+    compared,
+    is_integral,
+    polynomial,
+    scalar_of,
+)
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, apply, num, read, rebuild, reduce, sym, walk
+from dslc.prove.exact.coefficient import is_positive_poly
+from dslc.prove.exact.radix import is_affine, sizes_only
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 Kind = Literal["read", "least", "same"]
 
 
@@ -126,8 +135,8 @@ def _collect(node: Scalar, uses: _Uses, seen: set[Scalar]) -> None:
             _used(index, "read", (node.operand, axis), uses, seen)
         if node.other is not None:
             _collect(node.other, uses, seen)
-    elif (compared := _compared(node)) is not None:
-        _used(compared[0], compared[1], (-1, -1), uses, seen)
+    elif (goal := _compared(node)) is not None:
+        _used(*goal, (-1, -1), uses, seen)
     elif isinstance(node, Reduce):
         uses.other.update(it for extent in node.extents for it in extent.free)
         for part in (node.body, node.where):
@@ -139,7 +148,7 @@ def _collect(node: Scalar, uses: _Uses, seen: set[Scalar]) -> None:
 
 
 def _used(node: Scalar, kind: Kind, place: tuple[int, int], uses: _Uses, seen: set[Scalar]) -> None:
-    if not about_positions(node):
+    if node.reads:
         uses.unknown.add(place)
         _collect(node, uses, seen)
         return
@@ -157,16 +166,10 @@ def _used(node: Scalar, kind: Kind, place: tuple[int, int], uses: _Uses, seen: s
 
 
 def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
-    """What a comparison of integers says is at least 0, or (un)equal to 0."""
-    if not (isinstance(node, Apply) and node.name in _COMPARISONS and all(is_integral(arg) for arg in node.args)):
+    """The integer of which a comparison says that it is at least 0, or (un)equal to 0."""
+    if not (isinstance(node, Apply) and node.name in COMPARISONS and all(is_integral(arg) for arg in node.args)):
         return None
-    left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
-    difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
-    return scalar_of(difference), "same" if node.name in {"==", "!="} else "least"
-
-
-def _sizes_only(poly: Poly) -> Poly:
-    return sum((Poly((term,)) for term in poly.terms if not any(factor.free for factor in term[0])), as_poly(0))
+    return scalar_of(compared(node.name, *node.args)), "same" if node.name in {"==", "!="} else "least"
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ def _windows(it: Iter, uses: _Uses, positions: Set[Scalar]) -> Iterator[_Window]
         first = next((use for use in mine if use.kind == "read"), mine[0])
         slope, rest = first.poly.split(it)
         if (whole and first.kind == "read") or not slope.is_constant:
-            window = _Window(it, slope, _sizes_only(rest), tuple(mine))
+            window = _Window(it, slope, sizes_only(rest), tuple(mine))
             step, own = _step(window, uses, positions)
             if own or slope != as_poly(1) or window.offset.terms:
                 yield replace(window, step=step, own=own)
@@ -211,7 +214,7 @@ def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | 
         if use.kind == "same" or sign is None:
             return None, False
         rest = use.poly.split(window.at)[1] * sign - window.offset
-        own = own and not (use.kind == "read" and (sign < 0 or _sizes_only(rest).terms))
+        own = own and not (use.kind == "read" and (sign < 0 or sizes_only(rest).terms))
         bound = {factor for factor in rest.atoms if factor.free}
         if len(bound) > 1 or bound & positions or not all(isinstance(factor, Iter) for factor in bound):
             return None, False  # also `b // 2`: what is read is no multiple of `d` away
@@ -221,17 +224,7 @@ def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | 
         return None, False
     step = next(iter(steps), as_poly(1))
     # with a number for the step comparisons are linear as they are, and say how places and elements go together
-    return (step, own) if _positive(step) and (own or not step.is_constant) else (None, False)
-
-
-def _positive(step: Poly) -> bool:
-    if step.is_constant:
-        return step.constant > 0
-    return (
-        len(step.terms) == 1
-        and step.terms[0][1] > 0
-        and all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in step.terms[0][0])
-    )
+    return (step, own) if is_positive_poly(step) and (own or not step.is_constant) else (None, False)
 
 
 # ---- the stronger claim ----------------------------------------------------------------------------------------------
@@ -252,10 +245,10 @@ class _Writer:
         if isinstance(node, Read):
             index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, None if node.other is None else self.write(node.other))
-        if self._concerns(node) and (compared := _compared(node)) is not None:
+        if self._concerns(node) and (goal := _compared(node)) is not None:
             assert isinstance(node, Apply)
-            new = scalar_of(self._poly(polynomial(compared[0]), compared[1]))
-            return apply(node.name if compared[1] == "same" else ">=", new, num(0))
+            new = scalar_of(self._poly(polynomial(goal[0]), goal[1]))
+            return apply(node.name if goal[1] == "same" else ">=", new, num(0))
         if isinstance(node, Reduce):
             where = None if node.where is None else self.write(node.where)
             return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
@@ -268,7 +261,7 @@ class _Writer:
             return node
 
     def _concerns(self, node: Scalar) -> bool:
-        return about_positions(node) and any(w.at in node.free for w in self._windows)
+        return not node.reads and any(w.at in node.free for w in self._windows)
 
     def _poly(self, poly: Poly, kind: Kind) -> Poly:
         for window in self._windows:
@@ -280,7 +273,7 @@ class _Writer:
         rest = poly.split(window.at)[1] * sign - window.offset
         if window.step is None or (kind == "read" and not window.own):
             return (self._places[window.at, window.slope] + rest) * sign
-        sizes = _sizes_only(rest)
+        sizes = sizes_only(rest)
         bound = next((factor for factor in rest.atoms if isinstance(factor, Iter)), None)
         along = as_poly(0) if bound is None else atom(bound)
         if bound is not None:

@@ -22,8 +22,6 @@ from dslc.prove.verdict import (
     STATUSES,
     Counterexample,
     RuleVerdict,
-    Status,
-    Types,
     TypeStatus,
     Verdict,
     types_from,
@@ -117,38 +115,28 @@ def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
 
 def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
     """Plain values; without times, so that proving again changes nothing."""
-    out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
-    if verdict.reason:
-        out["reason"] = verdict.reason
-    if verdict.by_type:
-        out["types"] = [_type_entry(types, one) for types, one in verdict.by_type.items()]
-    if verdict.rests:
-        out["rests"] = dict(verdict.rests)
-    out["verdicts"] = []
-    for one in verdict.verdicts:
-        entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
-        for name in ("reason", "scope"):
-            if getattr(one, name):
-                entry[name] = getattr(one, name)
-        if one.error_bound is not None:
-            entry["error_bound"] = one.error_bound
-        if one.needs:
-            entry["needs"] = list(one.needs)
-        if one.presumes:
-            entry["presumes"] = list(one.presumes)
-        if one.rests:
-            entry["rests"], entry["weakest"] = list(one.rests), one.weakest
-        if one.counterexample is not None:
-            entry["counterexample"] = {
-                k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}
-            }
-        out["verdicts"].append(entry)
-    return out
+    types = [
+        {"kinds": {name: str(kind) for name, kind in types.kinds}} | _there(status=one.status, reason=one.reason)
+        for types, one in verdict.by_type.items()
+    ]
+    return _there(reason=verdict.reason, types=types, rests=dict(verdict.rests)) | {
+        "digest": verdict.digest, "status": verdict.status, "verdicts": list(map(_verdict_to_dict, verdict.verdicts)),
+    }  # fmt: skip
 
 
-def _type_entry(types: Types, one: TypeStatus) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kinds": {name: str(kind) for name, kind in types.kinds}, "status": one.status}
-    return {**entry, "reason": one.reason} if one.reason else entry
+def _verdict_to_dict(one: Verdict) -> dict[str, Any]:
+    found = one.counterexample
+    shown = found and {k: v for k, v in asdict(found).items() if v or k in {"drawn", "position"}}
+    return _there(
+        prover=one.prover, answer=one.answer, reason=one.reason, scope=one.scope, error_bound=one.error_bound,
+        needs=list(one.needs), presumes=list(one.presumes), rests=list(one.rests),
+        weakest=one.weakest if one.rests else None, counterexample=shown,
+    )  # fmt: skip
+
+
+def _there(**values: Any) -> dict[str, Any]:
+    """Those that say something."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
 def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
@@ -171,25 +159,20 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
             drawn = {str(key): str(value) for key, value in found["drawn"].items()}
             example = Counterexample(drawn=drawn, position=tuple(int(k) for k in found["position"]), **texts)
         bound = one.get("error_bound")
+        needs, presumes, laws = (tuple(map(str, one.get(key, ()))) for key in ("needs", "presumes", "rests"))
+        weakest = one.get("weakest", "proved")
+        if weakest not in STATUSES:
+            raise ValueError(weakest)
         verdicts.append(
             Verdict(
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
-                needs=tuple(str(condition) for condition in one.get("needs", ())),
-                presumes=tuple(str(each) for each in one.get("presumes", ())),
-                rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
+                needs=needs, presumes=presumes, rests=laws, weakest=weakest,
             )
         )  # fmt: skip
     rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
     digest, reason = str(entry["digest"]), str(entry.get("reason", ""))
     return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
-
-
-def _status(text: Any) -> Status:
-    found = next((one for one in STATUSES if one == text), None)
-    if found is None:
-        raise ValueError(text)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from dslc.semantics.library import Rules, rules_cache
 CARRYING: tuple[Status, ...] = ("proved", "bounded", "trusted")
 
 
+_TRAITS = ("associative", "commutative", "idempotent", "involution", "identity", "inverse")
+
 SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
@@ -164,24 +166,10 @@ def held_traits(rules: Rules, operator: str) -> Traits:
 
 
 def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
-    known = [
-        law.trait[1]
-        for law in rules.laws.values()
-        if law.trait is not None
-        and law.trait[0] == operator
-        and (one := _known_basis(rules, law, True)) is not None
-        and one.carries
-    ]
-    holds = known.__contains__
-    identity = stated.identity if stated.identity is not None and holds("identity") else None
-    inverse = stated.inverse if stated.inverse is not None and holds("inverse") else None
-    return replace(
-        stated,
-        associative=stated.associative and holds("associative"),
-        commutative=stated.commutative and holds("commutative"),
-        idempotent=stated.idempotent and holds("idempotent"),
-        involution=stated.involution and holds("involution"),
-        identity=identity,
-        absorbing=None,
-        inverse=inverse,
-    )
+    known: set[str] = set()
+    for law in rules.laws.values():
+        if law.trait is not None and law.trait[0] == operator:
+            one = _known_basis(rules, law, True)
+            known |= {law.trait[1]} if one is not None and one.carries else set()
+    kept = {name: getattr(stated, name) if name in known else getattr(NO_TRAITS, name) for name in _TRAITS}
+    return replace(stated, **kept, absorbing=None)

@@ -7,17 +7,30 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
-from dslc.ir.dtype import DType, TypeClass
+from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
+from dslc.prove.adversary import refutation
+from dslc.prove.counterexample import replayed
+from dslc.prove.cover.carry import carried
+from dslc.prove.cover.instances import Cover, Uncovered, cover, cover_of_maps
+from dslc.prove.cover.numbered import with_numbers
 from dslc.prove.element_types import admits, divides, scope_of_types, tells_types_apart, types_of
+from dslc.prove.exact.answers import Differs, Equal, Undecided
+from dslc.prove.exact.compare import Habit, compare
 from dslc.prove.exact.element_types import standing
+from dslc.prove.exact.terms import Effort
+from dslc.prove.field.prover import field_verdict
+from dslc.prove.in_bounds import leaves_bounds
+from dslc.prove.laws import law_substitutions
 from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
@@ -26,8 +39,6 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.prove.axioms.prover import AxiomProver
-    from dslc.prove.cover.instances import Cover
-    from dslc.prove.exact import Effort
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
@@ -52,8 +63,6 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
     """What has to be proved: a substitution itself, or one for each equation of a law."""
     if isinstance(definition, SubstitutionDef):
         return (definition,)
-    from dslc.prove.laws import law_substitutions
-
     return law_substitutions(rules, definition)
 
 
@@ -73,7 +82,9 @@ def prover_verdict(
     parts: dict[Types, list[Verdict]] = {}
     refuted = set(without)
     for sub in subjects(rules, definition):
-        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, axioms, seconds, refuted, small)):
+        asked = [types for types in deeply(partial(types_of, rules, sub)) if types not in refuted]
+        small = small and not refuted
+        for types, verdict in deeply(partial(_by_type, rules, sub, prover, asked, seed, axioms, seconds, small)):
             parts.setdefault(types, []).append(verdict)
             if verdict.answer == "differs":
                 refuted.add(types)
@@ -116,11 +127,10 @@ def in_turn(
 
 
 def _by_type(
-    rules: Rules, sub: SubstitutionDef, prover: ProverName, seed: int, axioms: AxiomProver | None, seconds: float,
-    without: Collection[Types], small: bool,
+    rules: Rules, sub: SubstitutionDef, prover: ProverName, asked: Sequence[Types], seed: int, axioms: AxiomProver | None,
+    seconds: float, small: bool,
 ) -> list[tuple[Types, Verdict]]:  # fmt: skip
-    """The answers for the element types that a rule admits, but for some."""
-    asked = [types for types in types_of(rules, sub) if types not in without]
+    """The answers for element types that a rule admits."""
     if prover == "axioms":
         # laws are those of numbers; what they say of integers is not known
         about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
@@ -132,20 +142,20 @@ def _by_type(
     for types in asked:
         kinds = [kind for _, kind in types.kinds]
         refuted = any(verdict.answer == "differs" for _, verdict in out)
-        smaller = small and not refuted and not without
+        smaller = small and not refuted
         if out and len(kinds) == 1 and kinds[0] in also:
             out.append((types, replace(out[0][1], milliseconds=0.0)))
             continue
         if prover == "field":
-            found = _field(rules, sub, seed, types, smaller)
+            found = field_verdict(rules, sub, seed, types=types, small=smaller)
         else:
             reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
             limit = min(seconds, share * FURTHER) if out else seconds
-            with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
-                found = (
-                    Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
-                )
+            found = Verdict("exact", "unknown", reason=reason)
+            if not reason:
+                with standing(any(isinstance(kind, TypeClass) for kind in kinds)):
+                    found = exact_verdict(rules, sub, limit, types)
             if scope and found.answer == "equal":
                 found = replace(found, scope="; ".join(filter(None, (found.scope, scope))))
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
@@ -159,28 +169,26 @@ def _by_type(
 
 def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
     """Why a rule that was looked at has no cover: its cases are the same for all types. Empty where it has one, or no instance."""
-    from dslc.prove.cover.instances import Uncovered, cover
-
-    if sub.syntax.partial or tells_types_apart(sub):
-        return ""
-    try:
-        cover(rules, sub, types=types)
-    except Uncovered as problem:
-        return "" if problem.vacant else str(problem)
+    if not sub.syntax.partial and not tells_types_apart(sub):
+        try:
+            cover(rules, sub, types=types)
+        except Uncovered as problem:
+            return "" if problem.vacant else str(problem)
     return ""
 
 
 def _opposed(
-    rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool, share: float = 1.0
+    rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool, share: float
 ) -> Verdict:
     """Try a rule that is not proved for everything at instances that look for mistakes, a share of the usual number."""
-    from dslc.prove.adversary import refutation
-
     if found.answer == "differs" or (found.answer == "equal" and not found.scope):
         return found
     began = time.perf_counter()
     # proofs are those of narrow integers; what is left is tried at wide ones
-    wide = replace(types, dtypes=tuple(map(_widest, (kind for _, kind in types.kinds), types.dtypes)))
+    integers = (TypeClass.SIGNED, TypeClass.UNSIGNED)
+    pairs = zip(types.kinds, types.dtypes, strict=True)
+    widest = (kind.members[-1] if isinstance(kind, TypeClass) and kind in integers else own for (_, kind), own in pairs)
+    wide = replace(types, dtypes=tuple(widest))
     wrong = refutation(rules, sub, wide if admits(rules, sub, wide.at) else types, seed, share, small, found.drawn)
     milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
     if wrong is None:
@@ -188,15 +196,8 @@ def _opposed(
     return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
 
 
-def _widest(kind: TypeClass | DType, dtype: DType) -> DType:
-    return kind.members[-1] if kind in {TypeClass.SIGNED, TypeClass.UNSIGNED} and isinstance(kind, TypeClass) else dtype
-
-
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
     """The classes of element types in which a rule holds if it does for floats, which `types` are."""
-    from dslc.prove.cover.carry import carried
-    from dslc.prove.cover.instances import Uncovered, cover, cover_of_maps
-
     if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
@@ -217,25 +218,18 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     worst = min(parts, key=lambda part: order.index(part.answer))
     if worst.answer != "equal":
         return Verdict(prover, worst.answer, milliseconds, worst.reason, worst.scope, worst.counterexample)
-    reasons, scopes = (
-        dict.fromkeys(getattr(p, name) for p in parts if getattr(p, name)) for name in ("reason", "scope")
-    )
-    bounds = [part.error_bound for part in parts]
-    bound = None if None in bounds else max(b for b in bounds if b is not None)
-    needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
-    presumes = tuple(dict.fromkeys(each for part in parts for each in part.presumes))
-    rests = tuple(dict.fromkeys(law for part in parts for law in part.rests))
-    weakest = max((part.weakest for part in parts), key=STATUSES.index)
+
+    def every(name: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(getattr(part, name) for part in parts)))
+
+    reasons, scopes = ("; ".join(dict.fromkeys(filter(None, map(attrgetter(k), parts)))) for k in ("reason", "scope"))
+    bounds = [part.error_bound for part in parts if part.error_bound is not None]
     return Verdict(
-        prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs,
-        presumes=presumes, rests=rests, weakest=weakest,
+        prover, "equal", milliseconds, reasons, scopes,
+        error_bound=max(bounds) if len(bounds) == len(parts) else None,
+        needs=every("needs"), presumes=every("presumes"), rests=every("rests"),
+        weakest=max((part.weakest for part in parts), key=STATUSES.index),
     )  # fmt: skip
-
-
-def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, small: bool) -> Verdict:
-    from dslc.prove.field.prover import field_verdict
-
-    return field_verdict(rules, sub, seed, types=types, small=small)
 
 
 # ---- exact --------------------------------------------------------------------------------------------------------
@@ -249,14 +243,11 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
-    from dslc.prove.cover.instances import Uncovered, cover, cover_of_maps
-    from dslc.prove.cover.numbered import with_numbers
-    from dslc.prove.exact import Effort
-
     began = time.perf_counter()
     seconds = min(seconds / 2, SECONDS)
     together = Effort(TOGETHER * seconds)
-    on_cover = partial(_on_cover, rules, both_ways=sub.syntax.arrow == "<=>")
+    both_ways = sub.syntax.arrow == "<=>"
+    on_cover = partial(_on_cover, rules, both_ways=both_ways)
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
@@ -266,9 +257,11 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             if maps is not None:
                 # what differs for some maps may be equal for windows
                 found = on_cover(maps, brief, Effort(TOGETHER * brief), most_open=1, bounds=False)
-                if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
-                    return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
+            # maps are read as data are, which are to stay in bounds
+            bounded = (_leaves_bounds(each, both_ways) is None for each in (maps, covered) if each is not None)
+            if maps is not None and found.answer == "equal" and any(bounded):
+                return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
                 found = on_cover(covered, brief, within, most_open=1)
@@ -291,18 +284,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types) -> bool:
-    """Whether data used as a position stays in bounds, where windows are maps, which are read as data are."""
-    from dslc.prove.cover.instances import cover
-    from dslc.prove.in_bounds import leaves_bounds
-
-    both_ways = sub.syntax.arrow == "<=>"
-    if all(leaves_bounds(each.left, each.right, both_ways) is None for each in maps.instances):
-        return True
-    return all(
-        leaves_bounds(each.left, each.right, both_ways) is None
-        for each in cover(rules, sub, "symbolic", types).instances
-    )
+def _leaves_bounds(covered: Cover, both_ways: bool) -> str | None:
+    """A position that is data and may be out of bounds, where and at which instance."""
+    for each in covered.instances:
+        place = leaves_bounds(each.left, each.right, both_ways)
+        if place is not None:
+            return _at(f"data used as a position may be out of bounds: {place}", each.text)
+    return None
 
 
 def _on_cover(
@@ -310,65 +298,53 @@ def _on_cover(
     most_open: int = OPEN, both_ways: bool = False, bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
-    from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
-    from dslc.prove.in_bounds import leaves_bounds
-
-    def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
-        return Verdict("exact", answer, reason=reason, scope=scope, counterexample=found)
-
     if not covered.instances:
-        return verdict("unknown", "no symbolic instance")
+        return Verdict("exact", "unknown", reason="no symbolic instance")
     undecided: list[Verdict] = []
     presumes: dict[str, None] = {}
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
-    largest = max(
-        covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right)))
-    )
+    sizes = [len(topological(value.node for value in (*each.left, *each.right))) for each in covered.instances]
+    largest = covered.instances[sizes.index(max(sizes))]
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
         if together.is_over:
-            undecided.append(verdict("unknown", "the time is up"))
+            undecided.append(Verdict("exact", "unknown", reason="the time is up"))
             break
-        limit = BRIEF * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:
             continue
-        sides = [p[0] for p in pairs], [p[1] for p in pairs]
-        result = compare(
-            rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit
-        )
+        left, right = zip(*pairs, strict=True)
+        limit, reflexive = BRIEF * seconds if undecided else seconds, instance is largest
+        result = compare(rules, left, right, instance.conditions, limit, together, reflexive, habit)
         if isinstance(result, Differs) and covered.assumed:
             result = Undecided("the sides differ at numbers of which a guard speaks")
-        if isinstance(result, Differs):
-            found = replay(
-                rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial
-            )
-            if found is None:
-                sizes = ", ".join(f"{name} = {size}" for name, size in sorted(result.sizes.items()))
-                return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
-            return verdict("differs", found=found)
-        if isinstance(result, Equal):
-            presumes.update((each.value, None) for each in result.presumed)
-        if isinstance(result, Undecided):
-            undecided.append(
-                replace(
-                    verdict("unknown", _at(result.reason, instance.text)), places=result.places, drawn=instance.drawn
-                )
-            )
-        if len(undecided) >= most_open:
-            break
+        match result:
+            case Differs(sizes=at):
+                sides = instance.left, instance.right
+                found = replay(rules, *sides, instance.outputs, instance.inputs, at, result.monomial)
+                text = ", ".join(f"{name} = {size}" for name, size in sorted(at.items()))
+                reason = f"claimed to differ at {text}, where the interpreter finds no difference"
+                if found is None:
+                    return Verdict("exact", "unknown", reason=reason)
+                return Verdict("exact", "differs", counterexample=found)
+            case Equal():
+                presumes.update((each.value, None) for each in result.presumed)
+            case Undecided(reason=reason, places=places):
+                reason = _at(reason, instance.text)
+                undecided.append(Verdict("exact", "unknown", reason=reason, places=places, drawn=instance.drawn))
+                if len(undecided) >= most_open:
+                    break
     if undecided:
         return undecided[0]
-    for instance in covered.instances if bounds else ():
-        place = leaves_bounds(instance.left, instance.right, both_ways)
-        if place is not None:
-            return verdict("unknown", _at(f"data used as a position may be out of bounds: {place}", instance.text))
+    outside = _leaves_bounds(covered, both_ways) if bounds else None
+    if outside is not None:
+        return Verdict("exact", "unknown", reason=outside)
     count = len(covered.instances)
-    needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
-    shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
-    return replace(shown, needs=tuple(needs), presumes=tuple(presumes))
+    reason = f"{count} symbolic instance" + "s" * (count > 1)
+    needs = tuple(dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged))
+    return Verdict("exact", "equal", reason=reason, scope=covered.scope, needs=needs, presumes=tuple(presumes))
 
 
 def _at(reason: str, text: str) -> str:
@@ -386,8 +362,6 @@ def replay(
     seed: int = 0,
 ) -> Counterexample | None:
     """Both sides at numbers for their unknown sizes, in the interpreter; None where they agree."""
-    from dslc.prove.counterexample import replayed
-
     bound = at_sizes((*left, *right, *inputs), sizes)
     split = len(left), len(left) + len(right)
     sides = bound[: split[0]], bound[split[0] : split[1]]
