@@ -26,8 +26,8 @@ from pathlib import Path
 
 from benchmarks.attacking import Attack, Broken, Claimed
 from dslc.errors import DslcError
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import lock_path, read_lock
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import lock_path, read_lock
 from dslc.prove.laws import load_with_laws
 from dslc.prove.run.provers import Definition, subjects
 from dslc.prove.run.verify import chosen, verify

@@ -22,7 +22,7 @@ from shutil import copytree
 
 from dslc.checking.files import check_files
 from dslc.checking.incremental import Edited, FileFindings
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from tests.checking.test_incremental import edits, shown
 
 STD = Path(str(resources.files("dslc.rules"))) / "std"
@@ -105,7 +105,7 @@ def main() -> int:
     if given.client:
         return client(given.edits, given.seed)
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder, rare_collections():
+    with tempfile.TemporaryDirectory() as folder, gc_paused():
         std = Path(copytree(STD, Path(folder).resolve() / "std"))
         for name in given.names:
             path = std / f"{name}.rules"

@@ -25,7 +25,7 @@ from dslc.derivation.calls import read_call
 from dslc.derivation.programs import estimated
 from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 
@@ -85,7 +85,7 @@ def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: boo
     targets = targets_of(rules, [call.op for call in called.calls])
     search = DerivationSearch(rules, list(rules.derivations.values()), limits, targets)
     began = time.process_time()
-    with rare_collections():
+    with gc_paused():
         found = search.run(value)
     seconds = time.process_time() - began
     # what matches the call as it stands is no derivation

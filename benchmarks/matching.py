@@ -25,7 +25,7 @@ from dslc.match.apply import replacements
 from dslc.match.cases import cases_of
 from dslc.match.recipe import Refused
 from dslc.onnx.importer import import_model
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
@@ -64,7 +64,7 @@ def medians(graphs: Mapping[str, Graph], rules: Sequence[CompiledRule], rounds: 
     last = {name: one_round(graph, rules) for name, graph in graphs.items()}
     times: dict[str, list[float]] = {name: [] for name in graphs}
     gc.collect()
-    with rare_collections():
+    with gc_paused():
         for _ in range(rounds):
             for name, graph in graphs.items():
                 last[name] = one_round(graph, rules)

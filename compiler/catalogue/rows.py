@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 from dslc.cost.targets import LIBRARY
 from dslc.errors import DslcError
 from dslc.inspection.finding import called, onnx_names
-from dslc.prove.known.resting import recorded
-from dslc.prove.run.concluding import trusted_reason
+from dslc.prove.evidence.dependencies import recorded
+from dslc.prove.run.conclusion import trusted_reason
 from dslc.search.rewrites.rulesets import members_of
 from dslc.search.strategies.option import flag, options
 from dslc.search.strategies.table import STRATEGIES

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dslc.errors import Diagnostic, Span
-from dslc.prove.known.digest import bare, meanings, words_of
+from dslc.prove.evidence.digest import bare, meanings, words_of
 from dslc.semantics.definitions import Checkable
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t

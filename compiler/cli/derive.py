@@ -233,8 +233,8 @@ def derivations_of(
     from dslc.derivation.targets import targets_of
     from dslc.errors import error
     from dslc.ir.graph import Graph
-    from dslc.prove.derived import judged
-    from dslc.prove.garbage import rare_collections
+    from dslc.prove.derived_programs import judged
+    from dslc.prove.garbage import gc_paused
     from dslc.semantics.elaborate import expand
 
     began, until = time.monotonic(), Deadline.after(budget)
@@ -256,7 +256,7 @@ def derivations_of(
     )
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
     search = DerivationSearch(rules, derivations, limits, aims)
-    with rare_collections():
+    with gc_paused():
         derived = search.run(value)
     programs = [
         each

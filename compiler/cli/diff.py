@@ -384,9 +384,10 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
 def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], seed: int) -> Instance:
     from dslc.errors import error
     from dslc.interpret.instantiate import Rejected
+    from dslc.prove.counterexample import sides
     from dslc.prove.partial.difference import difference
     from dslc.prove.partial.draws import NotCompared
-    from dslc.prove.partial.rules import instances, sides
+    from dslc.prove.partial.rules import instances
 
     first: Instance | None = None
     reasons: list[str] = []
@@ -399,9 +400,9 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
             continue
         first = first or instance
         looked += 1
-        both = sides(instance)
+        _, left, right = sides(instance)
         try:
-            if any(0 < each.share < 1 for each in difference(rules, both.left, both.right, prove=False)):
+            if any(0 < each.share < 1 for each in difference(rules, left, right, prove=False)):
                 return instance
         except NotCompared:
             pass

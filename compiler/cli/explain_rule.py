@@ -48,8 +48,8 @@ def _find(name: str, known: dict[str, tuple[str, Any]]) -> str:
 
 def _status(rules: Rules, definition: Any) -> list[str]:
     """How much is known to be true of a definition, from its library's lock; then each prover's answer."""
-    from dslc.prove.known.resting import recorded
-    from dslc.prove.run.concluding import trusted_reason
+    from dslc.prove.evidence.dependencies import recorded
+    from dslc.prove.run.conclusion import trusted_reason
     from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
     syntax = definition.syntax

@@ -28,10 +28,10 @@ def command(file: Path, time_limit: float, output_format: str) -> int:
     from dslc.cli.tables import print_table
     from dslc.cli.terminal import console
     from dslc.egraph.extract.file import read
-    from dslc.prove.garbage import rare_collections
+    from dslc.prove.garbage import gc_paused
     from dslc.reporting.records import record_text
 
-    with rare_collections():
+    with gc_paused():
         egraph = read(file)
         problem = egraph.problem()
         rows = _extracted(problem, time_limit)

@@ -17,7 +17,7 @@ import click
 from dslc.cli.defaults import COMMANDS as CONFIGURED
 from dslc.cli.defaults import defaults
 from dslc.cli.terminal import guarded, say
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def main(began: float | None = None) -> NoReturn:
         "ORT_DISABLE_TELEMETRY", "1"
     )  # the runtime reports its use to its maker unless told otherwise
     code = 130
-    with suppress(KeyboardInterrupt), rare_collections():
+    with suppress(KeyboardInterrupt), gc_paused():
         code = run(began=began)
     # all is said: an interrupt changes nothing any more, and what is there need not be looked through once more
     with suppress(ValueError):

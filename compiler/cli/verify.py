@@ -251,7 +251,7 @@ def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
 
 def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic]) -> dict[str, RuleVerdict]:
     """Verdicts of rules and laws that have a mistake, or whose operators and functions have one: nothing is proved of these."""
-    from dslc.prove.known.digest import rule_digest
+    from dslc.prove.evidence.digest import rule_digest
     from dslc.prove.run.check_laws import mistake_in
     from dslc.prove.run.worker import definition_of
     from dslc.prove.verdict import RuleVerdict
@@ -291,7 +291,7 @@ def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
 def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
     """What a refuted rule's user is told: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
     from dslc.prove.guards import find_guards, guard_diagnostics
-    from dslc.prove.run.concluding import diagnostic_of
+    from dslc.prove.run.conclusion import diagnostic_of
     from dslc.prove.run.provers import exact_verdict
     from dslc.prove.run.worker import definition_of
     from dslc.semantics.definitions import SubstitutionDef as _Substitution

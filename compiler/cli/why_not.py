@@ -95,7 +95,7 @@ def why_nots(
     from dslc.match import compile_directions, why_not
     from dslc.match.coming_before import before
     from dslc.onnx.importer import import_model
-    from dslc.prove.known.resting import trust_locks
+    from dslc.prove.evidence.dependencies import trust_locks
     from dslc.semantics.installed import library_of
     from dslc.semantics.library import load_many
 

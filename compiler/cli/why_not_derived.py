@@ -29,7 +29,7 @@ def tell(
     from dslc.derivation.search import DerivationLimits, DerivationSearch
     from dslc.derivation.solving import Miss, Missed
     from dslc.derivation.tables import patterns_of
-    from dslc.prove.garbage import rare_collections
+    from dslc.prove.garbage import gc_paused
     from dslc.semantics.elaborate import expand
 
     file, _, _ = call.rpartition("::")
@@ -45,7 +45,7 @@ def tell(
             continue
         limits = DerivationLimits(max_depth=depth, until=Deadline.after(budget))
         search = DerivationSearch(rules, list(rules.derivations.values()), limits, (name,))
-        with rare_collections():
+        with gc_paused():
             derived = search.run(value)
         made = min(derived.programs, key=lambda each: len(each.steps), default=None)
         if made is not None:

@@ -18,7 +18,7 @@ from dslc.foreign.outcome import ImportedRule, Outcome, Pending
 from dslc.foreign.translate import Translation
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.guards import SEARCHED
-from dslc.prove.run.concluding import conclude
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict

@@ -9,10 +9,9 @@ from pathlib import Path
 from dslc.foreign.define import definition, operators
 from dslc.foreign.outcome import LIVE, ImportedRule
 from dslc.foreign.translate import Translation
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence, stamp
-from dslc.prove.known.lock import LOCK, Lock, read_lock, write_lock
-from dslc.prove.known.resting import current
+from dslc.prove.evidence.dependencies import current
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, Lock, own_evidence, read_lock, stamp, write_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
 from dslc.store import Store

@@ -40,7 +40,7 @@ from dslc.generate.terms.inputs import (
 from dslc.generate.terms.inputs import Family, InputSizes, families
 from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
 from dslc.generate.terms.trees import outputs
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
@@ -77,7 +77,7 @@ def generate(settings: GenerationSettings, progress: Progress | None = None) -> 
     if not any(family.items for family in library.families):
         raise error("E0909", "no operator of these can be applied to tensors that the others give")
     try:
-        with rare_collections(), run.proofs, all_enumerated(rules, settings, library.families) as enumerated:
+        with gc_paused(), run.proofs, all_enumerated(rules, settings, library.families) as enumerated:
             for family in library.families:
                 run.family(family, enumerated)
     except _OutOfTime:

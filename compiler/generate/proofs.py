@@ -9,11 +9,10 @@ from types import TracebackType
 
 from dslc.errors import DslcError
 from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_text
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.lock import LOCK, read_lock, write_lock
-from dslc.prove.known.resting import current
-from dslc.prove.run.concluding import conclude
+from dslc.prove.evidence.dependencies import current
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, own_evidence, read_lock, write_lock
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.worker import Task
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict

@@ -21,7 +21,7 @@ from dslc.match.describe import show
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import Match, find_matches
 from dslc.match.rule import CompiledRule
-from dslc.prove.known.resting import recorded
+from dslc.prove.evidence.dependencies import recorded
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.numerics import error_of, keeps_nonfinite

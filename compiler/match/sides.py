@@ -26,7 +26,7 @@ from dslc.match.pattern import (
     Variable,
 )
 from dslc.match.spelled import chosen, inside
-from dslc.prove.known.resting import held_traits, settle_traits
+from dslc.prove.evidence.dependencies import proved_traits, settle_traits
 from dslc.semantics.composites import abbreviates
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -272,7 +272,7 @@ class SideCompiler:
         if operator:
             # nothing is matched yet
             settle_traits(self._rules, operator.name)
-        traits = held_traits(self._rules, operator.name) if operator else None
+        traits = proved_traits(self._rules, operator.name) if operator else None
         many = operator is not None and takes_many(self._rules, operator, traits)
         args: list[Pattern] = []
         for arg in expr.args:

@@ -36,7 +36,7 @@ from dslc.onnx.plan import Resolved, WritePlan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields, domain_of
 from dslc.onnx.symbols import Sources, Symbols
 from dslc.onnx.types import dim_name
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.semantics.library import Rules, rules_cache
 
 
@@ -62,7 +62,7 @@ def export(
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
-    with rare_collections():
+    with gc_paused():
         named = naming_of(context) if naming is None else naming
         ways: tuple[Resolved, ...] = get_args(Resolved) if fewest and context.dims else ("file",)
         exporters = [_Exporter(context, graph, rules, named, scopes=scopes, resolved=way) for way in ways]

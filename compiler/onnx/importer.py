@@ -51,7 +51,7 @@ from dslc.onnx.protos import (
     sorted_nodes,
 )
 from dslc.onnx.types import complete_bind, infer
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.semantics.library import Rules, rules_cache
 
 _serial = itertools.count()
@@ -69,7 +69,7 @@ def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[st
         DslcError: E0902 to E0906, one clear reason why the model cannot be read.
     """
     model, folder, where = read_model(source)
-    with rare_collections():
+    with gc_paused():
         return _Importer(inlined_functions(model, where), folder, where, rules, dict(bind or {})).run()
 
 

@@ -23,7 +23,7 @@ from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, node_view, 
 from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
 from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
-from dslc.prove.known.resting import held_traits
+from dslc.prove.evidence.dependencies import proved_traits
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
@@ -116,7 +116,7 @@ def rejoin(
 
 def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
     yield node.args
-    if len(node.args) == 2 and held_traits(rules, node.op).commutative:
+    if len(node.args) == 2 and proved_traits(rules, node.op).commutative:
         yield (node.args[1], node.args[0])
 
 
@@ -319,7 +319,7 @@ def _flipped(rules: Rules, value: Value) -> Value | None:
     from dslc.semantics.apply import apply
 
     node = value.node
-    if isinstance(node, Call) and len(node.args) == 2 and held_traits(rules, node.op).commutative:
+    if isinstance(node, Call) and len(node.args) == 2 and proved_traits(rules, node.op).commutative:
         return apply(rules, node.op, (node.args[1], node.args[0]), dict(node.attrs))[0]
     return None
 

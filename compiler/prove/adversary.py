@@ -14,7 +14,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import show
 from dslc.interpret.run import InterpretError
 from dslc.ir.dtype import DType
-from dslc.prove.counterexample import smaller_counterexample, trace
+from dslc.prove.counterexample import sides, smaller_counterexample, trace
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
@@ -44,8 +44,7 @@ def refutation(
     found = smaller_counterexample(rules, sub, instance, one.way) if small else None
     if found is not None:
         return found
-    names = tuple(instance.left)
-    left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
+    names, left, right = sides(instance)
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
     except (InterpretError, Redraw):

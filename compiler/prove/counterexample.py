@@ -36,6 +36,11 @@ LINES = 200  #: lines that are printed, at most
 EXACT = 1e6  #: operations, up to which fractions are computed with
 
 
+def sides(instance: Instance) -> tuple[tuple[str, ...], tuple[Value, ...], tuple[Value, ...]]:
+    """The outputs of an instance by name, on its left and on its right."""
+    return tuple(instance.left), tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
+
+
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
     """A counterexample where an output has another type on the right."""
     for name, left in instance.left.items():
@@ -53,17 +58,14 @@ def smaller_counterexample(
     if found is None:
         return None
     one, small = found.difference, found.instance
-    names, drawn = tuple(small.left), {name: show(value) for name, value in small.drawn.items()}
+    drawn = {name: show(value) for name, value in small.drawn.items()}
     if one.way == "types":
         return types_differ(small, drawn)
-    left, right = (tuple(side[name] for name in names) for side in (small.left, small.right))
+    names, left, right = sides(small)
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
     except (InterpretError, Redraw) as problem:
-        steps = "\n".join(
-            f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items()
-        )
-        steps += f"\n{problem}"
+        steps = "\n".join([*_inputs(one.feeds), str(problem)])
     return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
 
 
@@ -126,11 +128,8 @@ def outside(
         except InterpretError as problem:
             if problem.kind is not InterpretKind.OUT_OF_BOUNDS:
                 return None
-            lines = [
-                f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()
-            ]
-            lines += ["left:", *(f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True))]
-            trace = "\n".join([*lines, "right:", f"  {problem}"])
+            left_lines = [f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True)]
+            trace = "\n".join([*_inputs(feeds), "left:", *left_lines, "right:", f"  {problem}"])
             return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
     return None
 
@@ -140,14 +139,9 @@ def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
         nodes = topological(value.node for value in expand(rules, tuple(values)))
     except Mismatch:
         return False
-    reads = (
-        part
-        for node in nodes
-        if isinstance(node, ScopeNode)
-        for part in walk(node.scope.body)
-        if isinstance(part, Read)
-    )
-    return any(isinstance(inner, Read) for part in reads for index in part.index for inner in walk(index))
+    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
+    reads = (part for body in bodies for part in walk(body) if isinstance(part, Read))
+    return any(index.reads for part in reads for index in part.index)
 
 
 def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: int, sizes: Sequence[int]) -> Any:
@@ -204,11 +198,8 @@ def trace(
     domain: Domain,
 ) -> str:
     """Inputs, then the applications of either side in order, each with its value."""
-    known: dict[Value, str] = {}
-    lines = []
-    for value, array in feeds.items():
-        known[value] = getattr(value.node, "name", "?")
-        lines.append(f"{known[value]}: {value.type} = {_array(array)}")
+    known = {value: getattr(value.node, "name", "?") for value in feeds}
+    lines = _inputs(feeds)
     for title, side in (("left", left), ("right", right)):
         lines.append(f"{title}:")
         outputs = dict(zip(side, names, strict=True))
@@ -222,6 +213,10 @@ def trace(
             lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
         lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
     return "\n".join(lines[:LINES] + [f"... {len(lines) - LINES} more lines"] * (len(lines) > LINES))
+
+
+def _inputs(feeds: Mapping[Value, Any]) -> list[str]:
+    return [f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in feeds.items()]
 
 
 def _application(value: Value, known: Mapping[Value, str]) -> str:

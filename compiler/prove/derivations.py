@@ -8,22 +8,26 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence, Set
+from itertools import chain, islice, permutations
+from math import prod
 
 import numpy as np
 
+from dslc.analysis.numeric import interval
+from dslc.derivation.building import Right
+from dslc.derivation.matching import UnknownBindings, at_index
+from dslc.derivation.pieces import Box, Map, Operands, Unfit, UnknownTerm, ranges
 from dslc.derivation.steps import Steps, directions, rewritten
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Input, ScopeNode, Value, input_value, scope_value, topological
 from dslc.ir.graph import Scope as ValueScope
-from dslc.ir.scalar import Iter, Scalar, apply, iterator, num, read, reduce
+from dslc.ir.scalar import Iter, Num, Scalar, apply, iterator, num, read
 from dslc.prove.exact.answers import Differs, Equal
 from dslc.prove.exact.compare import compare
-from dslc.prove.formed import formed
-from dslc.prove.verdict import RuleVerdict, Verdict
+from dslc.prove.verdict import RuleVerdict, Status, Verdict
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
@@ -38,6 +42,7 @@ INSTANCES = 24  #: instances of a rule that are proved
 SECONDS = 8.0  #: seconds for all of them
 EACH = 2.0  #: seconds for one of them
 DRAWS = 3  #: how often numbers are put into an instance that the exact prover leaves open
+FORMS = 6  #: rules of whose forms expressions are made at a time, and steps from one of these
 ALIKE = 3  #: instances that are made of one random expression, and of each scope of it
 
 
@@ -55,73 +60,53 @@ def verify_derivation(
         helpers: derivations whose results are expressions to try, too: of a rule that puts nested scopes together, say.
     """
     began = time.perf_counter()
-    proved, open_, same, found = 0, 0, 0, None
+    proved, open_, same, found = 0, 0, 0, ""
     for before, after in _instances(rule, seed, helpers):
         if before == after:
             # a rule about names of what stands inside: there are none
             same += 1
             continue
         answer = compare(rules, before, after, seconds=EACH)
-        place = (
-            answer.position
-            if isinstance(answer, Differs)
-            else None
-            if isinstance(answer, Equal)
-            else _differs(before, after, seed)
-        )
+        equal = isinstance(answer, Equal)
+        place = answer.position if isinstance(answer, Differs) else None if equal else _differs(before, after, seed)
         if place is not None:
             found = f"of {_text(before)} it makes {_text(after)}, which differs at {list(place)}"
             break
-        proved, open_ = proved + isinstance(answer, Equal), open_ + (not isinstance(answer, Equal))
+        proved, open_ = proved + equal, open_ + (not equal)
         if proved + open_ >= most or time.perf_counter() - began > SECONDS:
             break
-    milliseconds = (time.perf_counter() - began) * 1e3
+    spent = (time.perf_counter() - began) * 1e3
+    status: Status = "tested"
+    if found:
+        status, verdict = "refuted", Verdict("exact", "differs", spent, found)
+    elif proved or (same and not open_):
+        shown = f"{proved} of {proved + open_} random instances proved"
+        found = shown if proved else f"{same} of {same} random instances are what they were"
+        verdict = Verdict("exact", "equal", spent, scope=found)
+    else:
+        found = f"none of {open_} instances was decided" if open_ else "no random expression has its form"
+        status, verdict = "undecided", Verdict("exact", "unknown", spent, found)
     digest = hashlib.sha256(show(rule.syntax).encode()).hexdigest()
-    if found is not None:
-        return RuleVerdict(rule.name, "refuted", (Verdict("exact", "differs", milliseconds, found),), digest, found)
-    if same and not proved + open_:
-        reason = f"{same} of {same} random instances are what they were"
-        return RuleVerdict(
-            rule.name, "tested", (Verdict("exact", "equal", milliseconds, scope=reason),), digest, reason
-        )
-    if not proved:
-        reason = "no random expression has its form" if not open_ else f"none of {open_} instances was decided"
-        return RuleVerdict(rule.name, "undecided", (Verdict("exact", "unknown", milliseconds, reason),), digest, reason)
-    reason = f"{proved} of {proved + open_} random instances proved"
-    return RuleVerdict(rule.name, "tested", (Verdict("exact", "equal", milliseconds, scope=reason),), digest, reason)
+    return RuleVerdict(rule.name, status, (verdict,), digest, found)
 
 
 def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef]) -> Iterator[tuple[Values, Values]]:
-    """What a rule makes of random expressions, in either direction: the values before and after."""
+    """The values before and after a rule is applied to random expressions, in either direction."""
     seeded = random.Random(seed)
-    ways = directions([rule])
-    lefts = tuple(formula.scope for _, _, left, _ in ways for formula in left)
-    kinds = sorted({node.kind for node in walk_expr(lefts) if isinstance(node, t.Reduction)}) or ["sum"]
-    seen: set[tuple[Value, ...]] = set()
+    seen: set[Values] = set()
     for turn in range(STARTS):
-        every = _expressions(seeded, turn, helpers, kinds[turn % len(kinds)])
+        every = _expressions(seeded, [rule, *helpers])
         made = (
             (tuple(results), tuple(results.values()))
-            for _, syntax, left, right in ways
-            for values in (*_formed(syntax, left, seed + 1000 * turn), *_choices(every, len(left)))
-            for results in islice(rewritten(syntax, left, right, values), ALIKE)
+            for _, syntax, left, right in directions([rule])
+            for values in (formed(syntax, left, seed + 1000 * turn), *permutations(every if len(left) < 3 else (), len(left)))
+            for results in islice(() if values is None else rewritten(syntax, left, right, values), ALIKE)
         )  # fmt: skip
         # many expressions say more than many instances of one
-        few = 0
-        for before, after in made:
-            if after not in seen:
-                seen.add(after)
-                few += 1
-                yield before, after
-            if few >= ALIKE:
-                break
-
-
-def _formed(rule: t.Derivation, left: Sequence[t.Formula], seed: int) -> Iterator[Values]:
-    """Values of the very form of a left side, if there are any."""
-    made = formed(rule, left, seed)
-    if made is not None:
-        yield made
+        new = (pair for pair in made if pair[1] not in seen)
+        for before, after in islice(new, ALIKE):
+            seen.add(after)
+            yield before, after
 
 
 def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None:
@@ -140,96 +125,21 @@ def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None
     return None
 
 
-def _choices(values: Sequence[Value], count: int) -> Iterator[tuple[Value, ...]]:
-    if count == 1:
-        yield from ((value,) for value in values)
-        return
-    for k, first in enumerate(values):
-        for second in values[k + 1 :] if count == 2 else ():
-            yield first, second
-            yield second, first
-
-
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
-def _expressions(seeded: random.Random, turn: int, helpers: Sequence[DerivationDef], kind: str) -> list[Value]:
-    """A random expression and its relatives: over other tensors, over another box, and what helpers and users make of it."""
-    shape = [seeded.choice((2, 3, 6, 8)) for _ in range(seeded.randint(1, 3))]
-    sums = [seeded.choice((2, 3, 4, 6)) for _ in range((0, 1, 2, 3)[turn % 4])]
-    factors = 1 + (turn % 5 > 0)
-    make = _Drawn(seeded, shape, sums, factors, kind)
-    value = make.value("A", "B")
-    relatives = [value, make.value("C", "B"), make.value("C", "D"), make.value("A", "B", wider=0)]
-    steps = Steps(list(helpers))
-    near: list[Value] = []
-    for _, new in list(steps.of(steps.start(value)))[:6]:
-        near += [node.values[0] for node in topological([new.node]) if isinstance(node, ScopeNode)]
-    phases = [make.value("A", "B", phases=True)] if sums else []
-    return list(dict.fromkeys([*relatives, _user(value), *near, *phases]))
-
-
-class _Drawn:
-    """One random expression: a sum of products (or of sums) of reads at sums of iterators, some of them beside their tensors.
-
-    `kind`: what is done instead of adding.
-    """
-
-    def __init__(
-        self, seeded: random.Random, shape: list[int], sums: list[int], factors: int, kind: str = "sum"
-    ) -> None:
-        self.shape, self.sums, self.kind = shape, sums, kind
-        self.joined = "+" if seeded.random() < 0.2 else "*"
-        self.iters = [iterator(f"i{k}") for k in range(len(shape))]
-        self.bound = [iterator(f"r{k}") for k in range(len(sums))]
-        every = [*self.iters, *self.bound]
-        self.indexes: list[tuple[tuple[Scalar, int, bool], ...]] = []
-        for factor in range(factors):
-            own = [it for it in every if seeded.random() < 0.7] or every[:1]
-            if factor == factors - 1 and self.indexes:
-                known = {it for index in self.indexes for part, _, _ in index for it in part.free}
-                own = list(dict.fromkeys([*own, *(it for it in every if it not in known)]))
-            if factors == 1:
-                own = list(every)
-            seeded.shuffle(own)
-            self.indexes.append(tuple(self._parts(seeded, own, factor == 0)))
-
-    def _parts(self, seeded: random.Random, own: list[Iter], beside: bool) -> Iterator[tuple[Scalar, int, bool]]:
-        """Indexes with the size of what is read, and whether they leave it."""
-        while own:
-            it = own.pop()
-            if own and beside and seeded.random() < 0.4:
-                other, factor = own.pop(), seeded.choice((1, 1, 2))
-                moved = seeded.choice((0, 1))
-                index = apply("+", it, apply("+", apply("*", num(factor), other), num(-moved)))
-                reach = self._extent(it) + factor * (self._extent(other) - 1)
-                # there may be more behind what is read
-                yield index, max(1, reach - 2 * moved) + seeded.choice((0, 0, 2)), moved > 0
-            elif beside and seeded.random() < 0.3:
-                yield it, max(1, self._extent(it) - 1), self._extent(it) > 1
-            else:
-                yield it, self._extent(it) + (seeded.choice((0, 0, 0, 2)) if beside else 0), False
-
-    def _extent(self, it: Iter) -> int:
-        return self.shape[self.iters.index(it)] if it in self.iters else self.sums[self.bound.index(it)]
-
-    def value(self, *names: str, wider: int | None = None, phases: bool = False) -> Value:
-        """The expression over tensors of these names; `wider`: along this axis it has one position less.
-
-        `phases`: of the first sum only what is at the result's phase.
-        """
-        args, factors = [], []
-        for k, index in enumerate(self.indexes):
-            args.append(input_value(names[k], TensorType(DType.F32, tuple(size for _, size, _ in index))))
-            outside = num(0) if any(leaves for _, _, leaves in index) else None
-            factors.append(read(k, tuple(part for part, _, _ in index), outside))
-        body = factors[0] if len(factors) == 1 else apply(self.joined, *factors)
-        if self.sums:
-            phase = apply("%", apply("-", self.iters[0], self.bound[0]), num(self.sums[0]))
-            where = apply("==", phase, num(0)) if phases else None
-            body = reduce(self.kind, tuple(self.bound), tuple(num(size) for size in self.sums), body, where)
-        shape = [size - (k == wider and size > 1) for k, size in enumerate(self.shape)]
-        return scope_value(ValueScope(tuple(shape), body, DType.F32), tuple(args))
+def _expressions(seeded: random.Random, rules: Sequence[DerivationDef]) -> list[Value]:
+    """Random expressions of the forms of some rules' left sides, and what rules and users make of one of them."""
+    ways = list(directions(rules))
+    made: list[Value] = []
+    for _, syntax, left, _ in seeded.sample(ways, min(FORMS, len(ways))):
+        made += formed(syntax, left, seeded.randrange(1 << 20)) or ()
+    if made:
+        steps = Steps(list(rules))
+        for _, new in islice(steps.of(steps.start(made[0])), FORMS):
+            made += [node.values[0] for node in topological([new.node]) if isinstance(node, ScopeNode)]
+        made.append(_user(made[0]))
+    return list(dict.fromkeys(made))
 
 
 def _user(value: Value) -> Value:
@@ -242,3 +152,215 @@ def _user(value: Value) -> Value:
 def _text(values: Sequence[Value]) -> str:
     scopes = [node for node in topological(value.node for value in values) if isinstance(node, ScopeNode)]
     return ", ".join(str(node.scope) for node in scopes[:4])
+
+
+LARGE = 1 << 12  #: elements of one expression at most
+
+
+def formed(rule: t.Derivation, formulas: Sequence[t.Formula], seed: int) -> tuple[Value, ...] | None:
+    """One value for each formula; None where the rule has a form that no random unknowns have."""
+    try:
+        return _Formed(rule, formulas, random.Random(seed)).values()
+    except (Unfit, KeyError, ValueError):
+        return None
+
+
+class _Formed:
+    """One choice of all unknowns of a left side."""
+
+    def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], drawn: random.Random) -> None:
+        self.rule, self.formulas, self.drawn = rule, formulas, drawn
+        self.nodes = [node for formula in formulas for node in walk_expr(formula.scope)]
+        declared = (one for one in rule.declarations if isinstance(one, t.TensorDecl))
+        self.tensors = {name for one in declared for name in one.names}
+        self.operands = Operands()
+        self.sets: dict[str, Box] = {}
+        #: the set of each index
+        self.own: dict[str, str] = {}
+        self.inputs = 0
+
+    def values(self) -> tuple[Value, ...]:
+        found = UnknownBindings()
+        self._boxes()
+        called = {node.function for node in self.nodes if isinstance(node, t.Call)}
+        for one in self.rule.declarations:
+            if isinstance(one, t.MapDecl) and one.name in called:
+                found = found.put("maps", one.name, self._map(one))
+        found = self._tensors(found)
+        for one in self.rule.declarations:
+            if isinstance(one, t.TermDecl):
+                for signature in one.signatures:
+                    found = found.put("terms", signature.name, self._term(signature))
+        for name, box in self.sets.items():
+            found = found.put("sets", name, box)
+        right = Right(self.rule, found, self.operands, DType.F32)
+        return tuple(self._built(right, formula) for formula in self.formulas)
+
+    def _built(self, right: Right, formula: t.Formula) -> Value:
+        made = right.formula(formula)
+        if formula.name is not None:
+            right.built[formula.name] = made
+        if prod(extent if isinstance(extent, int) else LARGE + 1 for extent in made.value.type.shape) > LARGE:
+            raise Unfit("an expression that is too large")
+        return made.value
+
+    # ---- sets and maps -------------------------------------------------------------------------------------
+
+    def _boxes(self) -> None:
+        binders = [binder for one in self.rule.declarations if isinstance(one, t.IndexDecl) for binder in one.binders]
+        self.own = {binder.name: binder.range.id for binder in binders if isinstance(binder.range, t.Name)}
+        longest = 2 if len(set(self.own.values())) < 4 else 1
+        for name in self.own.values():
+            if name not in self.sets:
+                self.sets[name] = self._box(self.drawn.randint(1, longest))
+        for node in self.nodes:
+            if isinstance(node, t.Binder) and isinstance(node.range, t.Name) and node.range.id not in self.sets:
+                self.sets[node.range.id] = self._box(len(self.sets[self.own[node.name]].low))
+
+    def _box(self, rank: int) -> Box:
+        return Box.of([self.drawn.choice((2, 3, 4)) for _ in range(rank)])
+
+    def _map(self, one: t.MapDecl) -> Map:
+        """Each value a sum of positions; what it maps into is as large as is needed, and at times larger."""
+        params: list[Iter] = []
+        whole = Box((), ())
+        for name in _factors(one.domain):
+            params += self.operands.fresh(len(self.sets[name].low))
+            whole = whole * self.sets[name]
+        at = dict(ranges(params, whole))
+        values: list[Scalar] = []
+        extents: list[int] = []
+        left = list(params)
+        self.drawn.shuffle(left)
+        (name,) = _factors(one.codomain)
+        for _ in self.sets[name].low:
+            value: Scalar = num(0)
+            for _ in range(min(len(left), self.drawn.randint(1, 2))):
+                value = apply("+", value, apply("*", num(self.drawn.choice((1, 1, 2))), left.pop()))
+            values.append(value)
+            extents.append(interval(value, at)[1] + 1 + self.drawn.choice((0, 0, 1)))
+        self.sets[name] = Box.of(extents)
+        return Map(tuple(params), tuple(values))
+
+    # ---- terms and tensors ---------------------------------------------------------------------------------
+
+    def _tensors(self, found: UnknownBindings) -> UnknownBindings:
+        """Tensors that are read at indexes; those that a term takes as a whole have the shape of its indexes."""
+        for node in self.nodes:
+            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self.tensors:
+                names = [sub.id for sub in node.subs if isinstance(sub, t.Name)]
+                vectors = tuple(map(self._iters, names))
+                number = self._input(self._extents(names))
+                term = UnknownTerm(vectors, read(number, tuple(chain(*vectors))))
+                found = found.put("tensors", node.base.id, number).put("terms", at_index(node.base.id), term)
+            elif isinstance(node, t.Call):
+                for arg in node.args:
+                    if isinstance(arg, t.Name) and arg.id in self.tensors and arg.id not in found.tensors:
+                        names = [each.id for each in node.args if isinstance(each, t.Name) and each.id in self.own]
+                        found = found.put("tensors", arg.id, self._input(self._extents(names)))
+        return found
+
+    def _extents(self, names: Sequence[str]) -> list[Scalar]:
+        return [extent for name in names for extent in self.sets[self.own[name]].extents]
+
+    def _iters(self, index: str) -> tuple[Iter, ...]:
+        return self.operands.fresh(len(self.sets[self.own[index]].low))
+
+    def _term(self, signature: t.Signature) -> UnknownTerm:
+        params: list[tuple[Iter, ...] | Iter | int] = []
+        places: list[tuple[Scalar, Scalar]] = []
+        elements: list[Scalar] = []
+        # parameters that are whole tensors
+        calls = [node for node in self.nodes if isinstance(node, t.Call) and node.function == signature.name]
+        args = [(k, arg) for node in calls for k, arg in enumerate(node.args) if isinstance(arg, t.Name)]
+        tensors = {k for k, arg in args if arg.id in self.tensors}
+        for k, name in enumerate(signature.params):
+            if name in self.own:
+                vector = self._iters(name)
+                params.append(vector)
+                places += zip(vector, self.sets[self.own[name]].extents, strict=True)
+            elif k in tensors:
+                # a number that stands for whichever tensor is given
+                number = self._input([extent for _, extent in places])
+                params.append(number)
+                elements.append(read(number, tuple(it for it, _ in places)))
+            else:
+                (element,) = self.operands.fresh()
+                params.append(element)
+                elements.append(element)
+        own: dict[str, set[Scalar]] = {}
+        for vector, each in zip(params, signature.params, strict=True):
+            if isinstance(vector, tuple):
+                own.setdefault(self.own[each], set()).update(vector)
+        for name in self._looked_for("groupings", signature.name):
+            places = self._halved(places, own.get(name, set()))
+        body = self._body(places, elements)
+        for name in self._looked_for("guarded", signature.name):
+            # a term is looked at where it changes along an index
+            it, extent = self.drawn.choice([place for place in places if place[0] in own.get(name, set())])
+            if isinstance(extent, Num):
+                cut = self.drawn.randrange(1, int(extent.value))
+                body = apply("select", apply("<", it, num(cut)), body, self._body(places, elements))
+        return UnknownTerm(tuple(params), body)
+
+    def _halved(self, places: Sequence[tuple[Scalar, Scalar]], own: Set[Scalar]) -> list[tuple[Scalar, Scalar]]:
+        """Some of the places known by a quotient alone: `(p + r) // 2` for r."""
+        made = [place for place in places if place[0] not in own]
+        others = [*made, (num(0), num(1))]
+        for it, extent in places:
+            if it in own:
+                other, more = self.drawn.choice(others)
+                whole = apply("//", apply("+", it, other), num(2))
+                made.append((whole, apply("+", apply("//", apply("+", extent, more), num(2)), num(1))))
+        return made
+
+    def _looked_for(self, generator: str, term: str) -> list[str]:
+        """The sets along which the rule looks for something of a term."""
+        calls = [one.domain for one in self.rule.statements if isinstance(one, t.Search)]
+        named = [
+            [arg.id for arg in call.args if isinstance(arg, t.Name)]
+            for call in calls
+            if isinstance(call, t.Call) and call.function == generator
+        ]
+        return [names[1] for names in named if len(names) == 2 and names[0] == term]
+
+    def _body(self, places: Sequence[tuple[Scalar, Scalar]], elements: Sequence[Scalar]) -> Scalar:
+        """A product of the elements and of one read or two at the places, of which some stand together; or a sum of these."""
+        parts = list(elements)
+        for _ in range(self.drawn.randint(0 if elements else 1, 2)):
+            own = [place for place in places if self.drawn.random() < 0.8] or list(places)
+            self.drawn.shuffle(own)
+            parts.append(self._read(own))
+        whole = parts[0] if len(parts) == 1 else apply(self.drawn.choice("**+"), *parts)
+        return apply("+", whole, num(1)) if self.drawn.random() < 0.1 else whole
+
+    def _read(self, places: list[tuple[Scalar, Scalar]]) -> Scalar:
+        index: list[Scalar] = []
+        sizes: list[Scalar] = []
+        beside = False
+        while places:
+            value, extent = places.pop()
+            at: Scalar = value
+            if places and self.drawn.random() < 0.3:
+                other, more = places.pop()
+                at, extent = apply("+", at, other), apply("+", extent, apply("-", more, num(1)))
+            if self.drawn.random() < 0.2 and isinstance(extent, Num) and extent.value > 1:
+                at, extent, beside = apply("-", at, num(1)), apply("-", extent, num(1)), True
+            index.append(at)
+            sizes.append(apply("+", extent, num(self.drawn.choice((0, 0, 1)))))
+        return read(self._input(sizes), tuple(index), num(0) if beside else None)
+
+    def _input(self, sizes: Sequence[Scalar]) -> int:
+        self.inputs += 1
+        shape = tuple(int(size.value) for size in sizes if isinstance(size, Num))
+        return self.operands.number(input_value(f"T{self.inputs}", TensorType(DType.F32, shape)))
+
+
+def _factors(node: t.Expr) -> Iterator[str]:
+    if isinstance(node, t.Binary) and node.op == "*":
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    elif isinstance(node, t.Name):
+        yield node.id
+    else:
+        raise Unfit("no product of sets")

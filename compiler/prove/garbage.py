@@ -10,7 +10,7 @@ OBJECTS = 200_000  #: objects that are made until the youngest ones are looked a
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """What exists is not looked at again, and what is made inside seldom: terms and scalars hold no cycles."""
     before = gc.get_threshold()
     if before[0] >= OBJECTS:

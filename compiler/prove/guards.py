@@ -30,7 +30,7 @@ from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.terms import term_choices
 from dslc.prove.ranks.bound import packs_of
-from dslc.prove.verdict import Verdict
+from dslc.prove.verdict import Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -137,7 +137,7 @@ def guards_verdict(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> Verdict
     """The guards that are worth a proof, as far as a fixed number of steps finds them; every process finds the same."""
     began = time.perf_counter()
     found = tuple(guard.text for guard in find_guards(rules, sub, seed, steps=STEPS, least=USEFUL))
-    return Verdict("field", "unknown", round((time.perf_counter() - began) * 1e3, 3), SEARCHED, guards=found)
+    return Verdict("field", "unknown", milliseconds_since(began), SEARCHED, guards=found)
 
 
 def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Diagnostic, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -124,6 +125,11 @@ class Verdict:
     weakest: Status = "proved"
 
 
+def milliseconds_since(began: float) -> float:
+    """The time since a moment of `time.perf_counter`."""
+    return round((time.perf_counter() - began) * 1e3, 3)
+
+
 @dataclass(frozen=True, slots=True)
 class TypeStatus:
     """What is known of a rule for some element types; `reason` as that of a `RuleVerdict`."""
@@ -179,10 +185,8 @@ class RuleVerdict:
     @property
     def counterexample(self) -> Counterexample | None:
         """The exact prover's, where it has one."""
-        found = sorted(
-            (one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact"
-        )
-        return found[0].counterexample if found else None
+        found = {one.prover != "exact": one.counterexample for one in reversed(self.verdicts) if one.counterexample}
+        return found.get(False, found.get(True))
 
     @property
     def types_text(self) -> str:

@@ -10,7 +10,7 @@ from dslc.derivation.search import DerivationLimits, DerivationSearch
 from dslc.derivation.targets import targets_of
 from dslc.ir.graph import topological
 from dslc.ir.scalar import Read
-from dslc.prove.derived import agrees, is_proved
+from dslc.prove.derived_programs import agrees, is_proved
 from dslc.semantics.elaborate import expand
 
 

@@ -15,7 +15,7 @@ from dslc.foreign.merging import merged
 from dslc.foreign.numbering import documented, documented_both, in_source_order, numbers_in, reversed_rule
 from dslc.foreign.outcome import Import, ImportedRule
 from dslc.foreign.rule import ForeignRule
-from dslc.prove.known.lock import read_lock
+from dslc.prove.evidence.lock import read_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load
 from tests.foreign.files import exported, imported, rule_file, translated

@@ -15,7 +15,7 @@ from dslc.foreign.keeping import digest_of
 from dslc.foreign.outcome import Outcome
 from dslc.foreign.rule import Operator
 from dslc.foreign.translate import translations
-from dslc.prove.known.lock import read_lock
+from dslc.prove.evidence.lock import read_lock
 from dslc.semantics.library import load_many
 from tests.foreign.shaped import RIGHT, WRONG, X1, X2, X3, at, plain, rule
 

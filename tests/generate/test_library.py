@@ -21,8 +21,8 @@ from dslc.generate.terms.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, read_lock
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, read_lock
 from dslc.prove.run.verify import verify_rule
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dslc.cli.main import cli
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, read_lock
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, read_lock
 from dslc.search.rewrites.rulesets import chosen_rules
 from dslc.semantics.library import load, load_many
 

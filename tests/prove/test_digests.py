@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dslc.checking.memory import CheckMemory, Recall
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence, stamp
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import own_evidence, stamp
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
@@ -108,7 +108,7 @@ def test_evidence_is_of_provers_and_of_what_they_ask(tmp_path: Path, monkeypatch
     monkeypatch.setenv("DSLC_CACHE", str(tmp_path))
     own_evidence().put([RuleVerdict("a.b", "proved", (), "1")])
     assert own_evidence().get("a.b", "1") is not None
-    monkeypatch.setattr("dslc.prove.known.evidence.version", lambda package: f"another {package}")
+    monkeypatch.setattr("dslc.prove.evidence.lock.version", lambda package: f"another {package}")
     stamp.cache_clear()
     try:
         assert own_evidence().get("a.b", "1") is None
@@ -118,7 +118,7 @@ def test_evidence_is_of_provers_and_of_what_they_ask(tmp_path: Path, monkeypatch
 
 def test_what_follows_from_the_word_of_others_is_no_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that believed a lock leaves nothing behind that rests on it."""
-    from dslc.prove.known.lock import LOCK, write_lock
+    from dslc.prove.evidence.lock import LOCK, write_lock
     from dslc.prove.run.verify import _Locks
 
     monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
@@ -135,7 +135,7 @@ def test_what_follows_from_the_word_of_others_is_no_evidence(tmp_path: Path, mon
 
 
 def test_a_verdict_rests_on_all_that_its_laws_rest_on(tmp_path: Path) -> None:
-    from dslc.prove.known.resting import resting
+    from dslc.prove.evidence.dependencies import resting
 
     rules = load_many(["std"])
     law = next(iter(rules.laws))

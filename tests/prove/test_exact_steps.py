@@ -9,7 +9,7 @@ import pytest
 from dslc.ir.scalar import Reduce, Sym, apply, dimension, iterator, num, read, reduce, walk
 from dslc.prove.cover.instances import cover
 from dslc.prove.exact.equations import solved
-from dslc.prove.exact.onehot import without_onehots
+from dslc.prove.exact.tables import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
 from dslc.prove.run.provers import exact_verdict, subjects
 from dslc.prove.verdict import Verdict

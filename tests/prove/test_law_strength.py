@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dslc.cli.check import command as check
 from dslc.cli.verify import command as verify_command
 from dslc.prove.axioms.prover import AxiomProver
-from dslc.prove.known.resting import basis, held_traits
+from dslc.prove.evidence.dependencies import basis, proved_traits
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import Rules, load_many
@@ -113,7 +113,7 @@ def test_a_false_trait_is_refuted_and_the_matcher_does_not_use_it(tmp_path: Path
     assert found[f"{operator}.{trait}"].status == "refuted"
     assert found["twice"].status == "proved"
     rules = library(tmp_path, text)
-    held = held_traits(rules, f"std.{operator}")
+    held = proved_traits(rules, f"std.{operator}")
     assert not (
         held.identity if trait == "identity" and operator == "div" else getattr(held, trait) and trait != "identity"
     )

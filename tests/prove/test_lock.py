@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.known.digest import PROVER_VERSION, rule_digest
-from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.evidence.digest import PROVER_VERSION, rule_digest
+from dslc.prove.evidence.lock import LOCK, ProofCache, read_lock, write_lock
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load_many

@@ -12,7 +12,7 @@ from dslc.cli.rule_tests import run_tests
 from dslc.errors import DslcError
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
-from dslc.prove.run.concluding import diagnostic_of
+from dslc.prove.run.conclusion import diagnostic_of
 from dslc.prove.run.verify import verify_rule
 from dslc.search.rewrites.rulesets import chosen_partial
 from dslc.semantics.library import Rules, load_many

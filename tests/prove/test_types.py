@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dslc.prove.element_types import types_of
-from dslc.prove.known.lock import from_dict, to_dict
-from dslc.prove.run.concluding import diagnostic_of
+from dslc.prove.evidence.lock import from_dict, to_dict
+from dslc.prove.run.conclusion import diagnostic_of
 from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.library import Rules, load_many

@@ -14,8 +14,8 @@ import dslc
 import dslc.cli.verify
 from dslc.cli.verify import command
 from dslc.errors import DslcError
-from dslc.prove.known.lock import LOCK, read_lock
-from dslc.prove.run.concluding import conclude
+from dslc.prove.evidence.lock import LOCK, read_lock
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import replay
 from dslc.prove.run.verify import has_laws, verify, verify_rule
 from dslc.prove.run.worker import Task, answers

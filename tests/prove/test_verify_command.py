@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslc.cli.verify import as_dict, command, needs
-from dslc.prove.known.lock import from_dict, to_dict
+from dslc.prove.evidence.lock import from_dict, to_dict
 from dslc.prove.verdict import RuleVerdict, Verdict
 
 RULE = (

@@ -13,10 +13,9 @@ from dslc.ir.constants import fill
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, compile_directions, find_matches
-from dslc.prove.known import resting
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.lock import LOCK, write_lock
-from dslc.prove.known.resting import believed_lock, held_traits, settle_traits, trust_locks
+from dslc.prove.evidence.dependencies import believed_lock, proved_traits, resting, settle_traits, trust_locks
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import LOCK, write_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.search.rewrites.flatten import flattened
 from dslc.search.rewrites.rulesets import chosen_rules
@@ -92,10 +91,10 @@ def test_a_lock_of_somebody_else_is_not_believed(forged: Path, tmp_path: Path) -
     assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "tested"
     trust_locks(rules, True)
     assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "proved"
-    assert held_traits(rules, "stranger.minus").commutative
+    assert proved_traits(rules, "stranger.minus").commutative
     trust_locks(rules, False)
     assert statuses(rules, [rule], tmp_path / "cache")[rule.name].status == "tested"
-    assert not held_traits(rules, "stranger.minus").commutative
+    assert not proved_traits(rules, "stranger.minus").commutative
 
 
 def test_commands_say_what_is_known_here(forged: Path, tmp_path: Path) -> None:
@@ -158,14 +157,14 @@ def test_traits_are_looked_up_in_a_match_and_proved_before(tmp_path: Path, monke
     graph = Graph((x,), apply(rules, "own.plus", [*apply(rules, "own.plus", [zero, x]), x]))
     monkeypatch.setattr(resting, "_proved", asked)
     assert flattened(rules, graph) is graph
-    assert not held_traits(rules, "own.plus").commutative and held_traits(rules, "std.add").commutative
+    assert not proved_traits(rules, "own.plus").commutative and proved_traits(rules, "std.add").commutative
     monkeypatch.setattr(resting, "_proved", proved)
     settle_traits(rules)
     (rule,) = compile_directions(rules, rules.substitutions["own.zero"])
     monkeypatch.setattr(resting, "_proved", asked)
-    assert held_traits(rules, "own.plus").commutative and held_traits(rules, "own.plus").associative
+    assert proved_traits(rules, "own.plus").commutative and proved_traits(rules, "own.plus").associative
     assert list(find_matches(rule, GraphIndex(graph)))
     # this user has proved it: another look at the same library is a look-up, too
     again = load_many(["std", path])
     settle_traits(again)
-    assert held_traits(again, "own.plus").commutative
+    assert proved_traits(again, "own.plus").commutative

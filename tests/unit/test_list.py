@@ -109,8 +109,8 @@ def test_what_a_file_defines_is_listed_without_what_it_imports(own: Path) -> Non
 
 
 def test_a_lock_that_anyone_may_have_written_is_in_brackets(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from dslc.prove.known.digest import rule_digest
-    from dslc.prove.known.lock import lock_path, write_lock
+    from dslc.prove.evidence.digest import rule_digest
+    from dslc.prove.evidence.lock import lock_path, write_lock
     from dslc.prove.verdict import RuleVerdict
 
     loaded = load(own)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import dslc
-from dslc.prove.known.evidence import installed
+from dslc.prove.evidence.lock import installed
 from dslc.syntax.parser import read_source, table_key
 from dslc.syntax.shipped import shipped, shipped_tree
 

@@ -26,7 +26,7 @@ from dslc.generate.terms.term import Equation
 from dslc.processes.child import ready
 from dslc.processes.forked import Fork
 from dslc.processes.process import ProcessFailed
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.semantics.library import Rules
 
 #: told the number of operators, and how many terms were evaluated
@@ -124,7 +124,7 @@ def _serve(
 
     interrupts = Interrupts()
     try:
-        with interrupts, rare_collections():
+        with interrupts, gc_paused():
             found = enumerated(rules, settings, family, told)
             used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
             answer(replace(found, seconds=sum(one.ru_utime + one.ru_stime for one in used)))

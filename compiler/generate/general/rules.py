@@ -31,7 +31,7 @@ from dslc.generate.terms.term import Conjecture, Item, Term, inputs, subterms
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
-from dslc.prove.written import written
+from dslc.prove.run.worker import written
 from dslc.semantics.apply import apply
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch

@@ -20,11 +20,11 @@ from dslc.prove.axioms.laws import InexpressibleLaw, Law, axioms_of, encoded_law
 from dslc.prove.axioms.solver import Axiom, Head, Solver, Term, heads
 from dslc.prove.axioms.terms import KnownConditions, PairOfPrograms, involutions
 from dslc.prove.cover.instances import Uncovered, cover
+from dslc.prove.evidence.dependencies import CARRYING, basis
 from dslc.prove.in_bounds import leaves_bounds
-from dslc.prove.known.resting import CARRYING, basis
 from dslc.prove.laws import law_substitutions
 from dslc.prove.terms import term_operators
-from dslc.prove.verdict import Status, Verdict
+from dslc.prove.verdict import Status, Verdict, milliseconds_since
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -141,7 +141,7 @@ class AxiomProver:
             found = self._proved(rules, sub)
         except Uncovered as problem:
             found = Verdict("axioms", "unknown", reason=str(problem))
-        return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
+        return replace(found, milliseconds=milliseconds_since(began))
 
     def _proved(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
         covered = cover(rules, sub, "symbolic")

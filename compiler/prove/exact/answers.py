@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+
+from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
+from dslc.ir.graph import Scope, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, Reduce, Scalar, walk
 
 
 class Presumed(Enum):
@@ -39,3 +45,31 @@ class Undecided:
 
 
 Answer = Equal | Differs | Undecided
+
+
+_ORDER = frozenset({"<", "<=", ">", ">=", "==", "!=", "max", "min", "abs", "sign"})
+
+
+def presumed(outputs: Iterable[Value]) -> frozenset[Presumed]:
+    """What a proof about programs presumes: `outputs` are expanded."""
+    for node in topological(value.node for value in outputs):
+        if isinstance(node, ScopeNode) and _compares_floats(node.scope, tuple(arg.type.dtype for arg in node.args)):
+            return frozenset({Presumed.NOT_NAN})
+    return frozenset()
+
+
+@lru_cache(maxsize=1 << 12)
+def _compares_floats(scope: Scope, operands: tuple[DType, ...]) -> bool:
+    """Whether elements of floating-point tensors are compared, or the larger or smaller one of some is taken."""
+    return any(_is_float(each, operands) for part in walk(scope.body) for each in _compared(part) if each.reads)
+
+
+def _compared(node: Scalar) -> tuple[Scalar, ...]:
+    if isinstance(node, Reduce):
+        return (node.body,) if node.kind in {"max", "min"} else ()
+    return node.args if isinstance(node, Apply) and node.name in _ORDER else ()
+
+
+def _is_float(node: Scalar, operands: tuple[DType, ...]) -> bool:
+    found = element_type(node, operands)
+    return found is not None and found.is_float

@@ -15,12 +15,10 @@ from dslc.analysis.isl import GivenUp, limited
 from dslc.ir.graph import Input, Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, walk
 from dslc.prove.exact.affine import NotAffine, digits
-from dslc.prove.exact.answers import Answer, Differs, Equal, Undecided
-from dslc.prove.exact.confirmed import refuted_by_numbers
-from dslc.prove.exact.counterexamples import counterexample
+from dslc.prove.exact.answers import Answer, Differs, Equal, Undecided, presumed
+from dslc.prove.exact.counterexamples import counterexample, refuted_by_numbers
 from dslc.prove.exact.inline import CannotInline
 from dslc.prove.exact.pointwise import vanishes
-from dslc.prove.exact.presumed import presumed
 from dslc.prove.exact.problem import ComparisonProblem, Quotient, posed, symbols
 from dslc.prove.exact.question import Question
 from dslc.prove.exact.regions import DifferenceRegion, region

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
+from math import prod
 from typing import Any
 
+import numpy as np
+
 from dslc.analysis.numeric import DataDependent, value
-from dslc.analysis.poly import Poly, monomial_of, scalar_of
-from dslc.ir.graph import Input
-from dslc.ir.scalar import Scalar, Sym, apply, num
+from dslc.analysis.poly import Monomial, monomial_of, scalar_of
+from dslc.interpret.domain import Domain, Redraw
+from dslc.interpret.field import Field
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import InterpretError, run_scopes
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Input, ScopeNode, Value, topological
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, num, walk
 from dslc.prove.exact.answers import Differs
 from dslc.prove.exact.question import Question, comparison
 from dslc.prove.exact.terms import Term
+from dslc.prove.sizes import at_sizes
 
 SMALL: tuple[int, ...] = (2, 3, 5, 9)  #: bounds of sizes, one after the other
 ASSIGNMENTS = 2_000  #: assignments of sizes that are tried
@@ -21,41 +31,30 @@ ASSIGNMENTS = 2_000  #: assignments of sizes that are tried
 
 def counterexample(question: Question, number: int, term: Term) -> Differs | None:
     """Small sizes at which a term of output number `number` is there; None where none are found."""
-    products = [
-        k for k, monomial in enumerate(question.monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)
-    ]
+    sizes = [m[0] for m in question.monomials if len(m) == 1 and isinstance(m[0], Sym)]
     for bound in SMALL:
-        small = term.map.intersect_params(_small(question, bound))
-        if small.is_empty():
+        small = question.frame.universe(0)
+        for size in sizes:
+            small = small.intersect(question.affine.condition(comparison("<=", size, num(bound)), ()))
+        found = term.map.intersect_params(small.params())
+        if found.is_empty():
             continue
-        for candidate in _candidates(question, small, bound) if products else (small,):
+        products = len(sizes) < len(question.monomials)
+        for candidate in _candidates(question, sizes, found, bound) if products else (found,):
             point = question.frame.point(candidate)
-            if point is None:
-                continue
-            found = _checked(question, number, term, *point)
-            if found is not None:
-                return found
+            checked = None if point is None else _checked(question, number, term, *point)
+            if checked is not None:
+                return checked
     return None
 
 
-def _small(question: Question, bound: int) -> Any:
-    total = question.frame.universe(0)
-    for monomial in question.monomials:
-        if len(monomial) == 1 and isinstance(monomial[0], Sym):
-            total = total.intersect(question.affine.condition(comparison("<=", monomial[0], num(bound)), ()))
-    return total.params()
-
-
-def _candidates(question: Question, map: Any, bound: int) -> Iterator[Any]:
+def _candidates(question: Question, sizes: Sequence[Scalar], map: Any, bound: int) -> Iterator[Any]:
     """The map at fixed sizes, where some parameter stands for a product of them."""
-    symbols = [m[0] for m in question.monomials if len(m) == 1 and isinstance(m[0], Sym)]
-    for count, numbers in enumerate(product(range(1, bound + 1), repeat=len(symbols))):
-        if count >= ASSIGNMENTS:
-            return
-        at: dict[Scalar, int] = dict(zip(symbols, numbers, strict=True))
+    for numbers in islice(product(range(1, bound + 1), repeat=len(sizes)), ASSIGNMENTS):
+        at: dict[Scalar, int] = dict(zip(sizes, numbers, strict=True))
         where = question.frame.universe(0)
         for monomial in question.monomials:
-            fixed = num(value(apply("*", num(1), *monomial), at))
+            fixed = num(_product_at(monomial, at))
             is_fixed = comparison("==", scalar_of(monomial_of(monomial)), fixed)
             where = where.intersect(question.affine.condition(is_fixed, ()))
         yield map.intersect_params(where.params())
@@ -71,26 +70,21 @@ def _checked(
 ) -> Differs | None:
     """The counterexample at a point, if the conditions hold there and the coefficient does not vanish."""
     problem = question.problem
-    at: dict[Scalar, int] = {}
-    for monomial, size in zip(question.monomials, parameters.values(), strict=True):
-        if len(monomial) == 1 and isinstance(monomial[0], Sym):
-            at[monomial[0]] = size
+    values = zip(question.monomials, parameters.values(), strict=True)
+    at: dict[Scalar, int] = {m[0]: size for m, size in values if len(m) == 1 and isinstance(m[0], Sym)}
     try:
-        for name, meaning in problem.known.items():
-            if isinstance(name, Sym):
-                at[name] = int(value(meaning, at))
+        at.update({name: int(value(is_, at)) for name, is_ in problem.known.items() if isinstance(name, Sym)})
         if not all(value(condition, at) for condition in problem.given):
             return None
-        coefficient = Fraction(_poly_at(term.coefficient.top, at), 1) / Fraction(
-            _poly_at(term.coefficient.bottom, at), 1
+        top, bottom = (
+            sum(c * _product_at(monomial, at) for monomial, c in poly.terms)
+            for poly in (term.coefficient.top, term.coefficient.bottom)
         )
-        if coefficient == 0:
+        if Fraction(top) / Fraction(bottom) == 0:
             return None
         at.update(zip(question.variables(number), position, strict=True))
-        whole: dict[Scalar, int] = {
-            it: int(value(part, at)) for it, part in problem.parts.items() if all(f in at for f in part.free)
-        }
-        at.update(whole)
+        whole = {it: part for it, part in problem.parts.items() if all(f in at for f in part.free)}
+        at.update({it: int(value(part, at)) for it, part in whole.items()})
         shown = tuple(int(value(each, at)) for each in problem.positions[number])
     except (DataDependent, ZeroDivisionError):
         return None
@@ -100,29 +94,59 @@ def _checked(
 
 def _monomial(question: Question, term: Term, reads: Sequence[int], at: Mapping[Scalar, int]) -> str:
     parts: list[str] = []
-    start = 0
+    rest = iter(reads)
     for tensor in term.atoms:
         operand = int(tensor.name[1:])
-        index = list(reads[start : start + tensor.arity])
-        start += tensor.arity
-        shown: list[int] = []
-        axes = len([1 for place in question.layouts if place[0] == operand])
-        for axis in range(axes):
-            total = 0
-            for stride in question.layouts[operand, axis]:
-                total += int(value(apply("*", num(1), *stride), at)) * index.pop(0)
-            shown.append(total)
+        layouts = [layout for (read, _), layout in sorted(question.layouts.items()) if read == operand]
+        index = [sum(int(_product_at(stride, at)) * next(rest) for stride in layout) for layout in layouts]
         node = question.problem.inputs[operand].node
         name = node.name if isinstance(node, Input) else "constant"
-        parts.append(f"{name}[{', '.join(map(str, shown))}]")
+        parts.append(f"{name}[{', '.join(map(str, index))}]")
     return " * ".join(parts) or "1"
 
 
-def _poly_at(poly: Poly, at: Mapping[Scalar, int]) -> Any:
-    total: Any = 0
-    for monomial, coefficient in poly.terms:
-        part: Any = coefficient
-        for factor in monomial:
-            part = part * value(factor, at)
-        total = total + part
+def _product_at(monomial: Monomial, at: Mapping[Scalar, int]) -> Any:
+    return prod(value(factor, at) for factor in monomial)
+
+
+DRAWS = 3  #: draws of numbers
+WORK = 1 << 21  #: elements that are computed, at most
+
+
+def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Differs) -> bool:
+    """False where both programs have the same values at the sizes of a counterexample, for every draw; True where some differ, and
+    where that is not known: a size is not given, there is too much to compute, or a draw has no values."""
+    values = at_sizes((*left, *right), found.sizes)
+    inputs = [node.values[0] for node in topological(value.node for value in values) if isinstance(node, Input)]
+    if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > WORK:
+        return True
+    half = len(left)
+    domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
+    for domain in domains:
+        with suppress(InterpretError, Redraw, ArithmeticError, ValueError, TypeError, MemoryError):
+            for seed in range(DRAWS):
+                drawn = np.random.default_rng(seed)
+                ends = {each: (0, 2) if each.type.dtype is DType.BOOL else (-99, 100) for each in inputs}
+                feeds = {each: drawn.integers(*ends[each], each.type.sizes) for each in inputs}
+                results = [each.astype(np.float64) for each in run_scopes(values, feeds, domain)]
+                for a, b in zip(results[:half], results[half:], strict=True):
+                    if a.shape != b.shape or not np.allclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True):
+                        return True
+            return False
+    return True
+
+
+def _work(values: Sequence[Value]) -> int:
+    """Elements that are computed, those of sums included."""
+    total = 0
+    for node in topological(each.node for each in values):
+        count = 1
+        if isinstance(node, ScopeNode):
+            count = prod(size for size in node.values[0].type.shape if isinstance(size, int))
+            extents = [extent for each in walk(node.scope.body) if isinstance(each, Reduce) for extent in each.extents]
+            count *= prod(
+                int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else WORK
+                for extent in extents
+            )
+        total += count
     return total

@@ -11,10 +11,8 @@ from dslc.ir.graph import Value, topological
 from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild, walk
 from dslc.prove.exact.equations import facts, named, solved
 from dslc.prove.exact.inline import Inliner
-from dslc.prove.exact.onehot import without_onehots
-from dslc.prove.exact.opaque import named_places
-from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
-from dslc.prove.exact.tables import without_tables
+from dslc.prove.exact.radix import Radix, flattened, named_places, quotient_by_size, quotients_left
+from dslc.prove.exact.tables import without_onehots, without_tables
 from dslc.prove.exact.terms import Effort, Unsolved
 
 

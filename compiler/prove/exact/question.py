@@ -18,7 +18,7 @@ from dslc.prove.exact.affine import (
     largest_first,
     strides,
 )
-from dslc.prove.exact.defined import DefinedElements
+from dslc.prove.exact.definedness import DefinedElements
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import ComparisonProblem, symbols

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 
 from dslc.analysis.conditions import Case
 from dslc.analysis.poly import (
@@ -25,6 +26,8 @@ from dslc.analysis.poly import (
 )
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import ReadLoop
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -450,3 +453,47 @@ def _sizes_in(monomial: Monomial) -> Monomial:
 def sizes_only(poly: Poly) -> Poly:
     """The terms without iterators."""
     return Poly.of_terms({m: c for m, c in poly.terms if all(not factor.free for factor in m)})
+
+
+def named_places(roots: Sequence[Scalar], inputs: list[Value]) -> list[Scalar] | None:
+    """The expressions over names for places that are quotients by sizes; None where a tensor is read otherwise too.
+
+    `inputs`: the tensors that are read; those of truth values are added.
+    """
+    found: dict[tuple[int, int], set[Scalar]] = {}
+    for node in {part: None for root in roots for part in walk(root)}:
+        if isinstance(node, Read):
+            for axis, index in enumerate(node.index):
+                found.setdefault((node.operand, axis), set()).add(_shape(index))
+    places = {place for place, shapes in found.items() if any(map(quotient_by_size, shapes))}
+    if any(len(found[place]) > 1 for place in places):
+        return None
+    truths: dict[Scalar, int] = {}
+    memo: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Apply) and node.name in COMPARISONS and not node.reads and quotient_by_size(node):
+            at = _iterators(node)
+            shape = _shape(node)
+            if shape not in truths:
+                truths[shape] = len(inputs)
+                inputs.append(input_value(f"truth {len(truths)}", TensorType(DType.BOOL, tuple(1 for _ in at))))
+            return read(truths[shape], at)
+        if isinstance(node, Read) and any((node.operand, axis) in places for axis in range(len(node.index))):
+            index: list[Scalar] = []
+            for axis, part in enumerate(node.index):
+                index.extend(_iterators(part) if (node.operand, axis) in places else (rebuild(part, leaf, memo),))
+            return read(node.operand, tuple(index), None if node.other is None else rebuild(node.other, leaf, memo))
+        return None
+
+    return [rebuild(root, leaf, memo) for root in roots]
+
+
+def _iterators(node: Scalar) -> tuple[Iter, ...]:
+    return tuple(sorted(node.free, key=lambda it: it.name))
+
+
+def _shape(node: Scalar) -> Scalar:
+    """The expression without the names of its iterators."""
+    names: dict[Scalar, Scalar] = {it: iterator(f"#{k}") for k, it in zip(count(), _iterators(node), strict=False)}
+    return rebuild(node, names.get)

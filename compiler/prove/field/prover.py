@@ -25,11 +25,11 @@ from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
+from dslc.prove.counterexample import outside, replayed, sides, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
 from dslc.prove.partial.rules import ROOMY, partial_verdict
-from dslc.prove.verdict import Counterexample, Types, Verdict
+from dslc.prove.verdict import Counterexample, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -77,7 +77,9 @@ def field_verdict(
         found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, types, draws))
         verdict = partial_verdict(rules, sub, found)
         wrong = _wrongly_corrected(rules, sub, seed, operators, types) if verdict.answer == "unknown" else None
-        return verdict if wrong is None else Verdict("field", "differs", _since(began), counterexample=wrong)
+        return (
+            verdict if wrong is None else Verdict("field", "differs", milliseconds_since(began), counterexample=wrong)
+        )
     for instance, reason in _drawn(rules, sub, rng, instances, operators, types):
         if instance is None:
             reasons.append(reason)
@@ -90,14 +92,14 @@ def field_verdict(
             continue
         if outcome.counterexample is not None:
             shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
-            return Verdict("field", "differs", _since(began), counterexample=shown)
+            return Verdict("field", "differs", milliseconds_since(began), counterexample=shown)
         kinds.append(outcome)
         if sum(value.type.elements for value in instance.inputs) > LARGE:
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-        return Verdict("field", "unknown", _since(began), f"no instance was found; most often: {common}")
+        return Verdict("field", "unknown", milliseconds_since(began), f"no instance was found; most often: {common}")
     floats = sum(one.how == "floats" for one in compared)
     bounds = [one.error_bound for one in compared]
     bound = None if floats or None in bounds else max(b for b in bounds if b is not None)
@@ -107,7 +109,7 @@ def field_verdict(
         reason = f"{floats} of {len(compared)} only in float64: functions that are random modulo p have laws there"
     elif bound is None:
         reason = "what is no polynomial, or no random element, occurs"
-    return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
+    return Verdict("field", "equal", milliseconds_since(began), reason, scope, error_bound=bound)
 
 
 def _wrongly_corrected(
@@ -125,10 +127,6 @@ def _wrongly_corrected(
                 dict(shown(sub, instance)), wrong.name, wrong.place, "another number", "the correction"
             )
     return None
-
-
-def _since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1e3, 3)
 
 
 def _drawn(
@@ -160,8 +158,7 @@ def compare_instance(
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
         return ComparedInstance("types", counterexample=mistyped)
-    names = tuple(instance.left)
-    left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
+    names, left, right = sides(instance)
     return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
 
 

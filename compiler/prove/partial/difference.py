@@ -18,6 +18,9 @@ from math import prod
 
 import numpy as np
 
+from dslc.interpret.domain import Redraw
+from dslc.interpret.exact import Exact
+from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
 from dslc.prove.exact.answers import Equal
@@ -25,8 +28,8 @@ from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
-from dslc.prove.partial.basis import equal_on_a_basis
-from dslc.prove.partial.draws import Draws, NotCompared, WhyUncompared, few
+from dslc.prove.field.degree import degrees
+from dslc.prove.partial.draws import Draws, NotCompared, WhyUncompared, few, inputs_of
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -243,3 +246,31 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     if sum(int(value.type.elements) for node in nodes for value in node.values) > MOST_ELEMENTS:
         raise NotCompared(WhyUncompared.LARGE, f"more than {MOST_ELEMENTS} elements")
     return left, right
+
+
+ELEMENTS = 2048  #: elements of all inputs together: so many times both programs are computed
+
+
+def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: float) -> bool:
+    """Whether two expanded programs of static shapes are affine in all elements equal outside of boxes; False after `seconds`."""
+    if any(each is None or each.top > 1 or each.bottom for each in degrees((left, right))):
+        return False
+    inputs = inputs_of((left, right))
+    sizes = [int(np.prod(value.type.sizes)) for value in inputs]
+    if sum(sizes) > ELEMENTS:
+        return False
+    outside = ~mask_of(boxes, left.type.sizes)
+    until = time.monotonic() + seconds
+    for one in range(-1, sum(sizes)):
+        elements = np.zeros(sum(sizes), dtype=np.int64)
+        if one >= 0:
+            elements[one] = 1
+        parts = np.split(elements, np.cumsum(sizes)[:-1]) if sizes else []
+        feeds = {value: part.reshape(value.type.sizes) for value, part in zip(inputs, parts, strict=True)}
+        try:
+            old, new = run_scopes((left, right), feeds, Exact())
+        except (Redraw, InterpretError):
+            return False
+        if (old != new)[outside].any() or time.monotonic() > until:
+            return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate, shown
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
-from dslc.prove.counterexample import replayed, types_differ
+from dslc.prove.counterexample import replayed, sides, types_differ
 from dslc.prove.partial.difference import Difference, difference, restricted
 from dslc.prove.partial.draws import NotCompared
-from dslc.prove.verdict import Counterexample, Verdict
+from dslc.prove.verdict import Counterexample, Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, MismatchKind
 from dslc.semantics.library import Rules
@@ -71,21 +71,6 @@ def instances(
             yield reason
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """Both sides of an instance, and its correction, in the order of its outputs."""
-
-    names: tuple[str, ...]
-    left: tuple[Value, ...]
-    right: tuple[Value, ...]
-
-
-def sides(instance: Instance) -> Sides:
-    """The outputs of an instance's sides."""
-    names = tuple(instance.left)
-    return Sides(names, tuple(instance.left[name] for name in names), tuple(instance.right[name] for name in names))
-
-
 def wrongly_corrected(
     rules: Rules, sub: SubstitutionDef, instance: Instance, found: Sequence[Difference], seed: int = 0,
     seconds: float = PROOF,
@@ -95,10 +80,10 @@ def wrongly_corrected(
     `seconds`: of comparing each output; a counterexample is computed only where there is time for it.
     """
     until = time.monotonic() + seconds
-    both = sides(instance)
+    names, lefts, _ = sides(instance)
     proved = True
     drawn = dict(shown(sub, instance))
-    for name, left, each in zip(both.names, both.left, found, strict=True):
+    for name, left, each in zip(names, lefts, found, strict=True):
         corrected = instance.corrected.get(name)
         if corrected is None:
             continue
@@ -124,9 +109,7 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
     count = 0
 
     def verdict(answer: Any, reason: str = "", counterexample: Counterexample | None = None) -> Verdict:
-        return Verdict(
-            "field", answer, round((time.perf_counter() - began) * 1e3, 3), reason, counterexample=counterexample
-        )
+        return Verdict("field", answer, milliseconds_since(began), reason, counterexample=counterexample)
 
     for instance, reason in drawn:
         if instance is None:
@@ -137,18 +120,18 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         if mistyped is not None:
             return verdict("differs", counterexample=mistyped)
         count += 1
-        both = sides(instance)
+        outputs, left, right = sides(instance)
         at = ", ".join(f"{name} = {value}" for name, value in names.items())
         try:
-            found = difference(rules, both.left, both.right, seconds=PROOF)
-            right = wrongly_corrected(rules, sub, instance, found)
+            found = difference(rules, left, right, seconds=PROOF)
+            corrected = wrongly_corrected(rules, sub, instance, found)
         except NotCompared as problem:
             lines[f"not compared at {at} ({problem})"] = 0.0
             continue
-        if isinstance(right, Counterexample):
-            return verdict("differs", counterexample=right)
-        correction = f", its correction is {'proved' if right else 'not proved'}" if instance.corrected else ""
-        lines[f"{shares(both.names, found)}{correction} at {at}"] = max(each.share for each in found)
+        if isinstance(corrected, Counterexample):
+            return verdict("differs", counterexample=corrected)
+        correction = f", its correction is {'proved' if corrected else 'not proved'}" if instance.corrected else ""
+        lines[f"{shares(outputs, found)}{correction} at {at}"] = max(each.share for each in found)
     if not count:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         return verdict("unknown", f"no instance was found; most often: {common}")
@@ -184,13 +167,13 @@ def one_sided(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> list[Diagnos
                 break
             if isinstance(instance, Rejected):
                 continue
-            both = sides(instance)
+            _, left, right = sides(instance)
             for name, own in instance.corrected.items():
                 if own.type != instance.left[name].type:
                     said = f"the correction of `{name}` is {own.type}, and `{name}` is {instance.left[name].type}"
                     return [Diagnostic("E0605", said, sub.syntax.span, counterexample=str(instance))]
             try:
-                found = difference(rules, both.left, both.right, prove=False)
+                found = difference(rules, left, right, prove=False)
             except NotCompared:
                 continue
             compared += 1

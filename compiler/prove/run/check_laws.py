@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
-from dslc.prove.known.digest import rule_digest, used_by
-from dslc.prove.known.evidence import stamp
-from dslc.prove.known.resting import known_verdict
-from dslc.prove.run.concluding import diagnostic_of
+from dslc.prove.evidence.dependencies import known_verdict
+from dslc.prove.evidence.digest import rule_digest, used_by
+from dslc.prove.evidence.lock import stamp
+from dslc.prove.run.conclusion import diagnostic_of
 from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.definitions import PropertyDef

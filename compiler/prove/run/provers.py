@@ -33,7 +33,7 @@ from dslc.prove.in_bounds import leaves_bounds
 from dslc.prove.laws import law_substitutions
 from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
-from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
+from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -89,7 +89,7 @@ def prover_verdict(
             if verdict.answer == "differs":
                 refuted.add(types)
     joined = {types: _joined(prover, verdicts, 0.0) for types, verdicts in parts.items()}
-    whole = _joined(prover, list(joined.values()), round((time.perf_counter() - began) * 1e3, 3))
+    whole = _joined(prover, list(joined.values()), milliseconds_since(began))
     return replace(whole, parts=tuple(joined.items()))
 
 
@@ -190,7 +190,7 @@ def _opposed(
     widest = (kind.members[-1] if isinstance(kind, TypeClass) and kind in integers else own for (_, kind), own in pairs)
     wide = replace(types, dtypes=tuple(widest))
     wrong = refutation(rules, sub, wide if admits(rules, sub, wide.at) else types, seed, share, small, found.drawn)
-    milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
+    milliseconds = found.milliseconds + milliseconds_since(began)
     if wrong is None:
         return replace(found, milliseconds=milliseconds)
     return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
@@ -261,7 +261,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             # maps are read as data are, which are to stay in bounds
             bounded = (_leaves_bounds(each, both_ways) is None for each in (maps, covered) if each is not None)
             if maps is not None and found.answer == "equal" and any(bounded):
-                return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
+                return replace(found, milliseconds=milliseconds_since(began))
             if covered.unknown_steps:
                 within = Effort(TOGETHER * brief)
                 found = on_cover(covered, brief, within, most_open=1)
@@ -281,7 +281,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
             found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
-    return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
+    return replace(found, milliseconds=milliseconds_since(began))
 
 
 def _leaves_bounds(covered: Cover, both_ways: bool) -> str | None:

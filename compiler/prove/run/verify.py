@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import installed, own_evidence
-from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock, write_lock
-from dslc.prove.known.resting import current, note, resting
-from dslc.prove.run.concluding import conclude
+from dslc.prove.evidence.dependencies import current, note, resting
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import EMPTY, Lock, installed, lock_path, own_evidence, read_lock, write_lock
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import PROVERS, Definition
 from dslc.prove.run.worker import Task, answers, definition_of
 from dslc.prove.run.workers import Workers

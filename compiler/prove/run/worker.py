@@ -6,21 +6,23 @@ prover, as soon as it is known, and by None at its end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
 
+from dslc.errors import SourceText
 from dslc.processes.child import Asker
-from dslc.prove.garbage import rare_collections
-from dslc.prove.known.digest import modules_digest
-from dslc.prove.known.resting import note
+from dslc.prove.evidence.dependencies import note
+from dslc.prove.evidence.digest import modules_digest
+from dslc.prove.garbage import gc_paused
 from dslc.prove.run.provers import Definition, in_turn, prover_verdict
 from dslc.prove.verdict import ProverName, Status, Types, Verdict
-from dslc.prove.written import written
-from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules, load_many
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def main() -> None:
         [place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()]
     )
     asker.answer(modules_digest(rules.modules))
-    with rare_collections():
+    with gc_paused():
         for task in messages:
             for verdict in answered(rules, task):
                 asker.answer(verdict)
@@ -107,3 +109,22 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def written(rules: Rules, text: str, operators: Mapping[str, str], library: str = "generated") -> SubstitutionDef:
+    """A substitution as the loader would give it.
+
+    Args:
+        text: one substitution of the language, without the line `dslc 1`.
+        operators: qualified names, each with the name that the text has for it.
+
+    Raises:
+        DslcError: where the text does not parse.
+    """
+    file = parse(SourceText(f"{library}.rules", "dslc 1\n" + text))
+    module = Module(f"{library}.{library}", library, file)
+    for op, short in operators.items():
+        module.names[short] = rules.operators[op]
+    (item,) = file.items
+    assert isinstance(item, t.Substitution)
+    return SubstitutionDef(f"{library}.{item.name}", item, module)

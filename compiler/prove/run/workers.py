@@ -16,8 +16,8 @@ from dslc.deadline import FOREVER, OVER, Deadline
 from dslc.errors import error
 from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed, ProcessFailure
-from dslc.prove.known.digest import modules_digest
-from dslc.prove.known.lock import stopped
+from dslc.prove.evidence.digest import modules_digest
+from dslc.prove.evidence.lock import stopped
 from dslc.prove.run.worker import Task, answers, definition_of
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules

@@ -30,7 +30,7 @@ from dslc.ir.graph import Call, Graph, Kernel, Node, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read
 from dslc.match.forms import has_form
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.search.finders.below import pointwise_below, selecting
 from dslc.search.finders.beside import Beside, DerivedOperator, Task
 from dslc.search.finders.building import Builder
@@ -394,7 +394,7 @@ class Derivations:
         search = DerivationSearch(
             self.rules, self.derivations, limits, price=estimated(self.rules, generic.priced(self.sizes))
         )
-        with rare_collections():
+        with gc_paused():
             every = search.run(at.outputs[0]).programs
         given = at.outputs[1]
         programs: list[PricedProgram] = []

@@ -33,7 +33,7 @@ from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of, sh
 from dslc.mutate.regions import regions
 from dslc.mutate.search import search
 from dslc.mutate.sheets import sheets
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.prove.partial.rules import percent
 from dslc.search.finders.beside import DerivedOperator, Task
 from dslc.search.finders.derivations import Derivations
@@ -255,7 +255,7 @@ class Mutants(Derivations):
         """Mutants of a linear operator or region at its own sizes, and its results in tiles and on sheets: the cheapest of each."""
         (region,) = program.outputs
         problem = problem_of(self.rules, program)
-        with rare_collections():
+        with gc_paused():
             every = search(self.rules, problem, options)
         programs = [
             PricedProgram(value, (), (mutant.core.op,), _estimate(self.rules, value))

@@ -16,7 +16,7 @@ from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.pytorch import from_file, is_program_file
 from dslc.onnx.types import complete_bind
-from dslc.prove.known.resting import settle_traits, trust_locks
+from dslc.prove.evidence.dependencies import settle_traits, trust_locks
 from dslc.prove.verdict import RuleVerdict
 from dslc.search.phases.writing import size_of
 from dslc.search.rewrites.rulesets import AppliedRule, applied_rules, chosen_rules, left_out, not_standard

@@ -19,7 +19,7 @@ from dslc.cost.groups import working_nodes
 from dslc.cost.model import CostModel
 from dslc.deadline import TimeUp
 from dslc.ir.graph import Graph, Value
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.search.rewrites.candidate import Candidate, Front, Limits, Progress
 from dslc.search.rewrites.regions import MOST as REGIONS_MOST
 from dslc.search.rewrites.regions import WHOLE as REGIONS_WHOLE
@@ -118,7 +118,7 @@ def divided(
     are more.
     """
     search = _Divided(start, costs, limits, make, on_best, alpha, small)
-    with rare_collections():
+    with gc_paused():
         found = search.run()
     if (saved := search.saved()) is not None:
         note(saved)

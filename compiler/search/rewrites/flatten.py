@@ -13,7 +13,7 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Node, Value
-from dslc.prove.known.resting import held_traits
+from dslc.prove.evidence.dependencies import proved_traits
 from dslc.search.rewrites.rewriting import rewritten
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch, Unbound
@@ -45,7 +45,7 @@ def flattened(rules: Rules, graph: Graph) -> Graph:
 
 def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
     """The nodes that a step concerns, and what it replaces."""
-    traits = held_traits(rules, node.op)
+    traits = proved_traits(rules, node.op)
     try:
         if takes_many(rules, rules.operators[node.op], traits) and not traits.commutative:
             yield from _nested(rules, node, uses)
@@ -112,7 +112,7 @@ def _joined_again(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tu
 def _run(rules: Rules, node: Call, at: int, uses: Counter[Value]) -> Sequence[Value]:
     """The longest run of arguments that are consecutive results of one inverse, and of no other use."""
     source = node.args[at].node
-    if not isinstance(source, Call) or held_traits(rules, source.op).inverse != node.op or len(source.args) != 1:
+    if not isinstance(source, Call) or proved_traits(rules, source.op).inverse != node.op or len(source.args) != 1:
         return ()
     attrs = dict(source.attrs)
     if parts_attribute(rules.operators[source.op], attrs) is None or any(attrs.get(k) != v for k, v in node.attrs):

@@ -15,7 +15,7 @@ from dslc.egraph.rewrite import state
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Node, Value, with_args
 from dslc.match import CompiledRule
-from dslc.prove.known.resting import held_traits
+from dslc.prove.evidence.dependencies import proved_traits
 from dslc.search.rewrites.flatten import flatter
 from dslc.semantics.library import Rules
 
@@ -54,7 +54,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
     entry = egraph.memo.get(node)
     if entry is None or not isinstance(node, Call) or node.constant or node.op not in rules.operators:
         return
-    traits = held_traits(rules, node.op)
+    traits = proved_traits(rules, node.op)
     if traits.inverse is None and (traits.commutative or not traits.associative):
         return
     pairs: list[tuple[Node, Node]] = [(node, one) for kid in dict.fromkeys(entry.kids) for one in egraph.members[kid]]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.match import CompiledRule
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence
-from dslc.prove.known.resting import believed_lock, current
+from dslc.prove.evidence.dependencies import believed_lock, current
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import own_evidence
 from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.semantics.definitions import SubstitutionDef

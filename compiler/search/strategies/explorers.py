@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from dslc.cost.model import CostModel
-from dslc.prove.garbage import rare_collections
+from dslc.prove.garbage import gc_paused
 from dslc.search.rewrites.candidate import Candidate, Progress
 from dslc.search.rewrites.divided import Explorer, divided, ended, is_large, is_repeated
 from dslc.search.strategies.strategy import Grown, Space
@@ -51,7 +51,7 @@ def explored(space: Space, make: Make, apart: bool = False, whole: bool = False)
         found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note, small=True)
     else:
         one: GrowingExplorer | None = None
-        with ended(limits), rare_collections():
+        with ended(limits), gc_paused():
             one = explorer(space.start, space.costs, 1, space.told)
             one.begin()
             while not limits.over and one.expand():

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dslc.deadline import FOREVER, Deadline
-from dslc.prove.known.digest import rule_digest
-from dslc.prove.known.evidence import own_evidence, shipped
-from dslc.prove.known.lock import EMPTY, Lock, lock_path, read_lock
-from dslc.prove.run.concluding import conclude
+from dslc.prove.evidence.digest import rule_digest
+from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
+from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import in_turn, prover_verdict
 from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, Verdict
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
@@ -149,7 +148,7 @@ def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
 
-def held_traits(rules: Rules, operator: str) -> Traits:
+def proved_traits(rules: Rules, operator: str) -> Traits:
     """The traits of an operator whose laws are known to be proved, bounded or trusted; the others count for nothing.
 
     This is a look-up: `settle_traits` proves. A lock that is believed counts here: what follows from a trait in a model is proved

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dslc.errors import Diagnostic, DslcError
 from dslc.ir.dtype import DType, TypeClass
 from dslc.prove.counterexample import text_of
-from dslc.prove.known.digest import rule_digest
+from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.run.provers import Definition
 from dslc.prove.verdict import RELIABLE, STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
