@@ -77,7 +77,7 @@ class Split:
     exact: bool
 
     def boxes(self, extents: Sequence[int]) -> int:
-        """How many boxes the output is cut into."""
+        """The number of boxes that the output is cut into."""
         total = 1
         for points, extent in zip(self.points, extents, strict=True):
             total *= (len(points) + 1) if extent else 0

@@ -63,12 +63,13 @@ def both(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
 
 
 def either(*parts: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The disjunction; true where it would have too many alternatives."""
     out = tuple(dict.fromkeys(case for part in parts for case in part))
     return out if len(out) <= MOST_CASES else TRUE
 
 
 def split_atom(node: Apply) -> tuple[tuple[tuple[Case, ...], Scalar], ...] | None:
-    """What min, max, abs and a choice are, by cases: (when, value); None for other functions."""
+    """The values of min, max, abs and a choice by cases: (when, value); None for other functions."""
     if node.name in {"min", "max"}:
         a, b = node.args
         small = ">=" if node.name == "max" else "<="

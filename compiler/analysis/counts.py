@@ -1,4 +1,4 @@
-"""How much an expression computes and moves: floating point operations, and distinct elements read and written.
+"""The work of an expression: floating point operations, and distinct elements read and written.
 
 A product that is summed counts 2 per summand (multiply, add), a scalar function 1, integer index arithmetic nothing. Conditions
 are taken to hold, so that padding counts as if it were computed. Elements that several operands share count once per operand.

@@ -35,7 +35,7 @@ class Constraint:
 
 @cache
 def is_empty(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> bool:
-    """Whether no integer point satisfies all constraints. False where isl gives up (its operation limit)."""
+    """Return whether no integer point satisfies all constraints; False beyond isl's operation limit."""
     import islpy
 
     _context().reset_operations()
@@ -200,7 +200,7 @@ class Frame:
         return what.project_out(kind, start, count) if count else what
 
     def dims(self, what: Any) -> int:
-        """How many dimensions a set has, or the range of a map."""
+        """The number of dimensions of a set, or of the range of a map."""
         isl = self._isl
         return int(what.dim(isl.dim_type.set if isinstance(what, isl.Set) else isl.dim_type.out))
 

@@ -6,7 +6,7 @@ product of two tensors has the classes {A} and {B}, a sum the class {A, B}.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from itertools import combinations
 
@@ -22,7 +22,7 @@ _INTEGERS = frozenset(
 
 
 class Degree(IntEnum):
-    """How a value depends on the inputs in question. Zero is linear and constant at once."""
+    """The dependence of a value on the inputs in question. Zero is linear and constant at once."""
 
     ZERO = 0
     CONSTANT = 1
@@ -38,41 +38,33 @@ def scalar_degree(root: Scalar, operands: Mapping[int, Degree], integers: bool =
     memo: dict[Scalar, Degree] = {}
 
     def go(node: Scalar) -> Degree:
-        found = memo.get(node)
-        if found is None:
-            found = memo[node] = step(node)
-        return found
+        if node not in memo:
+            memo[node] = step(node)
+        return memo[node]
 
-    def fixed(nodes: Iterable[Scalar]) -> bool:
+    def fixed(*nodes: Scalar) -> bool:
         return all(go(node) <= Degree.CONSTANT for node in nodes)
 
     def step(node: Scalar) -> Degree:
-        if isinstance(node, Num):
-            return Degree.ZERO if not isinstance(node.value, bool) and node.value == 0 else Degree.CONSTANT
-        if isinstance(node, Read):
-            if not fixed(node.index):
-                return Degree.OTHER
-            read = operands[node.operand]
-            return read if node.other is None else _sum([read, go(node.other)])
-        if isinstance(node, Reduce):
-            if not fixed(node.extents) or not (node.where is None or fixed([node.where])):
-                return Degree.OTHER
-            body = go(node.body)
-            if node.kind == "sum" or body <= Degree.CONSTANT:
-                return body
-            return Degree.OTHER
-        if isinstance(node, Apply):
-            return _apply(node, [go(arg) for arg in node.args], integers)
-        return Degree.CONSTANT if fixed(node.children) else Degree.OTHER
+        match node:
+            case Num():
+                return Degree.ZERO if not isinstance(node.value, bool) and node.value == 0 else Degree.CONSTANT
+            case Read():
+                read = operands[node.operand] if fixed(*node.index) else Degree.OTHER
+                return read if node.other is None or read is Degree.OTHER else _sum([read, go(node.other)])
+            case Reduce():
+                body = go(node.body) if fixed(*node.extents) and (not node.where or fixed(node.where)) else Degree.OTHER
+                return body if node.kind == "sum" or body <= Degree.CONSTANT else Degree.OTHER
+            case Apply():
+                return _apply(node, list(map(go, node.args)), integers)
+        return Degree.CONSTANT if fixed(*node.children) else Degree.OTHER
 
     return go(root)
 
 
 def _sum(parts: list[Degree]) -> Degree:
     kinds = {part for part in parts if part is not Degree.ZERO}
-    if not kinds:
-        return Degree.ZERO
-    return kinds.pop() if len(kinds) == 1 else Degree.OTHER
+    return Degree.ZERO if not kinds else kinds.pop() if len(kinds) == 1 else Degree.OTHER
 
 
 def _apply(node: Apply, parts: list[Degree], integers: bool) -> Degree:
@@ -127,9 +119,10 @@ def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tup
 
 
 def is_linear(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
-    """Whether the outputs are linear in each input, by itself or jointly with others of them: a product in each of its factors, a
+    """Return whether the outputs are linear in each input, by itself or jointly with others of them.
 
-    sum in its terms together. What else is read is held fixed. This is what `linear(f)` asks of a term.
+    A product is linear in each of its factors, a sum in its terms together. What else is read is held fixed. This is the meaning of
+    `linear(f)` for a term.
     """
     classes = linear_classes(inputs, outputs)
     return all(any(value in group for group in classes) for value in inputs) and bool(inputs)

@@ -1,4 +1,4 @@
-"""What is known of positions within ranges of iterators: quotients that are 0, remainders that are the position, decided guards."""
+"""Facts about positions within ranges of iterators: quotients that are 0, remainders that are the position, decided guards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dslc.ir.scopes import each_of
 
 
 def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
-    """Where the iterators of the summations inside run, as far as their extents are known; of one name the widest."""
+    """The ranges of the iterators of the summations inside, as far as their extents are known; of one name the widest."""
     found: dict[Scalar, tuple[int, int]] = {}
     for node in each_of(Reduce, body):
         for it, extent in zip(node.iters, node.extents, strict=True):
@@ -53,7 +53,7 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
 
 
 def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool | None:
-    """Whether a condition on positions holds wherever iterators are; None where it does at some of them, or is not known to."""
+    """Return whether a condition on positions holds wherever iterators are; None where it does at some of them, or is not known to."""
     if not isinstance(condition, Apply) or condition.reads:
         return None
     if condition.name in {"and", "or"}:

@@ -125,7 +125,7 @@ def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
 
 
 def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
-    """Whether it is known that a tensor of such sizes is read inside."""
+    """Return whether it is known that a tensor of such sizes is read inside."""
     for at, size in zip(index, shape, strict=True):
         try:
             least, most = interval(at, within)

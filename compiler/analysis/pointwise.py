@@ -1,4 +1,4 @@
-"""Whether an output element depends only on the elements at its own position (operands may be broadcast)."""
+"""Pointwise expressions: an output element depends only on the elements at its own position (operands may be broadcast)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> boo
 
 
 def at_own_place(scope: Scope, read: Read, shape: tuple[Dim, ...]) -> bool:
-    """Whether a read takes the element at the position of the result: 0 on axes of size 1, axes aligned on the right."""
+    """Return whether a read takes the element at the position of the result: 0 on axes of size 1, axes aligned on the right."""
     iters = scope.iters
     skip = len(iters) - len(shape)
     if read.other is not None or skip < 0:
@@ -29,7 +29,7 @@ def at_own_place(scope: Scope, read: Read, shape: tuple[Dim, ...]) -> bool:
 
 
 def _placed(node: Scalar) -> bool:
-    """Whether a value depends on its position other than by what is read there."""
+    """Return whether a value depends on its position other than by what is read there."""
     if isinstance(node, Read):
         return node.other is not None and _placed(node.other)
     return isinstance(node, Iter) or any(map(_placed, node.children))

@@ -21,6 +21,7 @@ class Poly(Polynomial[Scalar]):
 
 
 def as_poly(value: Poly | int) -> Poly:
+    """A number as a polynomial."""
     return Poly.of(value)
 
 
@@ -29,6 +30,7 @@ ZERO = Poly.of(0)
 
 @cache
 def atom(value: Scalar) -> Poly:
+    """An expression as an unknown."""
     return Poly((((value,), 1),))
 
 
@@ -54,7 +56,7 @@ def polynomial(node: Scalar) -> Poly:
 
 @cache
 def is_integral(node: Scalar) -> bool:
-    """Whether an expression is an integer at all sizes and positions, and no data."""
+    """Return whether an expression is an integer at all sizes and positions, and no data."""
     if isinstance(node, Num):
         return isinstance(node.value, int) and not isinstance(node.value, bool)
     if isinstance(node, Apply):

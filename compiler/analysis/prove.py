@@ -22,7 +22,7 @@ PRODUCTS = 300  #: products of facts that are added to them
 
 
 def nonnegative(goal: Scalar, loops: tuple[ReadLoop, ...], facts: Case) -> bool:
-    """Whether `goal >= 0` is proved wherever the loops run and the facts hold."""
+    """Return whether `goal >= 0` is proved wherever the loops run and the facts hold."""
     ranges: list[Poly] = []
     for loop in loops:
         ranges.append(atom(loop.iterator))
@@ -48,7 +48,7 @@ def always(condition: Scalar, given: tuple[Scalar, ...] = ()) -> bool:
 
 
 def _refuted_case(sizes: Case, case: Case) -> bool:
-    """Whether nothing satisfies a case: one of its conditions is never met where the others are."""
+    """Return whether nothing satisfies a case: one of its conditions is never met where the others are."""
     for k, poly in enumerate(case.nonneg):
         others = Case((*case.nonneg[:k], *case.nonneg[k + 1 :]), case.zero)
         if _by_cases(-poly - 1, sizes & others, (), SPLITS):
@@ -74,7 +74,7 @@ def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int)
 
 
 def _excluded(case: Case, facts: Case) -> bool:
-    """Whether a fact says the opposite of one of a case's conditions, so that there is nothing to prove in it."""
+    """Return whether a fact says the opposite of one of a case's conditions, so that there is nothing to prove in it."""
     return any(
         (total := condition + fact).is_constant and total.constant < 0
         for condition in case.nonneg
@@ -206,7 +206,7 @@ class _Prover:
         return max(found, default=None)
 
     def positive(self, divisor: Scalar) -> bool:
-        """Whether a divisor is known to be at least 1."""
+        """Return whether a divisor is known to be at least 1."""
         if isinstance(divisor, Num):
             return isinstance(divisor.value, int) and divisor.value > 0
         if divisor not in self._positive:

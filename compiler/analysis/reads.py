@@ -27,6 +27,7 @@ class Access:
 
 
 def output_loops(scope: Scope) -> tuple[ReadLoop, ...]:
+    """The loops over the positions of the output."""
     return tuple(ReadLoop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
 
 

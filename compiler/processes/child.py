@@ -36,7 +36,7 @@ class Answering(Process):
         super().__init__(pid, answers, *pipes)
 
     def fileno(self) -> int:
-        """What can be read when there is news; see `ready`."""
+        """The number of the pipe that can be read when there is news; see `ready`."""
         return self._answers.fileno()
 
     def receive(self, until: Deadline = FOREVER) -> Any:
@@ -144,7 +144,7 @@ class Service:
 
 
 def goes_first() -> None:
-    """Where memory runs out this process goes, and not who has started it."""
+    """Make this process the first to be ended where memory runs out, and not the one that has started it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("500")
@@ -165,7 +165,7 @@ class Asker:
                 yield receive(0)
 
     def answer(self, message: object) -> None:
-        """Sends a message; ends this process where nobody reads it any more."""
+        """Sends a message; ends this process where no reader is left."""
         try:
             send(self._answers, message)
         except BrokenPipeError:

@@ -74,7 +74,7 @@ _shared: list[tuple[Callable[[Any, Any], Any], Any]] = []
 def mapped(
     work: Callable[[Any, Any], Any], state: Any, tasks: Sequence[Any], workers: int, chunk: int = 1
 ) -> Iterator[Any]:
-    """What `work` makes of the state and each task, in the order of the tasks: by several forks, which share the state's memory."""
+    """The results of `work` on the state and each task, in the order of the tasks: by several forks, which share the state's memory."""
     _shared.append((work, state))
     try:
         with multiprocessing.get_context("fork").Pool(workers, _end_with_parent) as pool:

@@ -20,7 +20,7 @@ def send(pipe: int, message: object, until: Deadline = FOREVER) -> None:
 
     Raises:
         TimeoutError: it was not read in time.
-        OSError: nobody reads any more.
+        OSError: no reader is left.
     """
     data = pickle.dumps(message, protocol=5)
     for part in (_LENGTH.pack(len(data)), data):
@@ -35,7 +35,7 @@ def receive(pipe: int, until: Deadline = FOREVER) -> Any:
 
     Raises:
         TimeoutError: it was not whole in time.
-        EOFError: nobody writes any more.
+        EOFError: no writer is left.
     """
     (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size, until))
     return pickle.loads(_exactly(pipe, length, until))

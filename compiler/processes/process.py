@@ -1,6 +1,6 @@
 """A program in a session of its own: limited, halted, and ended with all that it has started, also where this process is killed.
 
-A signal goes only to a group that this process made, and only until its leader was waited for: so long its number is nobody else's.
+A signal goes only to a group that this process made, and only until its leader was waited for: so long its number is its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOOKS = 0.01  #: seconds between two looks, at most
 
 
 class ProcessFailure(Enum):
-    """Why a process gives no answer; what is decided depends on this, never on the words of a message."""
+    """The reason for which a process gives no answer; what is decided depends on this, never on the words of a message."""
 
     REFUSED = "it cannot be started"
     LATE = "it did not end in time"
@@ -60,7 +60,7 @@ class Command:
 
     @property
     def called(self) -> list[str]:
-        """How it is called, by a shell where it has limits: between a fork and the start of a program no Python may run."""
+        """The arguments of its call, by a shell where it has limits: between a fork and the start of a program no Python may run."""
         limits = [f"ulimit -v {self.memory >> 10} 2>/dev/null"] if self.memory else []
         limits += [f"ulimit -f {self.written >> 9}"] if self.written else []
         shell = shutil.which("sh") if limits else None
@@ -73,7 +73,7 @@ class Process:
     """A process that leads a group of its own. Use it as a context manager, or call `end`.
 
     Args:
-        pid: its number, which is its group's; this process has started it, and nobody else waits for it.
+        pid: its number, which is its group's; this process has started it, and alone waits for it.
         pipes: what is closed when it is let go of.
     """
 
@@ -104,7 +104,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """How it ended, a signal as a negative number; None while it runs. It is not waited for: its number stays its own."""
+        """Its exit code, a signal as a negative number; None while it runs. It is not waited for: its number stays its own."""
         with self._turn:
             if self._code is not None:
                 return self._code
@@ -122,7 +122,7 @@ class Process:
         try:
             pid, status = os.waitpid(self.pid, options)
         except ChildProcessError:
-            # who ignores the ends of its children, as some that start this process do, is not told how they ended
+            # a process that ignores the ends of its children, as some that start this one do, is not told how they ended
             pid, status = self.pid, 0
         if pid:
             self._code = os.waitstatus_to_exitcode(status)
@@ -221,7 +221,7 @@ class Job(Process):
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, or its time is over."""
+        """Return whether it has ended, or its time is over."""
         return self.code is not None or self._until.over
 
     def answer(self, most: int) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""What is not proved for everything is tried at instances that look for mistakes, and refuted where one shows a difference."""
+"""Refutation of rules that are not proved for everything, at instances that look for mistakes."""
 
 from __future__ import annotations
 

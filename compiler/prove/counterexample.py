@@ -81,10 +81,10 @@ def replayed(
     monomial: str = "",
     exactly: bool = False,
 ) -> Counterexample | None:
-    """The first element that differs, on small integers if those show it (and it does not take long), else on floats, else
-    (`over_field`) modulo p; with `exactly` on exact numbers alone, which show what conversions round.
+    """The first element that differs, with every intermediate; None where no numbers show a difference.
 
-    None where none of them shows a difference.
+    Tried are small integers (where that does not take long), then floats, then (`over_field`) numbers modulo p; with `exactly` exact
+    numbers alone, which show what conversions round.
     """
     domains: list[Domain] = [Exact()] * TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
     domains += [Floats(rounded=False)] * (0 if exactly else 2 * TRIES)
@@ -154,7 +154,7 @@ def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: i
 
 
 def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
-    """Whether fractions are quick enough: a thousand times slower than numbers of the machine."""
+    """Return whether fractions are quick enough: a thousand times slower than numbers of the machine."""
     try:
         operations = known_flops(expand(rules, values))
     except Mismatch:

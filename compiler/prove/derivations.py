@@ -143,7 +143,7 @@ def _expressions(seeded: random.Random, rules: Sequence[DerivationDef]) -> list[
 
 
 def _user(value: Value) -> Value:
-    """What reads an expression and adds one to it, place by place."""
+    """A scope that reads an expression and adds one to it, place by place."""
     shape = value.type.shape
     body = apply("+", read(0, tuple(iterator(f"i{k}") for k in range(len(shape)))), num(1))
     return scope_value(ValueScope(shape, body, value.type.dtype), (value,))

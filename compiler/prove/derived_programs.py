@@ -28,7 +28,7 @@ SHOWN = 10  #: programs without a proof that are looked at, where all programs a
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of programs.
+    """Programs by the outcome of their proofs.
 
     Attributes:
         proved: those that equal the call for all inputs, the cheapest first.
@@ -47,7 +47,7 @@ def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds
     """Proves one program after the other, until there are as many as wanted or the time is over.
 
     Args:
-        seconds: of this processor, whoever else it works for.
+        seconds: of this processor, whatever else it works for.
         most: how many are wanted; None for all.
     """
     every = list(programs)
@@ -74,13 +74,13 @@ def judged(rules: Rules, programs: Iterable[PricedProgram], call: Graph, seconds
 
 
 def is_proved(rules: Rules, program: PricedProgram, call: Graph, seconds: float) -> bool:
-    """Whether the exact prover shows that a program equals the call for all inputs."""
+    """Return whether the exact prover shows that a program equals the call for all inputs."""
     left, right = expand(rules, call.outputs), expand(rules, (program.value,))
     return isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
 
 def agrees(rules: Rules, program: PricedProgram, call: Graph) -> bool:
-    """Whether a program computes the same as the call of random whole numbers, wherever both are finite.
+    """Return whether a program computes the same as the call of random whole numbers, wherever both are finite.
 
     Not where sizes are unknown, where tensors hold no numbers, or where that takes long.
     """

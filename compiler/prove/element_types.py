@@ -103,7 +103,7 @@ def _members(kind: TypeClass | DType) -> Sequence[DType]:
 
 
 def _relations(dtypes: Sequence[DType]) -> tuple[object, ...]:
-    """Which types contain the numbers of which others, and which integers are no wider than others: all that conversions ask."""
+    """All that conversions ask of some types: the ones that contain the numbers of others, and integers that are no wider."""
     return tuple(
         (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2)
     )
@@ -128,7 +128,7 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
 
 
 def tells_types_apart(sub: SubstitutionDef) -> bool:
-    """Whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
+    """Return whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
     for module, node in _reached(sub):
         named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
         if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
@@ -137,7 +137,7 @@ def tells_types_apart(sub: SubstitutionDef) -> bool:
 
 
 def divides(sub: SubstitutionDef) -> bool:
-    """Whether `/` occurs in what a rule means, which is another function for integers than for floats."""
+    """Return whether `/` occurs in what a rule means, which is another function for integers than for floats."""
     return any(isinstance(node, t.Binary) and node.op == "/" for _, node in _reached(sub))
 
 
@@ -181,7 +181,7 @@ _Results = tuple[DType | None, ...]
 def admits(
     rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType], terms: Mapping[str, OperatorDef] | None = None
 ) -> bool:
-    """Whether no guard on element types, of the rule or of an operator on either side, refuses these types.
+    """Return whether no guard on element types, of the rule or of an operator on either side, refuses these types.
 
     `terms`: the operators that the terms of the rule stand for, where they are known.
     """
@@ -200,7 +200,7 @@ def admits(
 
 
 def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
-    """Whether the guards of an operator admit element types for the type variables of its declaration."""
+    """Return whether the guards of an operator admit element types for the type variables of its declaration."""
     known = dict(types)
     for param in op.syntax.params:
         if param.type is not None and param.type.name in types:
@@ -236,7 +236,7 @@ def _check(rules: Rules, module: Module, conditions: Sequence[t.Expr], known: Ma
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where calls stand: the names that a module sees, the types of attributes, the operators of terms."""
+    """The surroundings of calls: the names that a module sees, the types of attributes, the operators of terms."""
 
     rules: Rules
     module: Module
@@ -298,7 +298,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
 def _bound(
     place: _Place, op: OperatorDef, call: t.Call, args: Sequence[DType | None], known: Mapping[str, DType]
 ) -> dict[str, DType]:
-    """What the names in an operator stand for. Raises _Refused where its declared types do not fit."""
+    """The types that the names in an operator stand for. Raises _Refused where its declared types do not fit."""
     inner: dict[str, DType] = {}
     for param, dtype in zip(op.syntax.params, args, strict=False):
         if param.type is None or dtype is None:

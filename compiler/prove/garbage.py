@@ -11,7 +11,7 @@ OBJECTS = 200_000  #: objects that are made until the youngest ones are looked a
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """What exists is not looked at again, and what is made inside seldom: terms and scalars hold no cycles."""
+    """Look at no object that exists, and seldom at those made inside: terms and scalars hold no cycles."""
     before = gc.get_threshold()
     if before[0] >= OBJECTS:
         # within another such

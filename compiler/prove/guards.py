@@ -212,7 +212,7 @@ class _Search:
         return out
 
     def table(self, samples: _Samples) -> _Table:
-        """Which conditions of the vocabulary hold of which samples."""
+        """The conditions of the vocabulary, and whether they hold of the samples."""
         every = [drawn for drawn, _ in samples]
         return {text: [self._holds(text, drawn) for drawn in every] for text in vocabulary(self.sub, every)}
 
@@ -370,7 +370,7 @@ def _names(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> _Names
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, str, Any]]:
-    """What a name stands for, or each of its attributes, with what kind of value that is."""
+    """The value of a name, or of each of its attributes, and its kind."""
     match value:
         case AttrSet():
             for key, part in value.values.items():

@@ -134,11 +134,11 @@ class _Proof:
         )
 
     def _within(self, index: Scalar, size: Scalar) -> bool:
-        """Whether an expression lies in an axis whatever the data are."""
+        """Return whether an expression lies in an axis whatever the data are."""
         return self._least(index) and self._most(index, size)
 
     def _least(self, index: Scalar) -> bool:
-        """Whether an expression is at least 0."""
+        """Return whether an expression is at least 0."""
         if isinstance(index, Num):
             return not isinstance(index.value, bool) and index.value >= 0
         if isinstance(index, Iter):
@@ -155,7 +155,7 @@ class _Proof:
         return _positive(index)
 
     def _most(self, index: Scalar, size: Scalar) -> bool:
-        """Whether an expression is below a size."""
+        """Return whether an expression is below a size."""
         if isinstance(index, Iter):
             return _at_most(self._inliner.extents.get(index), size)
         if isinstance(index, Apply):
@@ -172,13 +172,13 @@ class _Proof:
         return False
 
     def _follows(self, index: Scalar, size: Scalar, given: ReadPosition) -> bool:
-        """Whether a position is one of those given, in an axis that is at least as large."""
+        """Return whether a position is one of those given, in an axis that is at least as large."""
         if not _at_most(given.size, size):
             return False
         return any(self._in_range(given.index, bound) for bound in _unified(given.index, index, {}))
 
     def _in_range(self, pattern: Scalar, bound: Mapping[Iter, Scalar]) -> bool:
-        """Whether what stands for the iterators lies in their ranges."""
+        """Return whether what stands for the iterators lies in their ranges."""
         return all(self._inside(pattern, at, value) for at, value in bound.items())
 
     def _inside(self, pattern: Scalar, at: Iter, value: Scalar) -> bool:
@@ -195,7 +195,7 @@ class _Proof:
 
 
 def _positive(size: Scalar) -> bool:
-    """Whether something is a size, or a number above 0; sizes are at least 1."""
+    """Return whether something is a size, or a number above 0; sizes are at least 1."""
     return (
         compare(">=", size, num(1)) in {True, num(True)}
         if not isinstance(size, Num)
@@ -242,7 +242,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
 
 
 def _unified(pattern: Scalar, target: Scalar, bound: Mapping[Iter, Scalar]) -> Iterator[Mapping[Iter, Scalar]]:
-    """What the left side's iterators have to be for the pattern to be the target."""
+    """The values that the left side's iterators need for the pattern to be the target."""
     if isinstance(pattern, Iter) and pattern.name.startswith("L"):
         if bound.get(pattern, target) is target:
             yield {**bound, pattern: target}

@@ -36,7 +36,7 @@ _PROPERTY = re.compile(r"^property\s", re.M)
 def load_with_laws(names: Iterable[str | Path]) -> Rules:
     """Libraries and files as `load_many`, with the laws of the libraries from which they import operators.
 
-    A library may keep its laws in files of their own, which nobody imports; the axioms prover reasons from them.
+    A library may keep its laws in files of their own, which no file imports; the axioms prover reasons from them.
     """
     names = tuple(names)
     rules = load_many(names)

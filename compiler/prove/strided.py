@@ -40,7 +40,7 @@ class Box:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many positions there are along each axis."""
+        """The number of positions along each axis."""
         return tuple(len(range(*axis)) for axis in zip(self.start, self.stop, self.step, strict=True))
 
     @property
@@ -49,7 +49,7 @@ class Box:
 
     @property
     def slices(self) -> tuple[slice, ...]:
-        """What picks the box out of an array."""
+        """The slices that pick the box out of an array."""
         return tuple(slice(*axis) for axis in zip(self.start, self.stop, self.step, strict=True))
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ def _progressions(places: tuple[int, ...]) -> list[Progression]:
 
 
 def _run(first: int, step: int, places: dict[int, None]) -> int:
-    """How many of the positions follow each other from the first one."""
+    """The number of the positions that follow each other from the first one."""
     count = 0
     while first + count * step in places:
         count += 1

@@ -14,6 +14,7 @@ from dslc.syntax.parser import parse
 
 
 def signatures(sub: SubstitutionDef) -> tuple[t.Signature, ...]:
+    """The terms that a rule declares."""
     return tuple(s for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures)
 
 

@@ -1,4 +1,4 @@
-"""What provers say of a rule, and what status follows from it."""
+"""Verdicts of provers on a rule, and the status that follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RELIABLE: frozenset[Status] = frozenset({"proved", "bounded"})
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What the type variables of a rule stand for: each a class, or one element type where the rule tells them apart.
+    """The meanings of the type variables of a rule: each a class, or one element type where the rule tells them apart.
 
     `kinds`: pairs of a variable (`T`; `to` of `**a` is `a.to`) and its class or type; empty where a rule has no type variable.
     `dtypes`: the type at which each was looked at.
@@ -40,11 +40,11 @@ class Types:
         return {name: dtype for (name, _), dtype in zip(self.kinds, self.dtypes, strict=True)}
 
     def fits(self, names: Mapping[str, Any]) -> bool:
-        """Whether the names of a match have element types of these kinds."""
+        """Return whether the names of a match have element types of these kinds."""
         return all(_is(_element_type(name, names), kind) for name, kind in self.kinds)
 
     def missed(self, every: Sequence[Types], names: Mapping[str, Any]) -> str:
-        """Why a match is none: the element types for which the rule is proved, this one among them, and those of the match."""
+        """The reason for which a match is none: the element types for which the rule is proved, and those of the match."""
         found = ((name, _element_type(name, names)) for name, _ in self.kinds)
         own = Types(tuple((name, kind) for name, kind in found if isinstance(kind, DType)))
         return f"proved for {listed(every)}" + (f"; not for {listed([own])}" if own.kinds else "")
@@ -132,7 +132,7 @@ def milliseconds_since(began: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TypeStatus:
-    """What is known of a rule for some element types; `reason` as that of a `RuleVerdict`."""
+    """The status of a rule for some element types; `reason` as that of a `RuleVerdict`."""
 
     status: Status
     reason: str = ""

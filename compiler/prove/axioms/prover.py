@@ -78,8 +78,10 @@ class LawTheory:
         return sorted(found)
 
     def seeds(self, program: PairOfPrograms, operators: set[Head]) -> Iterator[Term]:
-        """`f(f(t))` for every subterm and every operator that is its own inverse and that some law relates to these: no pattern
-        would make it."""
+        """`f(f(t))` for every subterm and every operator that is its own inverse: no pattern would make it.
+
+        Some law has to relate the operator to the given ones.
+        """
         found = operators.union(*(self._occurring[k][1] for k in self.relevant(operators)))
         for head, attrs in dict.fromkeys(involutions(self.laws)):
             if head in found or any(head in made and made & found - {head} for _, made in self._occurring):
@@ -133,7 +135,7 @@ class AxiomProver:
         self._theories: dict[tuple[int, int, int], LawTheory] = {}
 
     def verdict(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
-        """Whether a rule follows from the laws. A law (as `law_substitutions` gives it) has to follow from the others."""
+        """Return whether a rule follows from the laws. A law (as `law_substitutions` gives it) has to follow from the others."""
         began = time.perf_counter()
         if sub.syntax.partial:
             return Verdict("axioms", "skipped", 0.0, "partial: the sides may differ")
@@ -184,7 +186,7 @@ class AxiomProver:
         self, rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (),
         without: frozenset[str] = frozenset(), terms: tuple[OperatorDef, ...] = (),
     ) -> tuple[str, ...] | str:  # fmt: skip
-        """Whether programs over common inputs are equal: the names of the laws from which it follows, or why it is unknown.
+        """Return whether programs over common inputs are equal: the names of the laws from which it follows, or why it is unknown.
 
         Sizes may be unknown; `conditions` on them hold. The axioms named in `without` are not used. `terms` are operators besides
         those of the rules, of which no law says anything.

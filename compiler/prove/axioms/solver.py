@@ -59,7 +59,7 @@ class Axiom:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether goals follow, as the instances `used` from which they do without any quantifier; None where that is unknown.
+    """Return whether goals follow, as the instances `used` from which they do without any quantifier; None where that is unknown.
 
     `asked`: parameters of terms, as sizes, that premises speak of; `instances`: how many were made.
     """
@@ -71,8 +71,10 @@ class Answer:
 
 
 class Solver:
-    """Answers one question after the other about some axioms. Its terms are made and read by Z3's C functions: z3's Python classes
-    take ten times as long as the proofs."""
+    """Answers one question after the other about some axioms.
+
+    Its terms are made and read by Z3's C functions: z3's Python classes take ten times as long as the proofs.
+    """
 
     def __init__(self, axioms: Sequence[Axiom]) -> None:
         self._axioms = axioms
@@ -95,7 +97,7 @@ class Solver:
         self, goals: Iterable[Equation], axioms: Iterable[int], facts: Iterable[Equation], seeds: Iterable[Term],
         milliseconds: int,
     ) -> Answer:  # fmt: skip
-        """Whether some axioms and facts entail all goals. `seeds` are terms that only start the matching."""
+        """Return whether some axioms and facts entail all goals. `seeds` are terms that only start the matching."""
         self._functions, self._heads = (dict(own) for own in self._own)
         self._made.clear()
         self._read.clear()

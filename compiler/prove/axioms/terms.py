@@ -190,7 +190,7 @@ class PairOfPrograms:
     # ---- instances of laws --------------------------------------------------------------------------------------
 
     def holds(self, instance: Instance) -> bool:
-        """Whether an instance of an axiom is a true equation between two programs."""
+        """Return whether an instance of an axiom is a true equation between two programs."""
         axiom = self._axioms[instance[0]]
         law, by_name = self._laws[axiom.name], axiom.at(instance[1])
         env = self._environment(law, tuple(by_name[name] for name in law.variables))

@@ -1,1 +1,1 @@
-"""What is known of rules: digests, locks, this user's own evidence, and what a proof rests on."""
+"""Evidence of rules: digests, locks, this user's own evidence, and what a proof rests on."""

@@ -1,4 +1,4 @@
-"""What a proof rests on: laws and traits count for as much as is known of them, and one that is unproved carries nothing."""
+"""Dependencies of a proof: laws and traits count for as much as is known of them, and one that is unproved carries nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What is known of a law: `reason` is its bound or why it is trusted."""
+    """The status of a law: `reason` is its bound or why it is trusted."""
 
     status: Status
     reason: str = ""
@@ -36,7 +36,7 @@ class Basis:
 
 
 def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
-    """What is known of a law: from this run, from the user's own proofs, else by proving it now.
+    """The status of a law: from this run, from the user's own proofs, else by proving it now.
 
     Args:
         locks: whether a `dslc.lock` beside the law that is believed counts, too (`believed_lock`).
@@ -65,7 +65,7 @@ def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
 
 
 def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
-    """What was proved of a law before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
+    """The verdict on a law from before: by this user, or (`locks`) in a lock beside it that is believed; None where nothing was."""
     digest = rule_digest(rules, law)
     own = own_evidence().get(law.name, digest) or (believed_lock(rules, law).of(law.name, digest) if locks else None)
     return own if own is not None and current(rules, own) else None
@@ -93,7 +93,7 @@ def believed_lock(rules: Rules, definition: SubstitutionDef | PropertyDef) -> Lo
 
 
 def recorded(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[RuleVerdict | None, bool]:
-    """What is written down of a rule or law as it stands, and whether that counts here: as dslc's word or this user's proof."""
+    """The written verdict on a rule or law as it stands, and whether it counts: as dslc's word or this user's proof."""
     digest = rule_digest(rules, definition)
     counts = believed_lock(rules, definition).of(definition.name, digest) or own_evidence().get(definition.name, digest)
     if counts is not None and current(rules, counts, loaded=False):
@@ -124,7 +124,7 @@ def resting(rules: Rules, verdict: RuleVerdict, known: Mapping[str, RuleVerdict]
 
 
 def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
-    """Whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
+    """Return whether the laws from which a verdict follows are as they were. `loaded`: all of them have to be among the rules."""
     for name, digest in verdict.rests:
         law = rules.laws.get(name)
         if law is None:

@@ -56,7 +56,7 @@ class Lock:
     problem: str = ""
 
     def of(self, rule: str, digest: str, limit: float = 0.0) -> RuleVerdict | None:
-        """What is known of a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
+        """The verdict on a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
         found = self.verdicts.get(rule)
         if found is None or found.digest != digest:
             return None
@@ -79,7 +79,7 @@ def _stopped(verdict: Verdict) -> float:
 
 
 def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
-    """Where the verdict of a rule is kept: beside the file that defines it."""
+    """The file in which the verdict of a rule is kept: beside the file that defines it."""
     return Path(definition.module.file.source.path).resolve().parent / LOCK
 
 
@@ -145,7 +145,7 @@ def _verdict_to_dict(one: Verdict) -> dict[str, Any]:
 
 
 def _there(**values: Any) -> dict[str, Any]:
-    """Those that say something."""
+    """The values that say something."""
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
@@ -243,12 +243,12 @@ def stamp() -> str:
 
 @functools.cache
 def shipped(path: Path) -> bool:
-    """Whether a lock is a part of dslc, as its provers are: who could write it could change these, too."""
+    """Return whether a lock is a part of dslc, as its provers are."""
     return path.resolve().parent in {Path(str(resources.files(package))).resolve() for package in BUILTIN.values()}
 
 
 def installed(path: Path) -> bool:
-    """Whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
+    """Return whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
     folders = [
         sysconfig.get_path("purelib"),
         sysconfig.get_path("platlib"),

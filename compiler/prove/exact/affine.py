@@ -160,4 +160,5 @@ def digits(index: Scalar, order: Sequence[Monomial]) -> list[Poly]:
 
 
 def largest_first(found: set[Monomial]) -> tuple[Monomial, ...]:
+    """Strides by their degree, then by name."""
     return tuple(sorted(found, key=lambda monomial: (-len(monomial), [str(factor) for factor in monomial])))

@@ -1,4 +1,4 @@
-"""What a comparison of two programs may say."""
+"""Answers of a comparison of two programs, and what they presume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslc.ir.scalar import Apply, Reduce, Scalar, walk
 
 
 class Presumed(Enum):
-    """What a proof takes for granted besides that floats are real numbers; the value is how it is said."""
+    """A presumption of a proof besides that floats are real numbers; the value is how it is said."""
 
     NOT_NAN = "what is compared is not NaN"
 
@@ -51,7 +51,7 @@ _ORDER = frozenset({"<", "<=", ">", ">=", "==", "!=", "max", "min", "abs", "sign
 
 
 def presumed(outputs: Iterable[Value]) -> frozenset[Presumed]:
-    """What a proof about programs presumes: `outputs` are expanded."""
+    """The presumptions of a proof about programs: `outputs` are expanded."""
     for node in topological(value.node for value in outputs):
         if isinstance(node, ScopeNode) and _compares_floats(node.scope, tuple(arg.type.dtype for arg in node.args)):
             return frozenset({Presumed.NOT_NAN})
@@ -60,7 +60,7 @@ def presumed(outputs: Iterable[Value]) -> frozenset[Presumed]:
 
 @lru_cache(maxsize=1 << 12)
 def _compares_floats(scope: Scope, operands: tuple[DType, ...]) -> bool:
-    """Whether elements of floating-point tensors are compared, or the larger or smaller one of some is taken."""
+    """Return whether elements of floating-point tensors are compared, or the larger or smaller one of some is taken."""
     return any(_is_float(each, operands) for part in walk(scope.body) for each in _compared(part) if each.reads)
 
 

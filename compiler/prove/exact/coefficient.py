@@ -131,11 +131,12 @@ def from_number(value: bool | int | Fraction | float) -> Ratio:
 
 
 def from_poly(poly: Poly) -> Ratio:
+    """A polynomial as a coefficient."""
     return Ratio(poly, _ONE) if poly.terms else ZERO
 
 
 def positive_factor(coefficients: Sequence[Ratio]) -> Ratio:
-    """What all coefficients but zeros have in common: a positive number, and powers (also negative ones) of sizes that are at least 1.
+    """The common factor of all coefficients but zeros: a positive number, and powers (also negative ones) of sizes that are at least 1.
 
     The factor of some coefficients times such a number or size is their factor times that; it is 1 for zeros alone.
     """
@@ -157,6 +158,11 @@ def is_positive(coefficient: Ratio) -> bool:
     return is_positive_poly(coefficient.top) and is_positive_poly(coefficient.bottom)
 
 
+def is_negative(coefficient: Ratio) -> bool:
+    """Return whether a coefficient is written with a minus first: of a number and its negation one is."""
+    return str(coefficient).lstrip("(").startswith("-")
+
+
 def is_positive_poly(poly: Poly) -> bool:
     """Return whether a polynomial is a positive number times powers of sizes that are at least 1."""
     return len(poly.terms) == 1 and poly.terms[0][1] > 0 and all(map(_is_size, poly.terms[0][0]))
@@ -167,7 +173,7 @@ def _content(poly: Poly) -> int:
 
 
 def _powers(coefficient: Ratio) -> Counter[Scalar]:
-    """How often a size is a factor: of the numerator, less of the denominator."""
+    """The powers of sizes that are factors: of the numerator, less of the denominator."""
     found = Counter(size for size in _common([m for m, _ in coefficient.top.terms]) if _is_size(size))
     found.subtract(size for size in _common([m for m, _ in coefficient.bottom.terms]) if _is_size(size))
     return found

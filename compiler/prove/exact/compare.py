@@ -8,6 +8,7 @@ monomial shows it (counterexamples).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +38,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(slots=True)
 class Habit:
-    """Whether windows helped where the plain comparison did not, as is mostly so for all instances of a rule alike."""
+    """Return whether windows helped where the plain comparison did not, as is mostly so for all instances of a rule alike."""
 
     windows: bool = False
 
@@ -46,7 +47,7 @@ def compare(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
     outer: Effort | None = None, reflexive: bool = False, habit: Habit | None = None,
 ) -> Answer:  # fmt: skip
-    """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
+    """Return whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
 
     Args:
         conditions: what is known of the sizes: truth values over symbols.
@@ -70,7 +71,7 @@ def _compared(
     effort = Effort(seconds, outer)
     try:
         comparison = _Comparison(posed(left, right, conditions, effort), effort, reflexive)
-        found = comparison.brief(habit, seconds)
+        found = comparison.brief(habit or Habit(), seconds)
         if found is not None:
             return found
         with limited(_operations(seconds)):
@@ -78,28 +79,15 @@ def _compared(
     except (Unsolved, CannotInline, GivenUp) as reason:
         if isinstance(reason, GivenUp):
             effort.spend(seconds)
-        if isinstance(reason, Quotient) and _equal_opaquely(left, right, conditions, effort, seconds / 4, reflexive):
-            return Equal()
+        if isinstance(reason, Quotient):
+            # they may be equal whatever is read at places that are quotients by sizes
+            with suppress(Unsolved, GivenUp):
+                part = effort.part(seconds / 4)
+                problem = ComparisonProblem(left, right, conditions, part, opaque=True)
+                with limited(_operations(seconds / 4)):
+                    if isinstance(_Comparison(problem, part, reflexive).verdict(part), Equal):
+                        return Equal()
         return Undecided(str(reason), isinstance(reason, Quotient))
-
-
-def _equal_opaquely(
-    left: Sequence[Value],
-    right: Sequence[Value],
-    conditions: Sequence[Scalar],
-    effort: Effort,
-    seconds: float,
-    reflexive: bool,
-) -> bool:
-    """Whether the programs are equal whatever is read at places that are quotients by sizes (see opaque)."""
-    try:
-        part = effort.part(seconds)
-        problem = ComparisonProblem(left, right, conditions, part, opaque=True)
-        comparison = _Comparison(problem, part, reflexive)
-        with limited(_operations(seconds)):
-            return isinstance(comparison.verdict(part), Equal)
-    except (Unsolved, GivenUp):
-        return False
 
 
 def difference(
@@ -109,7 +97,7 @@ def difference(
     conditions: Sequence[Scalar] = (),
     seconds: float = 10.0,
 ) -> DifferenceRegion:
-    """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
+    """The positions at which two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     effort = Effort(seconds)
     try:
         problem = posed(left, right, conditions, effort)
@@ -124,21 +112,21 @@ def _operations(seconds: float) -> int:
     return int(seconds * OPERATIONS) + 1
 
 
+@dataclass(frozen=True, slots=True)
 class _Comparison:
     """The ways in which the programs of a problem are compared. `reflexive`: each side is to be shown to equal itself."""
 
-    def __init__(self, problem: ComparisonProblem, effort: Effort, reflexive: bool) -> None:
-        self._problem = problem
-        self._effort = effort
-        self._reflexive = reflexive
+    problem: ComparisonProblem
+    effort: Effort
+    reflexive: bool
 
-    def brief(self, habit: Habit | None, seconds: float) -> Equal | Differs | None:
+    def brief(self, habit: Habit, seconds: float) -> Equal | Differs | None:
         """The answer where it comes soon: by the plain comparison, or by the one of windows; else None.
 
         Mostly the plain one takes a tenth of the time of the other, or does not end.
         """
-        habit = Habit() if habit is None else habit
-        if self._has_extremes:
+        nodes = [node for root in self.problem.roots for node in walk(root)]
+        if any(isinstance(node, Reduce) and node.kind in {"max", "min"} for node in nodes):
             if not habit.windows and self._equal(seconds * BRIEF):
                 return Equal()
             if self._equal_by_windows(seconds / 4, by_position=True):
@@ -151,7 +139,10 @@ class _Comparison:
             found = self._within(seconds * BRIEF, self.verdict)
             if isinstance(found, Equal | Differs):
                 return found
-        elif self._has_functions and self._equal_by_windows(seconds / 4, by_position=True):
+        # more than sums and products of elements
+        elif any(
+            isinstance(node, Apply) and node.reads and node.name not in {"+", "*", "select"} for node in nodes
+        ) and self._equal_by_windows(seconds / 4, by_position=True):
             return Equal()
         habit.windows = self._equal_by_windows(seconds / 2, by_position=False)
         return Equal() if habit.windows else None
@@ -161,49 +152,34 @@ class _Comparison:
         question = self._plain(effort)
         return question.asked(lambda: self._verdict(question))
 
-    @property
-    def _has_extremes(self) -> bool:
-        """Whether something is the largest or the smallest of a range."""
-        return any(
-            isinstance(node, Reduce) and node.kind in {"max", "min"}
-            for root in self._problem.roots
-            for node in walk(root)
-        )
-
-    @property
-    def _has_functions(self) -> bool:
-        """Whether there is more than sums and products of elements."""
-        nodes = (node for root in self._problem.roots for node in walk(root))
-        return any(isinstance(node, Apply) and node.reads and node.name not in {"+", "*", "select"} for node in nodes)
-
     def _plain(self, effort: Effort, by_position: bool = False) -> Question:
-        problem = self._problem
+        problem = self.problem
         return Question(problem, problem.roots, problem.extents, problem.conditions, effort, by_position)
 
     def _within(self, seconds: float, found: Callable[[Effort], _Found]) -> _Found | None:
-        """What is found in a shorter time; None where it takes too long."""
+        """The result of a search in a shorter time; None where it takes too long."""
         try:
             with limited(_operations(seconds)):
-                return found(self._effort.part(seconds))
+                return found(self.effort.part(seconds))
         except GivenUp:
-            self._effort.spend(seconds)
+            self.effort.spend(seconds)
             return None
         except Unsolved:
             return None
 
     def _equal(self, seconds: float) -> bool:
-        """Whether the programs are shown to be equal in a shorter time, with functions named by position."""
+        """Return whether the programs are shown to be equal in a shorter time, with functions named by position."""
         return self._within(seconds, lambda effort: self._all_equal(self._plain(effort, by_position=True))) or False
 
     def _equal_by_windows(self, seconds: float, by_position: bool) -> bool:
-        """Whether the programs are shown to be equal wherever their windows are (see windows), in each case that sizes decide."""
-        every = cases_of_sizes(self._problem.roots, self._problem.conditions, self._problem.extents)
+        """Return whether the programs are equal wherever their windows are (see windows), in each case that sizes decide."""
+        every = cases_of_sizes(self.problem.roots, self.problem.conditions, self.problem.extents)
         return all(self._equal_in_windows(roots, conditions, seconds, by_position) for roots, conditions in every)
 
     def _equal_in_windows(
         self, roots: Sequence[Scalar], given: Sequence[Scalar], seconds: float, by_position: bool
     ) -> bool:
-        problem = self._problem
+        problem = self.problem
         claim = generalized(roots, problem.extents)
         if claim is None:
             return False
@@ -226,10 +202,10 @@ class _Comparison:
         return bool(self._within(seconds / 4, plainly) or (claim.facts and self._within(seconds, with_facts)))
 
     def _holds(self, goal: Scalar, effort: Effort) -> bool:
-        """Whether a condition on positions (that something is at least 0) is shown to hold at all of them."""
+        """Return whether a condition on positions (that something is at least 0) is shown to hold at all of them."""
         if isinstance(goal, Num):
             return bool(goal.value)
-        problem = self._problem
+        problem = self.problem
         if isinstance(goal, Apply) and problem.radix.least(apply("-", *goal.args)):
             return True
         extents: Mapping[Iter, Scalar] = {it: problem.extents[it] for it in goal.free}
@@ -243,13 +219,13 @@ class _Comparison:
             return False
 
     def _all_equal(self, question: Question, pointwise: bool = True) -> bool:
-        """Whether all outputs are shown to be equal; where they differ is not asked. `pointwise`: functions of elements too."""
+        """Return whether all outputs are shown to be equal; where they differ is not asked. `pointwise`: functions of elements too."""
         return question.asked(
             lambda: all(self._is_equal(question, number, pointwise) for number in range(len(question.pairs)))
         )
 
     def _is_equal(self, question: Question, number: int, pointwise: bool) -> bool:
-        place, terms = question.terms(number, self._reflexive)
+        place, terms = question.terms(number, self.reflexive)
         opaque = any(each.opaque for term in terms for each in term.atoms)
         if terms and not (pointwise and opaque and vanishes(terms, place.domain, question.functions)):
             return False
@@ -257,15 +233,12 @@ class _Comparison:
 
     def _verdict(self, question: Question) -> Answer:
         answers = [self._answer(question, number) for number in range(len(question.pairs))]
-        for kind in (Differs, Undecided):
-            for answer in answers:
-                if isinstance(answer, kind):
-                    return answer
-        return Equal()
+        order = (Differs, Undecided, Equal)
+        return min(answers, key=lambda answer: order.index(type(answer)), default=Equal())
 
     def _answer(self, question: Question, number: int) -> Answer:
-        inputs = self._problem.inputs
-        place, terms = question.terms(number, self._reflexive)
+        inputs = self.problem.inputs
+        place, terms = question.terms(number, self.reflexive)
         if not terms:
             return _where_defined(question, number)
         functions = [each for term in terms for each in term.atoms if each.opaque]
@@ -294,7 +267,7 @@ def _where_defined(question: Question, number: int) -> Answer:
 
 
 def _told_apart(question: Question, operands: set[int]) -> bool:
-    """Whether different digits are different positions, wherever the operands are read."""
+    """Return whether different digits are different positions, wherever the operands are read."""
     for root in (root for pair in question.pairs for root in pair):
         for node in walk(root):
             if isinstance(node, Read) and node.operand in operands:

@@ -114,8 +114,11 @@ WORK = 1 << 21  #: elements that are computed, at most
 
 
 def refuted_by_numbers(left: Sequence[Value], right: Sequence[Value], found: Differs) -> bool:
-    """False where both programs have the same values at the sizes of a counterexample, for every draw; True where some differ, and
-    where that is not known: a size is not given, there is too much to compute, or a draw has no values."""
+    """False where both programs have the same values at the sizes of a counterexample, for every draw.
+
+    True where some differ, and where that is not known: a size is not given, there is too much to compute, or a draw has no values.
+    Terms of sums that meet a place several times may cancel others.
+    """
     values = at_sizes((*left, *right), found.sizes)
     inputs = [node.values[0] for node in topological(value.node for value in values) if isinstance(node, Input)]
     if not all(value.known and value.type.is_static for value in (*values, *inputs)) or _work(values) > WORK:

@@ -1,4 +1,4 @@
-"""Where a program has a value: what it divides by is not 0, and what it takes roots and logarithms of is not negative.
+"""The domain of a program: what it divides by is not 0, and what it takes roots and logarithms of is not negative.
 
 Two programs are equal where both are defined as far as normal forms say; they are the same rewrite only if they are defined for the
 same inputs. So for every position the elements are collected on which some partial function depends, as maps from positions to the
@@ -34,7 +34,7 @@ Needs = dict[tuple[Atom, ...], Any]
 
 @cache
 def _is_partial(node: Scalar) -> bool:
-    """Whether some partial function occurs."""
+    """Return whether some partial function occurs."""
     return any(isinstance(part, Apply) and _name_is_partial(part.name) and not _is_known(part) for part in walk(node))
 
 
@@ -61,7 +61,7 @@ class DefinedElements:
         self._memo: dict[tuple[Scalar, Place], Needs] = {}
 
     def alike(self, left: Scalar, right: Scalar, place: Place) -> bool:
-        """Whether both expressions are defined at the same positions, for the same inputs."""
+        """Return whether both expressions are defined at the same positions, for the same inputs."""
         if not _is_partial(left) and not _is_partial(right):
             return True
         one, other = self._resolved(self._needs(left, place)), self._resolved(self._needs(right, place))
@@ -77,7 +77,7 @@ class DefinedElements:
         return {key: map for key, map in out.items() if not self._implied(key, map, out)}
 
     def _implied(self, key: tuple[Atom, ...], map: Any, needs: Needs) -> bool:
-        """Whether what is needed under a condition is needed anyway."""
+        """Return whether what is needed under a condition is needed anyway."""
         frame = self._functions.algebra.frame
         for count in range(1, len(key)):
             wider = needs.get(key[:count])
@@ -119,7 +119,7 @@ class DefinedElements:
     def _where(
         self, condition: Scalar, holds: bool, node: Scalar, place: Place
     ) -> Iterator[tuple[tuple[Atom, ...], Any]]:
-        """What is needed where a condition holds, or does not: with the condition's value, if that depends on data."""
+        """The elements that are needed where a condition holds, or does not: with the condition's value, if that depends on data."""
         if not _is_partial(node):
             return
         if not condition.reads:
@@ -221,7 +221,7 @@ class DefinedElements:
 
 
 def _zeros_are_integers(poly: Poly) -> bool:
-    """Whether a polynomial is 0 at integers if it is at all: unknowns that may be no integers have coefficient 1 or -1."""
+    """Return whether a polynomial is 0 at integers if it is at all: unknowns that may be no integers have coefficient 1 or -1."""
     free = {each for each in poly.atoms if not (isinstance(each, Sym) and each.least is not None)}
     return all(len(monomial) == 1 and abs(c) == 1 for monomial, c in poly.terms if free.intersection(monomial))
 

@@ -1,4 +1,4 @@
-"""What the element types hold: ranges, wrap-around, and which conversions keep every value."""
+"""Element types: ranges, wrap-around, and which conversions keep every value."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _TRUTHS = frozenset({"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "isna
 
 
 def is_signed(dtype: DType) -> bool:
+    """Return whether a type is one of signed integers."""
     return dtype in _SIGNED
 
 
@@ -39,7 +40,7 @@ def wrapped(number: int, dtype: DType) -> int:
 
 
 def holds(target: DType, source: DType) -> bool:
-    """Whether every number of one type is one of the other."""
+    """Return whether every number of one type is one of the other."""
     if source is target:
         return True
     if source.is_float:
@@ -55,12 +56,13 @@ def holds(target: DType, source: DType) -> bool:
 
 
 def is_infinite(node: Scalar) -> bool:
+    """Return whether a number is an infinity."""
     return isinstance(node, Num) and node.value in {float("inf"), float("-inf")}
 
 
 @cache
 def is_whole(node: Scalar) -> bool:
-    """Whether a bare number is known to be an integer: made of sizes, positions and integers, and of nothing that may be a fraction."""
+    """Return whether a bare number is known to be an integer: made of sizes, positions and integers alone."""
     if isinstance(node, Num):
         return isinstance(node.value, bool | int)
     if isinstance(node, Sym):
@@ -82,7 +84,7 @@ def _all_whole(values: Any) -> bool:
 
 
 def composes(first: DType, middle: DType, last: DType) -> bool:
-    """Whether a conversion from `first` over `middle` to `last` is the one from `first` to `last`."""
+    """Return whether a conversion from `first` over `middle` to `last` is the one from `first` to `last`."""
     if holds(middle, first):
         return not middle.is_float or last.is_float or holds(last, first)
     if first.is_float:
@@ -106,6 +108,7 @@ def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
 
 
 def fits(number: Fraction | int, dtype: DType) -> bool:
+    """Return whether an integer type has a number in its range."""
     low, high = ends(dtype)
     return low <= number <= high
 

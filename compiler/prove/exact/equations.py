@@ -10,7 +10,7 @@ from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, conjuncts, num, repla
 
 
 def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]]:
-    """What sizes are by the equations (in terms of sizes that stay unknown), and the conditions in terms of those.
+    """The values of sizes by the equations (in terms of sizes that stay unknown), and the conditions in terms of those.
 
     A size is replaced where it stands alone with coefficient 1 or -1, the last by name first; its lower bound is kept as a condition.
     Sizes with a known remainder are that and a multiple: `K % 2 == 1` is `K == 2 * q + 1`.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
+from itertools import chain
 from typing import Any
 
-from dslc.analysis.poly import Monomial, Poly, is_integral
+from dslc.analysis.poly import COMPARISONS, Monomial, Poly, is_integral
 from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.element import element_type
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
 from dslc.ir.scalar import (
@@ -30,11 +33,10 @@ from dslc.prove.exact.affine import Affine, NotAffine, digits, largest_first, st
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
 from dslc.prove.exact.functions import Functions
-from dslc.prove.exact.terms import INFINITY, Algebra, Atom, Sum, Term, Unsolved, negated
+from dslc.prove.exact.terms import INFINITY, Atom, Sum, Term, Unsolved, negated
 from dslc.prove.exact.whole import Whole
 
-COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
-_BRANCHING = COMPARISONS | {"and", "or", "not", "select"}
+_BRANCHING = frozenset({*COMPARISONS, "and", "or", "not", "select"})
 
 
 FACTORS = 16  #: a product over so many factors is written out
@@ -55,23 +57,16 @@ class Place:
 
 
 class Evaluator:
+    """The values of expressions over the iterators in scope; `layouts` are the strides of each axis of the inputs."""
+
     def __init__(
-        self,
-        algebra: Algebra,
-        affine: Affine,
-        functions: Functions,
-        inputs: Sequence[Value],
-        layouts: Mapping[tuple[int, int], tuple[Monomial, ...]],
-        extents: Mapping[Iter, Scalar],
-    ) -> None:
-        self._algebra = algebra
-        self._affine = affine
-        self._functions = functions
-        self._inputs = inputs
-        self._layouts = layouts
-        self._extents = extents
+        self, affine: Affine, functions: Functions, inputs: Sequence[Value],
+        layouts: Mapping[tuple[int, int], tuple[Monomial, ...]], extents: Mapping[Iter, Scalar],
+    ) -> None:  # fmt: skip
+        self._algebra, self._affine, self._functions = functions.algebra, affine, functions
+        self._layouts, self._extents = layouts, extents
         self._memo: dict[tuple[Scalar, Place], Sum] = {}
-        self._whole = Whole(algebra, functions)
+        self._whole = Whole(functions)
         self._operands = tuple(value.type.dtype for value in inputs)
         self._types: dict[Scalar, DType | bool] = {}
 
@@ -137,6 +132,16 @@ class Evaluator:
     def _one(self, place: Place) -> Sum:
         return self._algebra.number(ONE, place.domain)
 
+    def _not(self, truth: Sum, place: Place) -> Sum:
+        return self._one(place) + negated(truth)
+
+    def _about_positions(self, node: Apply, place: Place) -> Sum | None:
+        """1 where a condition on positions holds; None for other conditions."""
+        if not node.reads and all(map(is_integral, node.args if node.name in COMPARISONS else ())):
+            with suppress(NotAffine):
+                return self._algebra.number(ONE, self.where(place, node, True).domain)
+        return None
+
     def _sizes(self, node: Scalar, place: Place) -> Sum:
         if isinstance(node, Num) and isinstance(node.value, float) and abs(node.value) == float("inf"):
             return self._algebra.constant(INFINITY, place.domain, ONE if node.value > 0 else MINUS_ONE)
@@ -169,7 +174,7 @@ class Evaluator:
 
     def _read(self, node: Read, place: Place) -> Sum:
         name = f"${node.operand}"
-        truth = self._inputs[node.operand].type.dtype is DType.BOOL
+        truth = self._operands[node.operand] is DType.BOOL
         if any(index.reads for index in node.index):
             arguments = [self.value(index, place) for index in node.index]
             return self._functions.applied(f"read {name}", arguments, place.domain)
@@ -211,7 +216,7 @@ class Evaluator:
             parts = [self._typed(arg, dtype, place) for arg in args]
             if any(map(_mentions_infinity, args)):
                 self._stay_infinite(name, parts)
-            return self._joined(parts) if name == "+" else self._multiplied(parts)
+            return tuple(chain(*parts)) if name == "+" else reduce(algebra.product, parts)
         if name == "/":
             return algebra.product(self._typed(args[0], dtype, place), self.inverse(args[1], dtype, place))
         if name == "^" and (power := _power(args[1])) is not None:
@@ -239,9 +244,9 @@ class Evaluator:
         name, args, whole, domain = node.name, node.args, self._whole, place.domain
         values = [self._typed(arg, dtype, place) for arg in args]
         if name == "+":
-            return self._joined(values)
+            return tuple(chain(*values))
         if name == "*":
-            return self._multiplied(values)
+            return reduce(self._algebra.product, values)
         if name == "/" or name.startswith("quotient:"):
             return whole.quotient(dtype, values[0], values[1], domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
@@ -259,7 +264,7 @@ class Evaluator:
         return whole.applied(name + self._beyond(args, dtype), dtype, values, domain)
 
     def _beyond(self, args: Sequence[Scalar], dtype: DType) -> str:
-        """Which arguments are numbers that are perhaps none of the type, and are taken as they are: a part of a function's name."""
+        """A mark for arguments that are numbers perhaps beyond the type, taken as they are: a part of a function's name."""
         marks = "".join("t" if self._in_range(arg, dtype) else "n" for arg in args)
         return f"[{marks}]" if "n" in marks else ""
 
@@ -274,10 +279,7 @@ class Evaluator:
         return value
 
     def _powered(self, base: Sum, power: int, place: Place) -> Sum:
-        total = self._one(place)
-        for _ in range(power):
-            total = self._algebra.product(total, base)
-        return total
+        return reduce(self._algebra.product, [base] * power, self._one(place))
 
     def _stay_infinite(self, name: str, parts: Sequence[Sum]) -> None:
         """Raises Unsolved where infinities may vanish, as an unknown number does: from each other, or in a product with 0."""
@@ -291,93 +293,67 @@ class Evaluator:
             ):
                 raise Unsolved("a product with infinity")
 
-    def _multiplied(self, parts: Sequence[Sum]) -> Sum:
-        total = parts[0]
-        for part in parts[1:]:
-            total = self._algebra.product(total, part)
-        return total
-
-    def _joined(self, parts: Sequence[Sum]) -> Sum:
-        return tuple(term for part in parts for term in part)
-
     def inverse(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
         """One over a value of a type."""
         if about_sizes(node):
-            try:
+            with suppress(NotRational):
                 below = from_sizes(node)
                 if not below.is_zero:
                     return self._algebra.number(below.inverse, place.domain)
-            except NotRational:
-                pass
         return self._functions.applied("inverse", [self._typed(node, dtype, place)], place.domain)
 
     def _select(self, node: Apply, place: Place) -> Sum:
         condition, then, other = node.args
         dtype = self.dtype(node)
         if not condition.reads:
-            try:
-                return self._typed(then, dtype, self.where(place, condition, True)) + self._typed(
-                    other, dtype, self.where(place, condition, False)
-                )
-            except NotAffine:
-                pass
+            with suppress(NotAffine):
+                there, elsewhere = (self.where(place, condition, holds) for holds in (True, False))
+                return self._typed(then, dtype, there) + self._typed(other, dtype, elsewhere)
         held = self.truth(condition, place)
         left = self._algebra.product(held, self._typed(then, dtype, place))
-        right = self._algebra.product(self._joined([self._one(place), negated(held)]), self._typed(other, dtype, place))
+        right = self._algebra.product(self._not(held, place), self._typed(other, dtype, place))
         return left + right
 
     def _comparison(self, node: Apply, place: Place) -> Sum:
         """A truth value: 1 where it holds."""
-        if not node.reads and all(is_integral(arg) for arg in node.args):
-            try:
-                return self._algebra.number(ONE, self.where(place, node, True).domain)
-            except NotAffine:
-                pass
+        known = self._about_positions(node, place)
+        if known is not None:
+            return known
         # the type in which both are compared is that of their sum
         dtype = self.dtype(raw_apply("+", *node.args))
-        one = self._one(place)
         if node.name in {"==", "!="}:
             found = self._equal(node.args, dtype, place)
-            return found if node.name == "==" else one + negated(found)
+            return found if node.name == "==" else self._not(found, place)
         sides = node.args if node.name in {"<", ">="} else node.args[::-1]
         a, b = (self._typed(arg, dtype, place) for arg in sides)
         if dtype is not None and dtype.is_integer:
             found = self._whole.less(dtype, a, b, place.domain, self._beyond(sides, dtype))
         else:
             found = self._functions.applied("positive", [b + negated(a)], place.domain)
-        return found if node.name in {"<", ">"} else one + negated(found)
+        return found if node.name in {"<", ">"} else self._not(found, place)
 
     def _equal(self, args: Sequence[Scalar], dtype: DType | None, place: Place) -> Sum:
         a, b = (self._typed(arg, dtype, place) for arg in args)
         if dtype is None or not dtype.is_integer:
-            return self._functions.applied("zero", [self._sign(a + negated(b))], place.domain)
+            return self._functions.applied("zero", [self._algebra.signed(a + negated(b))], place.domain)
         if all(self._in_range(arg, dtype) for arg in args):
             return self._whole.is_zero(dtype, a + negated(b), place.domain)
         return self._whole.applied("same" + self._beyond(args, dtype), dtype, [a, b], place.domain)
 
     def _in_range(self, node: Scalar, dtype: DType) -> bool:
-        """Whether a value is surely one of the type: a number that is larger may be compared as it is."""
+        """Return whether a value is surely one of the type: a number that is larger may be compared as it is."""
         if self.dtype(node) is not None or dtype is DType.I64:
             return True
         low, high = ends(dtype)
         return isinstance(node, Num) and (is_infinite(node) or low <= node.value <= high)
 
-    def _sign(self, terms: Sum) -> Sum:
-        """The sum or its negation, whichever has a positive coefficient first."""
-        normal = self._algebra.normal(terms)
-        if normal and str(normal[0].coefficient).lstrip("(").startswith("-"):
-            return negated(normal)
-        return normal
-
     def _logic(self, node: Apply, place: Place) -> Sum:
-        if not node.reads:
-            try:
-                return self._algebra.number(ONE, self.where(place, node, True).domain)
-            except NotAffine:
-                pass
+        known = self._about_positions(node, place)
+        if known is not None:
+            return known
         parts = [self.truth(arg, place) for arg in node.args]
         if node.name == "not":
-            return self._one(place) + negated(parts[0])
+            return self._not(parts[0], place)
         total = parts[0]
         for part in parts[1:]:
             both = self._algebra.product(total, part)
@@ -390,8 +366,8 @@ class Evaluator:
         if dtype is DType.BOOL:
             return value
         if dtype is not None and dtype.is_integer:
-            return self._one(place) + negated(self._whole.is_zero(dtype, value, place.domain))
-        return self._one(place) + negated(self._functions.applied("zero", [self._sign(value)], place.domain))
+            return self._not(self._whole.is_zero(dtype, value, place.domain), place)
+        return self._not(self._functions.applied("zero", [self._algebra.signed(value)], place.domain), place)
 
     def _convert(self, node: Apply, place: Place) -> Sum:
         target, inner = DTYPES[node.name.partition(":")[2]], node.args[0]
@@ -416,8 +392,6 @@ class Evaluator:
 
     def dtype(self, node: Scalar) -> DType | None:
         """The element type of a subexpression; None for bare numbers."""
-        from dslc.ir.element import element_type
-
         return element_type(node, self._operands, self._types)
 
     # ---- reductions ------------------------------------------------------------------------------------------------
@@ -464,25 +438,20 @@ class Evaluator:
         inner = self.ranged(place, node.iters)
         members = [(self.truth(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
         found = self._functions.largest(members, place.domain)
-        return found if node.kind == "any" else self._one(place) + negated(found)
+        return found if node.kind == "any" else self._not(found, place)
 
     def _product(self, node: Reduce, place: Place) -> Sum:
-        sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
-        if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= FACTORS:
-            total = self._one(place)
-            for k in range(sizes[0]):
-                at: dict[Scalar, Scalar] = {node.iters[0]: num(k)}
-                factor = substitute(node.body, at)
-                if node.where is not None:
-                    factor = apply("select", substitute(node.where, at), factor, num(1))
-                total = self._algebra.product(total, self.value(factor, place))
-            return total
+        match node.extents:
+            case (Num(value=int() as size),) if size <= FACTORS:
+                body = node.body if node.where is None else apply("select", node.where, node.body, num(1))
+                factors = (self.value(substitute(body, {node.iters[0]: num(k)}), place) for k in range(size))
+                return reduce(self._algebra.product, factors, self._one(place))
         raise Unsolved("a product over an unknown number of factors")
 
 
 @cache
 def about_sizes(node: Scalar) -> bool:
-    """Whether an expression is about sizes alone, and no sum over positions."""
+    """Return whether an expression is about sizes alone, and no sum over positions."""
     return not node.free and not any(
         isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED))
         for part in walk(node)

@@ -23,6 +23,7 @@ from dslc.prove.exact.coefficient import (
     Ratio,
     from_number,
     from_poly,
+    is_negative,
     is_positive,
     positive_factor,
 )
@@ -142,7 +143,7 @@ class Functions:
                 pass
             elif number is not None and number.denominator == 1 and abs(number) <= POWERS:
                 power, unit = int(number), ONE
-            elif str(unit).lstrip("(").startswith("-"):
+            elif is_negative(unit):
                 power, unit = -1, -unit
             factor = self._function("exp", [replace(part, coefficient=unit)], region)
             if power < 0:
@@ -401,8 +402,7 @@ class Functions:
         return out
 
     def _without_common(self, members: Members) -> tuple[Members, Sum]:
-        """The members without the terms that all of them have, wherever a member is, and these terms: `max(x + c)` → `max(x) + c`
-        where `c` is the same for every member."""
+        """The members without the terms that all of them have, and these terms: `max(x + c)` → `max(x) + c`."""
         there = [(self.algebra.normal(terms), where, bound) for terms, where, bound in members if not where.is_empty()]
         if all(len(terms) < 2 for terms, _, _ in there):
             return members, ()
@@ -419,7 +419,7 @@ class Functions:
         return kept, tuple(common)
 
     def _outer(self, term: Term, where: Any, bound: int) -> Any:
-        """Where a term is read, by the position of the maximum alone; None where it depends on the member, or is not in all of them."""
+        """The index of a term, by the position of the maximum alone; None where it depends on the member, or is not in all of them."""
         if INFINITY in term.atoms or not where.is_subset(term.map.domain()):
             return None
         frame = self.algebra.frame
@@ -454,6 +454,7 @@ def _scaled(term: Term, by: Ratio) -> Term:
 
 
 def inverse(atom: Atom) -> Atom:
+    """The atom of which each element is one over that of another one."""
     if atom.name.startswith("1/"):
         name = atom.name[2:]
         return Atom(name, atom.arity, opaque=not name.startswith("$"))

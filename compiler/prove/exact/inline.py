@@ -52,7 +52,7 @@ class CannotInline(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What the iterators and operands of a scope's body stand for; `depth` counts the reductions around it."""
+    """The meanings of the iterators and operands of a scope's body; `depth` counts the reductions around it."""
 
     at: Mapping[Iter, Scalar]
     args: tuple[Value, ...]
@@ -233,7 +233,7 @@ def _position(index: Scalar) -> Scalar:
 
 
 def _is_small(value: Any, dtype: DType) -> bool:
-    """Whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
+    """Return whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
     return (
         isinstance(value, bool)
         if dtype is DType.BOOL

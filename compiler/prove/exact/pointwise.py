@@ -33,7 +33,7 @@ class _NotPointwise(Exception):
 
 
 def vanishes(terms: Sum, domain: Any, functions: Functions) -> bool:
-    """Whether a sum is proved to be zero at every position of the domain."""
+    """Return whether a sum is proved to be zero at every position of the domain."""
     try:
         return all(_Formula(functions).is_zero(here) for _, here in functions.regions(terms, domain) if here)
     except _NotPointwise:

@@ -38,7 +38,7 @@ def posed(
 
 
 class ComparisonProblem:
-    """What is to be compared; it is never changed.
+    """A problem of comparison; it is never changed.
 
     `names`: sizes in terms of names for compound extents, with what is known of those (`more`). `opaque`: places that are quotients
     are names as well, and what is shown of them is stronger than what was asked: only that the programs are equal means something.

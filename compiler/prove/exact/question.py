@@ -30,7 +30,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Question:
-    """What `roots` say of a problem: two expressions for each output, over iterators with the given ranges (others are any integer).
+    """A question about `roots`: two expressions for each output, over iterators with the given ranges (others are any integer).
 
     `by_position`: how functions are told apart (see Functions).
     """
@@ -74,9 +74,7 @@ class Question:
         polys = [monomial_of(monomial) for monomial in self.monomials]
         self._algebra = Algebra(self.frame, polys, self._effort, self.functions.resolve)
         self.functions.algebra = self._algebra
-        self._evaluator = Evaluator(
-            self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges
-        )
+        self._evaluator = Evaluator(self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges)
         self._defined = DefinedElements(self._evaluator, self.functions)
         self._sizes = self._possible_sizes()
 
@@ -99,7 +97,7 @@ class Question:
         for monomial in self.monomials:
             if len(monomial) == 1 and isinstance(monomial[0], Sym):
                 if monomial[0].least is not None:
-                    yield _at_least(monomial[0])
+                    yield comparison(">=", monomial[0], num(monomial[0].least))
             elif all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in monomial):
                 for factor in dict.fromkeys(monomial):
                     rest = list(monomial)
@@ -129,7 +127,7 @@ class Question:
         return place, self._algebra.normal(left + negated(right))
 
     def defined_alike(self, number: int) -> bool:
-        """Whether both sides of an output have a value at the same positions, for the same inputs (see defined)."""
+        """Return whether both sides of an output have a value at the same positions, for the same inputs (see defined)."""
         one, other = self.pairs[number]
         return one is other or self._defined.alike(one, other, self.place(self.variables(number)))
 
@@ -147,8 +145,3 @@ def _layouts(roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, .
 def comparison(name: str, left: Scalar, right: Scalar) -> Scalar:
     """A comparison as it is, also where the smart constructors know its truth."""
     return Apply._make((left, right), name)
-
-
-def _at_least(size: Sym) -> Scalar:
-    """A size's own lower bound, as a condition (the smart constructors know it and would drop it)."""
-    return comparison(">=", size, num(size.least or 0))

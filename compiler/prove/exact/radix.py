@@ -54,7 +54,7 @@ _nonnegative = lru_cache(maxsize=1 << 14)(nonnegative)
 
 
 class _Facts:
-    """What is known, by the unknowns that it connects."""
+    """Facts, by the unknowns that they connect."""
 
     def __init__(self, facts: Case) -> None:
         self._every = facts
@@ -162,7 +162,7 @@ class Radix:
         return apply("+", whole, apply("//", left, by))
 
     def _inside(self, node: Scalar, size: Scalar) -> bool:
-        """Whether `0 <= node < size` is proved."""
+        """Return whether `0 <= node < size` is proved."""
         if isinstance(node, Iter) and self.extents.get(node) is size:
             return True
         if isinstance(node, Num):
@@ -282,7 +282,7 @@ class Radix:
         return out
 
     def in_range(self, digits: Sequence[Poly], strides: Sequence[Monomial]) -> bool:
-        """Whether the digits of an index (those of larger strides first) are the only ones that give it."""
+        """Return whether the digits of an index (those of larger strides first) are the only ones that give it."""
         for above, stride, digit in zip(strides, strides[1:], digits[1:], strict=False):
             radix = monomial_of(above).quotient(monomial_of(stride))
             if radix is None or not self._inside(scalar_of(digit), scalar_of(radix)):
@@ -334,6 +334,7 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
 
 
 def quotient_by_size(index: Scalar) -> bool:
+    """Return whether an index has a quotient or a remainder that isl cannot take."""
     return any(
         isinstance(part, Apply)
         and part.name in {"//", "%"}
@@ -388,7 +389,7 @@ def _join(poly: Poly, rest: Scalar) -> Poly | None:
 
 
 def is_affine(node: Scalar) -> bool:
-    """Whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
+    """Return whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
     if isinstance(node, Apply):
         if node.name in {"//", "%"} and not isinstance(node.args[1], Num):
             return False

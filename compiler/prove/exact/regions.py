@@ -16,7 +16,7 @@ from dslc.prove.strided import Box
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRegion:
-    """Where two programs differ: per output an isl set of its positions, parametric in the sizes.
+    """The positions at which two programs differ: per output an isl set of its positions, parametric in the sizes.
 
     `exact`: they differ at every point of the set, for some tensors; else they are equal outside it, and it may be too large.
     The dimensions of a set are `variables`, in terms of which `positions` gives the axes of the output; `parameters` are what its
@@ -50,7 +50,7 @@ class DifferenceRegion:
         return tuple(out)
 
     def lies_in(self, number: int, boxes: Iterable[Box]) -> bool:
-        """Whether an output's positions, at sizes that are numbers, are all in some boxes."""
+        """Return whether an output's positions, at sizes that are numbers, are all in some boxes."""
         variables, left = self.variables[number], self.sets[number]
         at: dict[Scalar, int] = dict.fromkeys(variables, 0)
         # positions are sums of digits and their strides
@@ -76,7 +76,7 @@ class DifferenceRegion:
 
 
 def region(question: Question) -> DifferenceRegion:
-    """Where the pairs of a question differ; it is asked for while the question is."""
+    """The positions at which the pairs of a question differ; it is asked for while the question is."""
     exact = all(len(m) == 1 and isinstance(m[0], Sym) for m in question.monomials)
     sets: list[Any] = []
     for number in range(len(question.pairs)):

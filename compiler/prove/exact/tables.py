@@ -76,7 +76,7 @@ def _operands(node: Scalar) -> set[int]:
 
 
 def _total(node: Scalar) -> bool:
-    """Whether an expression has a value whatever is read: where a table is 0 nothing is left of what must not be 0."""
+    """Return whether an expression has a value whatever is read: where a table is 0 nothing is left of what must not be 0."""
     return all(each.name in _TOTAL for each in walk(node) if isinstance(each, Apply) and each.reads)
 
 
@@ -240,7 +240,7 @@ def _shorter(node: Reduce) -> Scalar | None:
 
 
 def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
-    """What an iterator must be for a member of the sum not to be 0."""
+    """The value that an iterator must have for a member of the sum not to be 0."""
     held = [*([] if node.where is None else [node.where]), *_needed(node.body)]
     for condition in conjuncts(*held):
         if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
-from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
+from dslc.prove.exact.coefficient import ONE, Ratio, from_poly, is_negative
 
 TERMS = 600  #: terms of one sum, beyond which the comparison is given up
 STEPS = 2000  #: steps in a second, about
@@ -52,7 +52,7 @@ class Effort:
 
     @property
     def is_over(self) -> bool:
-        """Whether all steps are taken."""
+        """Return whether all steps are taken."""
         return self._left < 0
 
     def check(self) -> None:
@@ -138,6 +138,11 @@ class Algebra:
         """A multiple of an atom without an index."""
         return (Term(coefficient, (atom,), self.frame.relation(domain, ())),)
 
+    def signed(self, terms: Sum) -> Sum:
+        """The normal form of a sum or of its negation, whichever has a positive coefficient first."""
+        normal = self.normal(terms)
+        return negated(normal) if normal and is_negative(normal[0].coefficient) else normal
+
     def factors(self, term: Term) -> list[tuple[Atom, Any]]:
         """The atoms of a term, each with where it is read."""
         dims = dims_of(term.atoms)
@@ -194,7 +199,7 @@ class Algebra:
         return Term(term.coefficient * count_of, term.atoms, frame.drop(moved, outer, bound - len(free)))
 
     def _boxes(self, domain: Any, count: int, free: list[int]) -> Ratio | None:
-        """How many values the dimensions have that no read determines; None where that is no product of sizes."""
+        """The number of values of the dimensions that no read determines; None where that is no product of sizes."""
         frame = self.frame
         coefficient = ONE
         box = frame.universe(count)
@@ -298,7 +303,7 @@ class Algebra:
         return inside, outside
 
     def _determined(self, map: Any, kept: tuple[int, ...]) -> bool:
-        """Whether the images of a point differ in some dimension that is kept: nothing is counted less often without the rest."""
+        """Return whether the images of a point differ in some kept dimension: none is counted less often without the rest."""
         if map.is_single_valued():
             return True
         frame, domain = self.frame, map.domain()
@@ -357,6 +362,7 @@ class Algebra:
 
 
 def negated(terms: Iterable[Term]) -> Sum:
+    """The sum with the opposite sign."""
     return tuple(Term(-t.coefficient, t.atoms, t.map) for t in terms)
 
 

@@ -15,14 +15,14 @@ from dslc.ir.dtype import DTYPES, DType
 from dslc.prove.exact.coefficient import ONE, from_number
 from dslc.prove.exact.element_types import composes, constant, holds, is_signed
 from dslc.prove.exact.functions import Functions
-from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
+from dslc.prove.exact.terms import Atom, Sum, Term, Unsolved, negated
 
 
 class Whole:
     """Functions of integers, and conversions, on sums over one algebra."""
 
-    def __init__(self, algebra: Algebra, functions: Functions) -> None:
-        self._algebra = algebra
+    def __init__(self, functions: Functions) -> None:
+        self._algebra = functions.algebra
         self._functions = functions
 
     # ---- functions ---------------------------------------------------------------------------------------------------
@@ -33,31 +33,23 @@ class Whole:
 
     def quotient(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """`a / b`, cut towards zero; known by 1, and by -1 where that is a number of the type."""
-        by = self._number(b, domain)
+        # the number that the divisor is everywhere
+        normal = self._algebra.normal(b)
+        alone = len(normal) == 1 and not normal[0].atoms and domain.is_subset(normal[0].map.domain())
+        by = normal[0].coefficient.number if alone else None
         if by == 1 or (by == -1 and is_signed(dtype)):
             return a if by == 1 else negated(a)
         return self.applied("quotient" + marks, dtype, [a, b], domain)
 
     def is_zero(self, dtype: DType, value: Sum, domain: Any) -> Sum:
         """1 where a value is 0 modulo 2^bits; that of the negation is the same."""
-        normal = self._algebra.normal(value)
-        if normal and str(normal[0].coefficient).lstrip("(").startswith("-"):
-            normal = negated(normal)
-        return self.applied("zero", dtype, [normal], domain)
+        return self.applied("zero", dtype, [self._algebra.signed(value)], domain)
 
     def less(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """1 where `a < b`: not that of a difference, which may overflow."""
         if not marks and not self._algebra.normal(a + negated(b)):
             return ()
         return self.applied("less" + marks, dtype, [a, b], domain)
-
-    def _number(self, terms: Sum, domain: Any) -> int | None:
-        """The number that a sum is everywhere."""
-        normal = self._algebra.normal(terms)
-        if len(normal) != 1 or normal[0].atoms or not domain.is_subset(normal[0].map.domain()):
-            return None
-        number = normal[0].coefficient.number
-        return int(number) if number is not None and number.denominator == 1 else None
 
     # ---- conversions -------------------------------------------------------------------------------------------------
 

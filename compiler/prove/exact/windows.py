@@ -36,7 +36,7 @@ MOST_ASKED = 3  #: questions about sizes, of which each makes twice as many case
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Where iterators occur: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
+    """A use of iterators: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
 
     kind: Kind
     poly: Poly
@@ -287,7 +287,7 @@ class _Writer:
         return along * sign + self._bounds[key]
 
     def facts(self, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
-        """What holds of bounds and places if something (the second of each pair) holds at all positions.
+        """Conditions on bounds and places that hold if something (the second of each pair) holds at all positions.
 
         That bounds let the first, the last, or (with step 1) some `b` through; that one bound is never before another one; that a
         place is one at which a comparison holds for the first, or the last, of what is bound.

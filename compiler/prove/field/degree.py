@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from math import prod
+from operator import add, mul
 
+from dslc.analysis.poly import COMPARISONS
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table
 
-_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not"})
 # on integers and fractions these are computed, on elements of the field they are no polynomials
-_EXACT = frozenset({"max", "min", "abs", "sign", "floor", "ceil", "round", "trunc", "//", "%"}) | _COMPARISONS
+_EXACT = frozenset(
+    {"max", "min", "abs", "sign", "floor", "ceil", "round", "trunc", "//", "%", "and", "or", "not", *COMPARISONS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,11 @@ def difference_degree(left: Sequence[Value], right: Sequence[Value]) -> int | No
     boolean inputs and of given constants are no elements of the field: what reads them has no degree.
     """
     found = degrees((*left, *right))
-    total = 0
-    for one, other in zip(found[: len(left)], found[len(left) :], strict=True):
-        if one is None or other is None:
-            return None
-        total = max(total, one.top + other.bottom, other.top + one.bottom)
-    return total
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    pairs = zip(known[: len(left)], known[len(left) :], strict=True)
+    return max((max(a.top + b.bottom, b.top + a.bottom) for a, b in pairs), default=0)
 
 
 def degrees(values: Sequence[Value]) -> list[Degree | None]:
@@ -64,13 +67,14 @@ def degrees(values: Sequence[Value]) -> list[Degree | None]:
 
 
 def _of_node(node: Node, args: tuple[Degree | None, ...]) -> Sequence[Degree | None]:
-    if isinstance(node, Input):
-        return [Degree(1) if Value(node).type.dtype.is_float else None]
-    if isinstance(node, Constant):
-        return [_FIXED if isinstance(node.data, FillRef) else None]
-    if isinstance(node, ScopeNode):
-        found = _Terms(args).go(node.scope.body)
-        return [found if found is None or found.fixed or node.scope.dtype.is_float else None]
+    match node:
+        case Input():
+            return [Degree(1) if Value(node).type.dtype.is_float else None]
+        case Constant():
+            return [_FIXED if isinstance(node.data, FillRef) else None]
+        case ScopeNode():
+            found = _Terms(args).go(node.scope.body)
+            return [found if found is None or found.fixed or node.scope.dtype.is_float else None]
     return [None] * len(node.types)
 
 
@@ -84,83 +88,63 @@ class _Terms:
             self._memo[node] = self._compute(node)
         return self._memo[node]
 
+    def _fixed(self, *nodes: Scalar) -> bool:
+        return all((found := self.go(node)) is not None and found.fixed for node in nodes)
+
     def _compute(self, node: Scalar) -> Degree | None:
-        if isinstance(node, Num | Iter | Sym):
-            return _FIXED
-        if isinstance(node, Table):
-            return self._positions(node.index)
-        if isinstance(node, Read):
-            inside = self._operands[node.operand]
-            if inside is None or self._positions(node.index) is None:
-                return None
-            if node.other is None:
-                return inside
-            other = self.go(node.other)
-            return None if other is None else inside | other
-        if isinstance(node, Reduce):
-            return self._reduce(node)
-        assert isinstance(node, Apply)
-        return self._apply(node)
-
-    def _positions(self, index: tuple[Scalar, ...]) -> Degree | None:
-        return _FIXED if all(self._fixed(part) for part in index) else None
-
-    def _fixed(self, node: Scalar) -> bool:
-        found = self.go(node)
-        return found is not None and found.fixed
+        match node:
+            case Table():
+                return _FIXED if self._fixed(*node.index) else None
+            case Read():
+                inside = self._operands[node.operand] if self._fixed(*node.index) else None
+                if inside is None or node.other is None:
+                    return inside
+                other = self.go(node.other)
+                return None if other is None else inside | other
+            case Reduce():
+                return self._reduce(node)
+            case Apply():
+                return self._apply(node)
+        return _FIXED
 
     def _reduce(self, node: Reduce) -> Degree | None:
-        if not all(self._fixed(part) for part in node.extents) or (
-            node.where is not None and not self._fixed(node.where)
-        ):
+        if not self._fixed(*node.extents, *(() if node.where is None else (node.where,))):
             return None
         body = self.go(node.body)
-        if body is None or body.fixed:
+        if body is None or body.fixed or (node.kind == "sum" and body.bottom == 0):
             return body
-        if node.kind not in {"sum", "prod"}:
+        sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
+        numbers = [max(1, size) for size in sizes if isinstance(size, int)]
+        if node.kind not in {"sum", "prod"} or len(numbers) < len(sizes):
             return None
-        if node.kind == "sum" and body.bottom == 0:
-            return body
-        count = 1
-        for extent in node.extents:
-            if not (isinstance(extent, Num) and isinstance(extent.value, int)):
-                return None
-            count *= max(1, extent.value)
+        count = prod(numbers)
         if node.kind == "prod":
             return Degree(body.top * count, body.bottom * count)
         return Degree(body.top + (count - 1) * body.bottom, body.bottom * count)
 
     def _apply(self, node: Apply) -> Degree | None:
-        args = [self.go(arg) for arg in node.args]
-        known = [arg for arg in args if arg is not None]
-        if len(known) < len(args):
+        known = [found for arg in node.args if (found := self.go(arg)) is not None]
+        if len(known) < len(node.args):
             return None
-        name = node.name
-        if name == "select":
-            return known[1] | known[2] if known[0].fixed else None
-        if name == "+":
-            return reduce(Degree.__add__, known)
-        if name == "*":
-            return reduce(Degree.__mul__, known)
-        if name == "/":
-            return known[0] * Degree(known[1].bottom, known[1].top)
-        if name == "^":
-            return _power(known[0], node.args[1])
-        if name.startswith("convert:"):
-            # an element converted to an integer is none of the field, and a conversion to a narrower type rounds
-            return known[0] if known[0].fixed else None
-        if name in _EXACT and all(arg.fixed for arg in known):
-            return _FIXED
-        return None
+        match node.name:
+            case "select":
+                return known[1] | known[2] if known[0].fixed else None
+            case "+":
+                return reduce(add, known)
+            case "*":
+                return reduce(mul, known)
+            case "/":
+                return known[0] * Degree(known[1].bottom, known[1].top)
+            case "^":
+                return _power(known[0], node.args[1])
+        # an element converted to an integer is none of the field, and a conversion to a narrower type rounds
+        exact = node.name in _EXACT or node.name.startswith("convert:")
+        return _FIXED if exact and all(arg.fixed for arg in known) else None
 
 
 def _power(base: Degree, exponent: Scalar) -> Degree | None:
-    if (
-        not (isinstance(exponent, Num) and isinstance(exponent.value, int | Fraction))
-        or Fraction(exponent.value).denominator != 1
-    ):
+    times = exponent.value if isinstance(exponent, Num) else None
+    if not isinstance(times, int | Fraction) or times != int(times):
         return None
-    times = int(exponent.value)
-    if times >= 0:
-        return Degree(base.top * times, base.bottom * times)
-    return Degree(base.bottom * -times, base.top * -times)
+    top, bottom = (base.top, base.bottom) if times >= 0 else (base.bottom, base.top)
+    return Degree(top * abs(int(times)), bottom * abs(int(times)))

@@ -115,7 +115,7 @@ def field_verdict(
 def _wrongly_corrected(
     rules: Rules, sub: SubstitutionDef, seed: int, operators: int, types: Types
 ) -> Counterexample | None:
-    """Where a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
+    """A position at which a correction of the author's own is wrong at one of many sizes, as computed; None where nothing was found."""
     if not own_corrections(sub):
         return None
     rng = np.random.default_rng(seed)
@@ -214,7 +214,7 @@ def compare_values(
 
 
 def _converts(scopes: Sequence[Value]) -> bool:
-    """Whether element types are converted."""
+    """Return whether element types are converted."""
     nodes = topological(value.node for value in scopes)
     bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
     return any(isinstance(part, Apply) and part.name.startswith("convert:") for body in bodies for part in walk(body))
@@ -227,7 +227,7 @@ def _differs(
     rng: np.random.Generator,
     positive: bool = False,
 ) -> bool | None:
-    """Whether the sides differ on one draw; None where no inputs were found for which both are defined."""
+    """Return whether the sides differ on one draw; None where no inputs were found for which both are defined."""
     left, right = sides
     for attempt in range(REDRAWS):
         feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}

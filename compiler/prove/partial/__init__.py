@@ -1,1 +1,1 @@
-"""Where two programs differ, and rules that hold on a part of their output."""
+"""Positions at which two programs differ, and rules that hold on a part of their output."""

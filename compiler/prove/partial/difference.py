@@ -1,4 +1,4 @@
-"""Where two programs over the same inputs differ, at given sizes: found modulo p, proved by inclusion.
+"""The difference of two programs over the same inputs, at given sizes: found modulo p, proved by inclusion.
 
 Both programs are computed modulo 2^31 - 1 on common random inputs; wherever two elements are not equal, they differ, and a position
 that no draw shows differs with probability (degree / p)^draws at most (Schwartz, Zippel; PET, theorem 2). What is no polynomial stands
@@ -42,7 +42,7 @@ MOST_ELEMENTS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where one output of two programs differs.
+    """The positions at which one output of two programs differs.
 
     `boxes`: disjoint; `share`: the part of the output's positions that they hold; `proved`: outside of them the programs are equal for
     all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what all
@@ -78,7 +78,9 @@ def difference(
     seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
     evident: bool = False,
 ) -> tuple[Difference, ...]:  # fmt: skip
-    """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
+    """The positions at which each output of two programs differs.
+
+    Both have static shapes, over common inputs, with equal types of outputs.
 
     Args:
         pieces: how many boxes one output's set may have.
@@ -135,7 +137,7 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
 
 
 def _depends_on_elements(values: Sequence[Value]) -> bool:
-    """Whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
+    """Return whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
     scopes = (node.scope for node in topological(value.node for value in values) if isinstance(node, ScopeNode))
     reads = (part for scope in scopes for part in walk(scope.body) if isinstance(part, Read))
     return any(index.reads for part in reads for index in part.index)
@@ -150,7 +152,7 @@ def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points |
 
 
 def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
-    """Whether PET's way agrees, the share that it finds, and at how many positions it looks. Raises NotCompared where it does not."""
+    """Return whether PET's way agrees, the share that it finds, and the number of positions looked at; raises NotCompared."""
     if points is None:
         return None, None, 0
     failed, looked = failing(mask, points)
@@ -162,7 +164,7 @@ def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | N
 
 
 class _Outside:
-    """Whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
+    """Return whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
 
     The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
     functions occur, the programs are compared with 0 in the place of what is in the boxes, and affine ones on a basis.
@@ -177,7 +179,7 @@ class _Outside:
             self._region = exact_difference(rules, left, right, seconds=self._seconds)
 
     def equal(self, number: int, boxes: Sequence[Box]) -> bool:
-        """Whether one output is shown to be equal outside of boxes."""
+        """Return whether one output is shown to be equal outside of boxes."""
         one, other = self._sides[number]
         region = self._region
         if one == other or sum(box.count for box in boxes) == prod(one.type.sizes):
@@ -195,7 +197,10 @@ class _Outside:
 def parametric(
     rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0
 ) -> DifferenceRegion | None:
-    """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
+    """The positions at which two programs differ at sizes that stay unknown; None where that has no normal form.
+
+    Raises NotCompared for other types.
+    """
     left, right = _expanded(rules, old, new)
     try:
         return exact_difference(rules, left, right, seconds=seconds)
@@ -204,7 +209,7 @@ def parametric(
 
 
 def equal_everywhere(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> bool:
-    """Whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
+    """Return whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
     left, right = _expanded(rules, old, new)
     return left == right or isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
@@ -252,7 +257,7 @@ ELEMENTS = 2048  #: elements of all inputs together: so many times both programs
 
 
 def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: float) -> bool:
-    """Whether two expanded programs of static shapes are affine in all elements equal outside of boxes; False after `seconds`."""
+    """Return whether two expanded programs of static shapes, affine in all elements, are equal outside of boxes."""
     if any(each is None or each.top > 1 or each.bottom for each in degrees((left, right))):
         return False
     inputs = inputs_of((left, right))

@@ -1,4 +1,4 @@
-"""What random inputs show of where two programs differ: modulo p, with functions of which nothing is known, and over real numbers."""
+"""Differences of two programs at random inputs: modulo p, with functions of which nothing is known, and over real numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CHOOSING = frozenset({
 
 
 class WhyUncompared(Enum):
-    """Why two programs are not compared; what is decided depends on this, never on the words of a message."""
+    """The reason for which two programs are not compared; what is decided depends on this, never on the words of a message."""
 
     TYPES = "their outputs have different types"
     SIZES = "sizes are unknown"
@@ -59,7 +59,7 @@ class NotCompared(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DrawnOutput:
-    """What draws show of one output.
+    """The positions of one output at which draws differ.
 
     `found`: where both sides differed on some draw; `unknown`: where they do if nothing is known of functions, which laws of functions
     may make too large; None where there are only polynomials, or where it is the same. `real`: those where real numbers differed, where
@@ -79,7 +79,7 @@ class DrawnOutput:
 
 
 def few(values: Sequence[Value]) -> int:
-    """How many draws are made where nothing is proved of what they show."""
+    """The number of draws where nothing is proved of what they show."""
     return DRAWS if sum(int(value.type.elements) for value in values) < MANY else 1
 
 
@@ -95,7 +95,7 @@ class Draws:
         self._found: list[DrawnOutput] | None = None
 
     def found(self, draws: int) -> list[DrawnOutput]:
-        """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
+        """The result of so many draws of polynomials, each output alone; of other functions as many are made as are needed."""
         left, right = self._sides
         if left == right:
             return [DrawnOutput(mask, None, 0.0) for mask in self._masks]

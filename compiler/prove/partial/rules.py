@@ -36,7 +36,7 @@ ROOMY = InstanceDraws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 
 
 
 def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """What the names in declared types stand for where parameters have some shapes.
+    """The sizes that the names in declared types stand for where parameters have some shapes.
 
     Raises:
         KeyError: no parameter has that name.
@@ -102,7 +102,7 @@ def wrongly_corrected(
 
 
 def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[Instance | None, str]]) -> Verdict:
-    """What share of each instance differs, proved outside of it; `differs` where types do, or where its own correction is wrong."""
+    """The share of each instance that differs, proved outside of it; `differs` where types do, or where its own correction is wrong."""
     began = time.perf_counter()
     lines: dict[str, float] = {}
     reasons: list[str] = []

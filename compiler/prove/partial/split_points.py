@@ -43,7 +43,7 @@ class NoBoxes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where a tensor is cut, and by which vector the position of every leaf below it moves in a box.
+    """The split points of a tensor, and the vector by which the position of every leaf below it moves in a box.
 
     `moves`: per axis an array [position, axis of the leaf]. A number that is NaN is not known as nothing is read there.
     """

@@ -50,7 +50,7 @@ def conclude(
 
 
 def _part(verdict: Verdict, types: Types) -> Verdict | None:
-    """What a prover says of some element types; a prover that says nothing of any was stopped, or asked about all at once."""
+    """The verdict of a prover on some element types; a prover that says nothing of any was stopped, or asked about all at once."""
     return dict(verdict.parts).get(types) if verdict.parts else verdict
 
 
@@ -79,7 +79,7 @@ def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Ver
 
 
 def trusted_reason(definition: Definition) -> str | None:
-    """Why the rule's author trusts it, where its text says so."""
+    """The reason for which the rule's author trusts it, where its text says so."""
     syntax = definition.syntax
     if isinstance(syntax, t.Property):
         return syntax.trusted
@@ -100,7 +100,7 @@ def _disagreement(definition: Definition, equal: Verdict, differs: Verdict) -> D
 
 
 def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
-    """What a refuted rule's user is told; None for every other status."""
+    """The diagnostic of a refuted rule; None for every other status."""
     found = verdict.counterexample
     if verdict.status != "refuted" or found is None:
         return None

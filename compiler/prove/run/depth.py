@@ -19,7 +19,7 @@ _here = threading.local()
 
 
 def deeply(function: Callable[[], _Result]) -> _Result:
-    """What a function returns or raises that may call itself far deeper than Python lets it: in a thread with a larger stack."""
+    """Call a function that may call itself far deeper than Python lets it: in a thread with a larger stack."""
     if getattr(_here, "deep", False):
         return function()
     results: list[_Result] = []

@@ -60,7 +60,7 @@ CLASSES = 13  #: where there are more classes, each gets a smaller share of time
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
-    """What has to be proved: a substitution itself, or one for each equation of a law."""
+    """The obligations: a substitution itself, or one for each equation of a law."""
     if isinstance(definition, SubstitutionDef):
         return (definition,)
     return law_substitutions(rules, definition)
@@ -101,7 +101,7 @@ def in_turn(
 ) -> Iterator[Verdict]:
     """The verdicts of some provers, each as soon as it is known. One that fails has not decided, and says why.
 
-    After a difference nobody is asked any more about the element types in question, unless this is to be `thorough`; and no second
+    After a difference no prover is asked about the element types in question, unless this is to be `thorough`; and no second
     opinion where none is wanted.
     """
     shown = False
@@ -168,7 +168,7 @@ def _by_type(
 
 
 def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
-    """Why a rule that was looked at has no cover: its cases are the same for all types. Empty where it has one, or no instance."""
+    """The reason for which a rule has no cover, the same for all types; empty where it has one, or no instance."""
     if not sub.syntax.partial and not tells_types_apart(sub):
         try:
             cover(rules, sub, types=types)

@@ -1,4 +1,4 @@
-"""What is known of rules: all provers on each of them, their agreement, and the status that follows."""
+"""Verification of rules: all provers on each of them, their agreement, and the status that follows."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def verify(
 
 
 def has_laws(rules: Rules, definition: Definition) -> bool:
-    """Whether laws of the rules speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
+    """Return whether laws speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
     if not isinstance(definition, SubstitutionDef):
         return False
     spoken = rules_cache(rules, "spoken").setdefault(

@@ -51,6 +51,7 @@ class Task:
 
 
 def definition_of(rules: Rules, name: str) -> Definition:
+    """The rule or law of a qualified name; raises KeyError."""
     found: Definition | None = rules.substitutions.get(name) or rules.laws.get(name)
     if found is None:
         raise KeyError(name)

@@ -82,7 +82,7 @@ class Workers:
 
     @property
     def parallel(self) -> bool:
-        """Whether tasks are answered while this process does something else."""
+        """Return whether tasks are answered while this process does something else."""
         return self._most > 0
 
     @property
@@ -163,7 +163,7 @@ class Workers:
         ]
 
     def _late(self, worker: _Worker, now: float) -> bool:
-        """Whether the limit is reached; else when to look again."""
+        """Return whether the limit is reached; else when to look again."""
         if now <= worker.ends:
             return False
         left = self._limit - (worker.child.spent - worker.spent)
