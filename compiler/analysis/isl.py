@@ -145,10 +145,6 @@ class Frame:
             space = space.set_dim_id(isl.dim_type.param, k, isl.Id(name, context=context))
         return space
 
-    def constant(self, count: int, number: int) -> Any:
-        """The piecewise affine function of `count` dimensions that is a number."""
-        return self.affine(count, {}, {}, number)
-
     def affine(self, count: int, dims: Mapping[int, int], parameters: Mapping[int, int], number: int) -> Any:
         """`sum(c * dim) + sum(c * parameter) + number`, by positions."""
         isl = self._isl
@@ -207,10 +203,6 @@ class Frame:
     def extended(self, domain: Any, count: int) -> Any:
         """The set with so many more dimensions, which may have any value."""
         return domain.add_dims(self._isl.dim_type.set, count) if count else domain
-
-    def extended_line(self, count: int, at: int, line: Any) -> Any:
-        """All points whose dimension `at` lies in a set of one dimension."""
-        return line.apply(self.move(count, (at,)).reverse())
 
     def descending(self, count: int, start: int, width: int) -> Any:
         """The points at which the `width` dimensions from `start` are lexicographically larger than the `width` after them."""

@@ -58,8 +58,14 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         first: list[Types] = []
         others: list[Types] = []
         for types in tried[:TRIED]:
-            alike = (types.kinds if _is_class(types) else tuple(map(class_of, types.dtypes)), _relations(types.dtypes))
-            if (alike in known and _is_class(types)) or not admits(rules, sub, types.at):
+            is_class = any(len(_members(kind)) > 1 for _, kind in types.kinds)
+            # all that conversions ask: the types that contain the numbers of others, and integers that are no wider
+            relations = tuple(
+                (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes)
+                for a, b in permutations(types.dtypes, 2)
+            )
+            alike = (types.kinds if is_class else tuple(map(class_of, types.dtypes)), relations)
+            if (alike in known and is_class) or not admits(rules, sub, types.at):
                 continue
             (others if alike in known else first).append(types)
             known.add(alike)
@@ -68,10 +74,6 @@ def _looked(rules: Rules, sub: SubstitutionDef) -> _Looked:
         complete = len(every) <= MOST and len(tried) <= TRIED
         found = cache[id(sub.syntax)] = _Looked(sub.syntax, every[:MOST], complete)
     return found
-
-
-def _is_class(types: Types) -> bool:
-    return any(len(_members(kind)) > 1 for _, kind in types.kinds)
 
 
 def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
@@ -100,13 +102,6 @@ def _combinations(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
 
 def _members(kind: TypeClass | DType) -> Sequence[DType]:
     return kind.members if isinstance(kind, TypeClass) else (kind,)
-
-
-def _relations(dtypes: Sequence[DType]) -> tuple[object, ...]:
-    """All that conversions ask of some types: the ones that contain the numbers of others, and integers that are no wider."""
-    return tuple(
-        (holds(a, b), a.is_integer and b.is_integer and a.bytes <= b.bytes) for a, b in permutations(dtypes, 2)
-    )
 
 
 def variables(sub: SubstitutionDef) -> tuple[str, ...]:

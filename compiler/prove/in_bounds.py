@@ -108,28 +108,24 @@ class _Walk:
             operand = self.node.args[root.operand]
             for part, dim in zip(root.index, operand.type.shape, strict=True):
                 index = self.inliner.placed(part, at, self.node.args)
-                if _data(index):
+                if index.reads:
                     yield ReadPosition(index, self.inliner.size(dim), sure, f"{part} in an axis of size {dim}")
         for part in root.children:
             yield from self.places(part, at, sure)
 
 
-def _data(index: Scalar) -> bool:
-    return any(isinstance(part, Read) for part in walk(index))
-
-
 # ---- what shows that one is in bounds ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class _Proof:
-    def __init__(self, inliner: Inliner, given: Sequence[ReadPosition]) -> None:
-        self._inliner = inliner
-        self._given = given
+    inliner: Inliner
+    given: Sequence[ReadPosition]
 
     def shows(self, wanted: ReadPosition) -> bool:
         ways = _chosen(wanted.index)
         return ways is not None and all(
-            self._within(index, wanted.size) or any(self._follows(index, wanted.size, one) for one in self._given)
+            self._within(index, wanted.size) or any(self._follows(index, wanted.size, one) for one in self.given)
             for index in ways
         )
 
@@ -139,75 +135,58 @@ class _Proof:
 
     def _least(self, index: Scalar) -> bool:
         """Return whether an expression is at least 0."""
-        if isinstance(index, Num):
-            return not isinstance(index.value, bool) and index.value >= 0
-        if isinstance(index, Iter):
-            return True
-        if isinstance(index, Apply):
-            if index.name == "max":
+        match index:
+            case Num():
+                return not isinstance(index.value, bool) and index.value >= 0
+            case Iter():
+                return True
+            case Apply(name="max"):
                 return any(map(self._least, index.args))
-            if index.name in {"min", "+", "*"}:
+            case Apply(name="min" | "+" | "*"):
                 return all(map(self._least, index.args))
-            if index.name == "select":
+            case Apply(name="select"):
                 return all(map(self._least, index.args[1:]))
-            # the remainder has the sign of the divisor
-            return index.name == "%" and _positive(index.args[1])
-        return _positive(index)
+            case Apply():
+                # the remainder has the sign of the divisor
+                return index.name == "%" and _at_most(num(1), index.args[1])
+        return _at_most(num(1), index)
 
     def _most(self, index: Scalar, size: Scalar) -> bool:
         """Return whether an expression is below a size."""
-        if isinstance(index, Iter):
-            return _at_most(self._inliner.extents.get(index), size)
-        if isinstance(index, Apply):
-            if index.name == "min":
+        match index:
+            case Iter():
+                return _at_most(self.inliner.extents.get(index), size)
+            case Apply(name="min"):
                 return any(self._most(part, size) for part in index.args)
-            if index.name == "max":
+            case Apply(name="max"):
                 return all(self._most(part, size) for part in index.args)
-            if index.name == "select":
+            case Apply(name="select"):
                 return all(self._most(part, size) for part in index.args[1:])
-            if index.name == "%" and _positive(index.args[1]):
+            case Apply(name="%") if _at_most(num(1), index.args[1]):
                 return _at_most(index.args[1], size)
-        if not _data(index):
-            return _at_most(apply("+", index, num(1)), size)
-        return False
+        return not index.reads and _at_most(apply("+", index, num(1)), size)
 
     def _follows(self, index: Scalar, size: Scalar, given: ReadPosition) -> bool:
         """Return whether a position is one of those given, in an axis that is at least as large."""
-        if not _at_most(given.size, size):
-            return False
-        return any(self._in_range(given.index, bound) for bound in _unified(given.index, index, {}))
-
-    def _in_range(self, pattern: Scalar, bound: Mapping[Iter, Scalar]) -> bool:
-        """Return whether what stands for the iterators lies in their ranges."""
-        return all(self._inside(pattern, at, value) for at, value in bound.items())
+        return _at_most(given.size, size) and any(
+            all(self._inside(given.index, at, value) for at, value in bound.items())
+            for bound in _unified(given.index, index, {})
+        )
 
     def _inside(self, pattern: Scalar, at: Iter, value: Scalar) -> bool:
-        extent = self._inliner.extents[at]
-        if value is at or (not _data(value) and self._within(value, extent)):
+        extent = self.inliner.extents[at]
+        if value is at or (not value.reads and self._within(value, extent)):
             return True
         # what is read there is read on the right side too, which stays in that axis by its own obligation
-        for found in _surely_read(pattern):
-            shape = self._inliner.inputs[found.operand].type.shape
-            for part, size in zip(found.index, shape, strict=True):
-                if part is at and _at_most(self._inliner.size(size), extent):
-                    return True
-        return False
-
-
-def _positive(size: Scalar) -> bool:
-    """Return whether something is a size, or a number above 0; sizes are at least 1."""
-    return (
-        compare(">=", size, num(1)) in {True, num(True)}
-        if not isinstance(size, Num)
-        else size.value is not True and size.value >= 1
-    )
+        return any(
+            part is at and _at_most(self.inliner.size(size), extent)
+            for found in _surely_read(pattern)
+            for part, size in zip(found.index, self.inliner.inputs[found.operand].type.shape, strict=True)
+        )
 
 
 def _at_most(a: Scalar | None, b: Scalar) -> bool:
-    if a is None:
-        return False
-    found = a is b or compare("<=", a, b)
-    return found is True or found is num(True)
+    return a is not None and (a is b or compare("<=", a, b) in {True, num(True)})
 
 
 def _surely_read(root: Scalar) -> Iterator[Read]:
@@ -232,7 +211,7 @@ def _chosen(index: Scalar) -> list[Scalar] | None:
             return None
         one = todo.pop()
         choice = next(
-            (p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not _data(p.args[0])), None
+            (p for p in walk(one) if isinstance(p, Apply) and p.name == "select" and not p.args[0].reads), None
         )
         if choice is None:
             out.append(one)

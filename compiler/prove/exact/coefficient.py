@@ -65,10 +65,6 @@ class Ratio:
             return Fraction(self.top.constant, self.bottom.constant)
         return None
 
-    @property
-    def unknowns(self) -> frozenset[Scalar]:
-        return self.top.atoms | self.bottom.atoms
-
     def __str__(self) -> str:
         if self.bottom == as_poly(1):
             return str(self.top)

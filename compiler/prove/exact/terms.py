@@ -212,7 +212,7 @@ class Algebra:
             if low is None or high is None:
                 return None
             coefficient = coefficient * from_poly(self.poly(high) - self.poly(low) + 1)
-            box = box.intersect(frame.extended_line(count, k, line))
+            box = box.intersect(line.apply(frame.move(count, (k,)).reverse()))
         move = frame.move(count, tuple(k for k in range(count) if k not in free))
         whole = domain.apply(move).apply(move.reverse()).intersect(box)
         # where a range is empty its extent may come out negative, but then the whole domain is empty

@@ -29,7 +29,7 @@ from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import DifferenceRegion
 from dslc.prove.exact.terms import Unsolved
 from dslc.prove.field.degree import degrees
-from dslc.prove.partial.draws import Draws, NotCompared, WhyUncompared, few, inputs_of
+from dslc.prove.partial.draws import DRAWS, MANY, Draws, NotCompared, WhyUncompared, inputs_of
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
@@ -93,10 +93,15 @@ def difference(
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
     chooser = _Outside(rules, left, right, seconds) if prove else None
-    cuts = _points(left, right) if prove else (None,) * len(left)
+    # the split points that both programs have together; None where theorem 1 does not apply
+    cuts: Sequence[Points | None] = (None,) * len(left)
+    if prove:
+        with suppress(NoBoxes):
+            cuts = [joined(*pair) for pair in zip(split_points(left), split_points(right), strict=True)]
     found: list[Difference] = []
     draws = Draws(left, right, seed)
-    for number, drawn in enumerate(draws.found(1 if prove else few(left))):
+    few = prove or sum(int(value.type.elements) for value in left) >= MANY
+    for number, drawn in enumerate(draws.found(1 if few else DRAWS)):
         mask, boxes, proved = _smallest(drawn.candidates, chooser, number, pieces)
         if chooser is not None and not proved and drawn.unknown is None:
             # what few draws hide others show
@@ -138,17 +143,8 @@ def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
 
 def _depends_on_elements(values: Sequence[Value]) -> bool:
     """Return whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
-    scopes = (node.scope for node in topological(value.node for value in values) if isinstance(node, ScopeNode))
-    reads = (part for scope in scopes for part in walk(scope.body) if isinstance(part, Read))
-    return any(index.reads for part in reads for index in part.index)
-
-
-def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points | None, ...]:
-    """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
-    try:
-        return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
-    except NoBoxes:
-        return (None,) * len(left)
+    bodies = [n.scope.body for n in topological(value.node for value in values) if isinstance(n, ScopeNode)]
+    return any(index.reads for body in bodies for part in walk(body) if isinstance(part, Read) for index in part.index)
 
 
 def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
@@ -266,10 +262,7 @@ def equal_on_a_basis(left: Value, right: Value, boxes: Sequence[Box], seconds: f
         return False
     outside = ~mask_of(boxes, left.type.sizes)
     until = time.monotonic() + seconds
-    for one in range(-1, sum(sizes)):
-        elements = np.zeros(sum(sizes), dtype=np.int64)
-        if one >= 0:
-            elements[one] = 1
+    for elements in np.vstack([np.zeros((1, sum(sizes)), np.int64), np.eye(sum(sizes), dtype=np.int64)]):
         parts = np.split(elements, np.cumsum(sizes)[:-1]) if sizes else []
         feeds = {value: part.reshape(value.type.sizes) for value, part in zip(inputs, parts, strict=True)}
         try:

@@ -78,33 +78,27 @@ class DrawnOutput:
         return (*sets, *([] if self.unknown is None else [self.unknown]))
 
 
-def few(values: Sequence[Value]) -> int:
-    """The number of draws where nothing is proved of what they show."""
-    return DRAWS if sum(int(value.type.elements) for value in values) < MANY else 1
-
-
 class Draws:
     """Random inputs of two programs: each asked for once."""
 
     def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
-        self._sides = left, right
+        self._left, self._right = left, right
+        self._inputs = inputs_of((*left, *right))
         self._degree = difference_degree(left, right)
         self._rng = np.random.default_rng(seed)
         self._made = 0
-        self._masks = [np.zeros(value.type.sizes, dtype=np.bool_) for value in left]
+        self._masks = self._empty()
         self._found: list[DrawnOutput] | None = None
 
     def found(self, draws: int) -> list[DrawnOutput]:
         """The result of so many draws of polynomials, each output alone; of other functions as many are made as are needed."""
-        left, right = self._sides
-        if left == right:
+        if self._left == self._right:
             return [DrawnOutput(mask, None, 0.0) for mask in self._masks]
         if self._degree is None:
             self._found = self._found or self._of_functions()
             return self._found
         if draws > self._made:
-            more = _differing(left, right, self._rng, Field, draws - self._made)
-            self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
+            self._masks = _either(self._masks, self._differing(Field, draws - self._made))
             self._made = draws
         return [DrawnOutput(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
 
@@ -112,73 +106,87 @@ class Draws:
         """As `found`, with as many draws as are worth it where nothing is proved."""
         if self._degree is not None:
             return self.found(DRAWS)
-        masks = _differing(*self._sides, self._rng, Field, DRAWS_OF_FUNCTIONS)
+        masks = self._differing(Field, DRAWS_OF_FUNCTIONS)
         self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
         return self._found
 
+    def _empty(self) -> list[Mask]:
+        return [np.zeros(value.type.sizes, dtype=np.bool_) for value in self._left]
+
     def _of_functions(self) -> list[DrawnOutput]:
-        left, right = self._sides
-        found = _differing(left, right, self._rng, Field, DRAWS)
-        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
+        found, unknown = self._differing(Field, DRAWS), self._differing(UnknownFunctions, DRAWS)
         for _ in range(DRAWS_OF_FUNCTIONS):
-            if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
+            if all(map(np.array_equal, found, unknown)):
                 break
             # in the order of a draw an element may be hidden by a larger one
-            more = _differing(left, right, self._rng, Field, 1)
-            found = [one | other for one, other in zip(found, more, strict=True)]
-            unknown = [one | other for one, other in zip(found, unknown, strict=True)]
-        real = _of_numbers(left, right, unknown, self._rng)
+            found = _either(found, self._differing(Field, 1))
+            unknown = _either(found, unknown)
         return [
             DrawnOutput(one, None if np.array_equal(one, other) else other, None, less)
-            for one, other, less in zip(found, unknown, real, strict=True)
+            for one, other, less in zip(found, unknown, self._of_numbers(unknown), strict=True)
         ]
 
+    def _differing(self, domain: type[Field], draws: int) -> list[Mask]:
+        masks, count = self._empty(), len(self._left)
+        for _ in range(draws):
+            found = self._run(domain)
+            masks = [known | (a != b) for known, a, b in zip(masks, found[:count], found[count:], strict=True)]
+        return masks
 
-def _differing(
-    left: tuple[Value, ...], right: tuple[Value, ...], rng: np.random.Generator, domain: type[Field], draws: int
-) -> list[Mask]:
-    masks = [np.zeros(value.type.sizes, dtype=np.bool_) for value in left]
-    for _ in range(draws):
-        found = _run((*left, *right), rng, domain)
-        masks = [known | (a != b) for known, a, b in zip(masks, found[: len(left)], found[len(left) :], strict=True)]
-    return masks
+    def _run(self, domain: type[Field]) -> tuple[Array, ...]:
+        """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
+        reason = ""
+        for attempt in range(REDRAWS):
+            field = domain(int(self._rng.integers(1 << 20)))
+            feeds: Mapping[Value, Any] = {
+                value: draw(value.type, field, self._rng, attempt)
+                if value.type.dtype.is_float
+                else _integers(value, field, self._rng, attempt)
+                for value in self._inputs
+            }
+            try:
+                return tuple(run_scopes((*self._left, *self._right), feeds, field))
+            except (Redraw, InterpretError) as problem:
+                reason = str(problem)
+        raise NotCompared(WhyUncompared.UNDEFINED, reason)
 
+    def _of_numbers(self, found: Sequence[Mask]) -> list[Mask | None]:
+        """Of positions that were found those where real numbers differ; None where these are all, or too few draws could be made.
 
-def _of_numbers(
-    left: tuple[Value, ...], right: tuple[Value, ...], found: Sequence[Mask], rng: np.random.Generator
-) -> list[Mask | None]:
-    """Of positions that were found those where real numbers differ; None where these are all, or too few draws could be made.
-
-    Functions that are analytic differ nearly everywhere or nowhere. Where elements are chosen, a draw shows one of the choices.
-    """
-    nothing: list[Mask | None] = [None] * len(found)
-    choices = _choices((*left, *right))
-    if choices > CHOICES:
-        return nothing
-    masks = [np.zeros_like(mask) for mask in found]
-    domain, enough = Floats(rounded=False), max(REAL, REAL_PER_CHOICE * choices)
-    inputs = inputs_of((*left, *right))
-    until, made, last = time.monotonic() + REAL_SECONDS, 0, 0
-    for attempt in range(4 * enough):
-        feeds = {value: _numbers(value, rng, attempt) for value in inputs}
-        try:
-            results = run_scopes((*left, *right), feeds, domain)
-        except (Redraw, InterpretError):
-            continue
-        made += 1
-        for mask, all_, value, a, b in zip(masks, found, left, results[: len(left)], results[len(left) :], strict=True):
-            equal = domain.close(a, b, CLOSE) if value.type.dtype.is_float else np.asarray(a == b)
-            new = all_ & ~equal & ~mask
-            if new.any():
-                mask |= new
-                last = made
-        if all(np.array_equal(mask, all_) for mask, all_ in zip(masks, found, strict=True)):
+        Functions that are analytic differ nearly everywhere or nowhere. Where elements are chosen, a draw shows one of the choices.
+        """
+        nothing: list[Mask | None] = [None] * len(found)
+        choices = _choices((*self._left, *self._right))
+        if choices > CHOICES:
             return nothing
-        if made - last >= enough:
-            return [None if np.array_equal(mask, all_) else mask for mask, all_ in zip(masks, found, strict=True)]
-        if time.monotonic() > until:
-            break
-    return nothing
+        masks, count = self._empty(), len(self._left)
+        domain, enough = Floats(rounded=False), max(REAL, REAL_PER_CHOICE * choices)
+        until, made, last = time.monotonic() + REAL_SECONDS, 0, 0
+        for attempt in range(4 * enough):
+            feeds = {value: _numbers(value, self._rng, attempt) for value in self._inputs}
+            try:
+                results = run_scopes((*self._left, *self._right), feeds, domain)
+            except (Redraw, InterpretError):
+                continue
+            made += 1
+            pairs = zip(masks, found, self._left, results[:count], results[count:], strict=True)
+            for mask, all_, value, a, b in pairs:
+                equal = domain.close(a, b, CLOSE) if value.type.dtype.is_float else np.asarray(a == b)
+                new = all_ & ~equal & ~mask
+                if new.any():
+                    mask |= new
+                    last = made
+            if all(map(np.array_equal, masks, found)):
+                return nothing
+            if made - last >= enough:
+                return [None if np.array_equal(mask, all_) else mask for mask, all_ in zip(masks, found, strict=True)]
+            if time.monotonic() > until:
+                break
+        return nothing
+
+
+def _either(some: Sequence[Mask], others: Sequence[Mask]) -> list[Mask]:
+    return [one | other for one, other in zip(some, others, strict=True)]
 
 
 def _numbers(value: Value, rng: np.random.Generator, attempt: int) -> Array:
@@ -204,18 +212,15 @@ def _numbers(value: Value, rng: np.random.Generator, attempt: int) -> Array:
 
 
 def _choices(outputs: Sequence[Value]) -> int:
-    """Of how many elements one may be chosen: what a largest is taken of, twice for each condition; 0 where none is."""
+    """The number of elements of which one may be chosen: those of a largest, two for each condition; 0 where none is."""
+    nodes = topological(value.node for value in outputs)
     most = 0
-    for node in topological(value.node for value in outputs):
-        if isinstance(node, ScopeNode):
-            for part in walk(node.scope.body):
-                if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
-                    most = max(
-                        most,
-                        prod(int(str(size)) if str(size).isdecimal() else CHOICES + 1 for size in part.extents),
-                    )
-                elif isinstance(part, Apply) and part.name in _CHOOSING:
-                    most = max(most, 2)
+    for part in (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body)):
+        if isinstance(part, Reduce) and part.kind in {"max", "min", "any", "all"}:
+            sizes = (int(str(size)) if str(size).isdecimal() else CHOICES + 1 for size in part.extents)
+            most = max(most, prod(sizes))
+        elif isinstance(part, Apply) and part.name in _CHOOSING:
+            most = max(most, 2)
     return most
 
 
@@ -228,22 +233,3 @@ def _integers(value: Value, domain: Any, rng: np.random.Generator, attempt: int)
     """Integers or truth values in turns: as they are drawn everywhere, and such of which none is 0, as divisors are to be."""
     drawn = np.asarray(draw(value.type, domain, rng, 0 if attempt % 2 else attempt))
     return np.where(drawn == 0, 1, drawn) if attempt % 2 and drawn.dtype.kind in "iu" else drawn
-
-
-def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]) -> tuple[Array, ...]:
-    """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
-    inputs = inputs_of(outputs)
-    reason = ""
-    for attempt in range(REDRAWS):
-        field = domain(int(rng.integers(1 << 20)))
-        feeds: Mapping[Value, Any] = {
-            value: draw(value.type, field, rng, attempt)
-            if value.type.dtype.is_float
-            else _integers(value, field, rng, attempt)
-            for value in inputs
-        }
-        try:
-            return tuple(run_scopes(outputs, feeds, field))
-        except (Redraw, InterpretError) as problem:
-            reason = str(problem)
-    raise NotCompared(WhyUncompared.UNDEFINED, reason)
