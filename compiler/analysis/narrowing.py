@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from dslc.analysis.numeric import DataDependent, interval
+from dslc.analysis.numeric import DataDependent, Intervals, interval
 from dslc.ir.scalar import Apply, Num, Reduce, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import each_of
 
 
-def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
+def sum_ranges(body: Scalar) -> Intervals:
     """The ranges of the iterators of the summations inside, as far as their extents are known; of one name the widest."""
     found: dict[Scalar, tuple[int, int]] = {}
     for node in each_of(Reduce, body):
@@ -19,7 +17,7 @@ def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
     return found
 
 
-def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def narrowed(body: Scalar, within: Intervals) -> Scalar:
     """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`.
 
     Under a guard too: `A[(i - r) // 2] if (i - r) % 2 == 0` → `A[0] if i - r == 0` where both are less than 2.
@@ -52,7 +50,7 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
     return rebuild(body, leaf)
 
 
-def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool | None:
+def decided(condition: Scalar, ranges: Intervals) -> bool | None:
     """Return whether a condition on positions holds wherever iterators are; None where it does at some of them, or is not known to."""
     if not isinstance(condition, Apply) or condition.reads:
         return None
@@ -73,7 +71,7 @@ def decided(condition: Scalar, ranges: Mapping[Scalar, tuple[int, int]]) -> bool
     return True if high <= first else False if low > last else None
 
 
-def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+def _guarded(node: Apply, ranges: Intervals) -> Scalar:
     """A choice under a guard `e % s == 0` where e lies between -s and s: there it is 0."""
     condition, then, otherwise = node.args
     for part in walk(condition):

@@ -88,9 +88,11 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
 
 
 Interval = tuple[int, int]
+#: of iterators and sizes
+Intervals = Mapping[Scalar, Interval]
 
 
-def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
+def interval(node: Scalar, at: Intervals) -> Interval:
     """Least and greatest value while every iterator stays in its interval (an enclosure); raises Unknown at data."""
     if isinstance(node, Num) and isinstance(node.value, int):
         return int(node.value), int(node.value)
@@ -124,7 +126,7 @@ def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
     raise DataDependent(str(node))
 
 
-def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
+def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Intervals) -> bool:
     """Return whether it is known that a tensor of such sizes is read inside."""
     for at, size in zip(index, shape, strict=True):
         try:

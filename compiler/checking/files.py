@@ -73,7 +73,7 @@ def meant(
     unmatched = _unmatched(rules, modules, found, remember)
     places = {finding.span for finding in unmatched}
     found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
-    from dslc.prove.run.check_laws import mistake_in, wrong_laws
+    from dslc.prove.run.verify import mistake_in, wrong_laws
 
     mistakes = tuple(found)
     for law in rules.laws.values():

@@ -252,7 +252,7 @@ def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
 def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic]) -> dict[str, RuleVerdict]:
     """Verdicts of rules and laws that have a mistake, or whose operators and functions have one: nothing is proved of these."""
     from dslc.prove.evidence.digest import rule_digest
-    from dslc.prove.run.check_laws import mistake_in
+    from dslc.prove.run.verify import mistake_in
     from dslc.prove.run.worker import definition_of
     from dslc.prove.verdict import RuleVerdict
 

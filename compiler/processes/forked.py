@@ -15,8 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from dslc.processes.child import Answering, goes_first
-from dslc.processes.messages import send
+from dslc.processes.child import Answering, goes_first, send
 
 #: signals that wait until a fork is on its own, and would come out in the middle of this process' work
 _LATER = {signal.SIGINT, signal.SIGTERM}

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.run.depth import deeply
-from dslc.prove.run.provers import exact_verdict, prover_verdict
+from dslc.prove.run.provers import deeply, exact_verdict, prover_verdict
 from dslc.semantics.library import Rules, load_many
 
 _LENGTH = 300

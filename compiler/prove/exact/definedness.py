@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from dslc.analysis.isl import coalesced
@@ -28,6 +29,8 @@ _TOTAL = frozenset(
     "+ * max min abs select == != < <= > >= and or not exp erf sin cos tanh sinh cosh atan asinh floor ceil round trunc sign "
     "isnan isinf positive zero less same largest smallest sum one position when".split()
 )
+#: elements that are needed, each with where
+Found = Iterator[tuple[tuple[Atom, ...], Any]]
 #: where each element is needed, by the atoms that it is an element of: the partial one, and what is asked before it
 Needs = dict[tuple[Atom, ...], Any]
 
@@ -78,13 +81,12 @@ class DefinedElements:
 
     def _implied(self, key: tuple[Atom, ...], map: Any, needs: Needs) -> bool:
         """Return whether what is needed under a condition is needed anyway."""
-        frame = self._functions.algebra.frame
-        for count in range(1, len(key)):
-            wider = needs.get(key[:count])
-            kept = frame.move(sum(each.arity for each in key), tuple(range(sum(each.arity for each in key[:count]))))
-            if wider is not None and map.apply_range(kept).is_subset(wider):
-                return True
-        return False
+        move, arities = self._functions.algebra.frame.move, [each.arity for each in key]
+        return any(
+            (wider := needs.get(key[:count])) is not None
+            and map.apply_range(move(sum(arities), tuple(range(sum(arities[:count]))))).is_subset(wider)
+            for count in range(1, len(key))
+        )
 
     def _needs(self, node: Scalar, place: Place) -> Needs:
         if not _is_partial(node) or place.domain.is_empty():
@@ -98,7 +100,7 @@ class DefinedElements:
             self._memo[key] = found
         return found
 
-    def _fresh(self, node: Scalar, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _fresh(self, node: Scalar, place: Place) -> Found:
         if about_sizes(node):
             yield from self._of_sizes(node, place)
         elif isinstance(node, Read | Table):
@@ -116,35 +118,29 @@ class DefinedElements:
             if _name_is_partial(node.name) and not _is_known(node):
                 yield from self._own(node, place)
 
-    def _where(
-        self, condition: Scalar, holds: bool, node: Scalar, place: Place
-    ) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _where(self, condition: Scalar, holds: bool, node: Scalar, place: Place) -> Found:
         """The elements that are needed where a condition holds, or does not: with the condition's value, if that depends on data."""
         if not _is_partial(node):
             return
         if not condition.reads:
-            try:
+            with suppress(NotAffine):
                 yield from self._needs(node, self._evaluator.where(place, condition, holds)).items()
                 return
-            except NotAffine:
-                pass
         asked = self._evaluator.truth(condition if holds else apply("not", condition), place)
         for term in self._functions.applied("when", [asked], place.domain):
             for atoms, map in self._needs(node, place).items():
                 yield (*atoms, *term.atoms), map.flat_range_product(term.map)
 
-    def _of_range(self, node: Reduce, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _of_range(self, node: Reduce, place: Place) -> Found:
         inner = self._evaluator.ranged(place, node.iters)
-        found: list[tuple[tuple[Atom, ...], Any]] = []
         if node.where is None:
-            found.extend(self._needs(node.body, inner).items())
+            found: Found = iter(self._needs(node.body, inner).items())
         else:
-            found.extend(self._needs(node.where, inner).items())
-            found.extend(self._where(node.where, True, node.body, inner))
+            found = chain(self._needs(node.where, inner).items(), self._where(node.where, True, node.body, inner))
         for atoms, map in found:
             yield atoms, self._functions.algebra.frame.drop(map, len(place.variables), len(node.iters))
 
-    def _own(self, node: Apply, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _own(self, node: Apply, place: Place) -> Found:
         """The elements of the function itself."""
         if node.name == "/" or (node.name == "^" and isinstance(node.args[1], Num) and not self._is_whole(node)):
             power = node.args[1].value if isinstance(node.args[1], Num) else -1
@@ -159,7 +155,7 @@ class DefinedElements:
         dtype = self._evaluator.dtype(node)
         return dtype is not None and dtype is not DType.BOOL and dtype.is_integer
 
-    def _of_divisor(self, below: Scalar, node: Apply, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _of_divisor(self, below: Scalar, node: Apply, place: Place) -> Found:
         if about_sizes(below):
             yield from self._not_zero(below, place)
         elif self._is_whole(node):
@@ -167,7 +163,7 @@ class DefinedElements:
         else:
             yield from self._of_terms(self._evaluator.inverse(below, self._evaluator.dtype(node), place))
 
-    def _of_terms(self, terms: Sum) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _of_terms(self, terms: Sum) -> Found:
         for term in terms:
             for each, index in self._functions.algebra.factors(term):
                 if not self._functions.is_total(each, _name_is_partial):
@@ -177,7 +173,7 @@ class DefinedElements:
 
     # ---- numbers that a program is written with ------------------------------------------------------------------------
 
-    def _of_sizes(self, node: Scalar, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _of_sizes(self, node: Scalar, place: Place) -> Found:
         for part in walk(node):
             if not isinstance(part, Apply) or not _name_is_partial(part.name) or _is_known(part):
                 continue
@@ -187,9 +183,9 @@ class DefinedElements:
             elif isinstance(power, Num) and power.value == int(power.value):
                 yield from self._not_zero(part.args[0], place)
             else:
-                yield (Atom(str(part), 0, opaque=True),), self._everywhere(place)
+                yield (Atom(str(part), 0, opaque=True),), self._functions.algebra.frame.relation(place.domain, ())
 
-    def _not_zero(self, below: Scalar, place: Place) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _not_zero(self, below: Scalar, place: Place) -> Found:
         try:
             ratio = from_sizes(below)
         except NotRational:
@@ -197,7 +193,7 @@ class DefinedElements:
         if not is_positive(ratio):
             yield from self._of_poly(ratio.top, place.domain)
 
-    def _of_poly(self, poly: Poly, domain: Any) -> Iterator[tuple[tuple[Atom, ...], Any]]:
+    def _of_poly(self, poly: Poly, domain: Any) -> Found:
         """A polynomial of numbers that must not be 0: each factor, of a product."""
         if poly.is_constant and poly.constant:
             return
@@ -215,9 +211,6 @@ class DefinedElements:
                     where = domain.intersect(self._evaluator.zeros(part, frame.dims(domain)))
             if not where.is_empty():
                 yield (Atom(f"not 0: {part}", 0, opaque=True),), frame.relation(domain, ())
-
-    def _everywhere(self, place: Place) -> Any:
-        return self._functions.algebra.frame.relation(place.domain, ())
 
 
 def _zeros_are_integers(poly: Poly) -> bool:

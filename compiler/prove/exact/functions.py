@@ -35,6 +35,9 @@ POWERS = 4  #: exp(n * x) is a power of exp(x) up to so large a number
 
 #: functions with values 0 and 1
 _TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
+Terms = list[Term]
+#: parts of a domain, each with the terms that exist there
+Regions = list[tuple[Any, Terms]]
 #: members of a maximum: each a sum over a domain that has so many dimensions more than that of the maximum
 Members = Sequence[tuple[Sum, Any, int]]
 
@@ -91,7 +94,7 @@ class Functions:
         regions = self.regions(parts, domain)
         return tuple(t for region, here in regions for t in self._uniform(name, len(arguments), region, here))
 
-    def _uniform(self, name: str, count: int, region: Any, parts: list[Term]) -> Sum:
+    def _uniform(self, name: str, count: int, region: Any, parts: Terms) -> Sum:
         algebra = self.algebra
         if not any(t.atoms for t in parts):
             numbers = [sum((t.coefficient for t in parts if t.argument == at), ZERO).number for at in range(count)]
@@ -115,7 +118,7 @@ class Functions:
             return found
         return (self._function(name, parts, region),)
 
-    def _common(self, parts: list[Term]) -> tuple[Atom, Any, list[Term]] | None:
+    def _common(self, parts: Terms) -> tuple[Atom, Any, Terms] | None:
         """A positive atom that every term of a longer sum has at one index, that index, and the sum without it."""
         if len(parts) == 1 and parts[0].map.is_single_valued():
             return None
@@ -132,7 +135,7 @@ class Functions:
                 return self.algebra.keep(part, [at for at in range(len(part.atoms)) if at != k])
         return None
 
-    def _exponential(self, parts: list[Term], region: Any) -> Sum | None:
+    def _exponential(self, parts: Terms, region: Any) -> Sum | None:
         """`exp(a + b)` as `exp(a) * exp(b)`, and `exp(-a)` as `1 / exp(a)`; None where a part is a sum itself."""
         if not all(part.map.is_single_valued() for part in parts):
             return None
@@ -213,13 +216,13 @@ class Functions:
             k, start = k + 1 + twice, start + arity * (1 + twice)
         return True
 
-    def regions(self, parts: Sequence[Term], domain: Any) -> list[tuple[Any, list[Term]]]:
+    def regions(self, parts: Sequence[Term], domain: Any) -> Regions:
         """The domain cut into regions where the same kinds of terms exist, each with the terms restricted to it."""
-        regions: list[tuple[Any, list[Term]]] = [(domain, [])]
+        regions: Regions = [(domain, [])]
         for part in parts:
             self.algebra.check()
             where = part.map.domain()
-            new: list[tuple[Any, list[Term]]] = []
+            new: Regions = []
             for region, inside in regions:
                 both = region.intersect(where)
                 rest = region
@@ -238,7 +241,7 @@ class Functions:
 
     # ---- one function --------------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, parts: list[Term], region: Any) -> Term:
+    def _function(self, name: str, parts: Terms, region: Any) -> Term:
         """The atom at the index where it is read, for a polynomial that is uniform on a region."""
         parts = sorted(parts, key=_order)
         index = self._index([part.map for part in parts], region)
@@ -331,7 +334,7 @@ class Functions:
         regions = self.regions(sorted(elements.values(), key=_order), domain)
         return tuple(term for region, parts in regions for term in self._largest(region, parts, name)) + common
 
-    def _largest(self, region: Any, parts: list[Term], name: str) -> Sum:
+    def _largest(self, region: Any, parts: Terms, name: str) -> Sum:
         numbers = [number for part in parts if (number := _number(part)) is not None]
         if len(numbers) > 1 and (top := best(name, numbers)) is not None:
             parts = [part for part in parts if _number(part) in {None, top}]
@@ -355,10 +358,10 @@ class Functions:
         """The function that a term is a multiple of."""
         return self._known.get(self.resolve(term.atoms[0]).name) if len(term.atoms) == 1 else None
 
-    def _elements(self, terms: Sum, domain: Any, name: str) -> list[Term]:
+    def _elements(self, terms: Sum, domain: Any, name: str) -> Terms:
         """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
         lowest = ONE if name.startswith("smallest") else MINUS_ONE
-        out: list[Term] = []
+        out: Terms = []
         for region, here in self.regions(self.algebra.normal(terms), domain):
             if not here:
                 out.append(Term(ZERO, (), self.algebra.frame.relation(region, ())))
@@ -378,7 +381,7 @@ class Functions:
                     out.append(part)
         return [term for term in out if not term.map.is_empty()]
 
-    def _spread(self, parts: list[Term], region: Any, name: str) -> list[Term] | None:
+    def _spread(self, parts: Terms, region: Any, name: str) -> Terms | None:
         """The members of `c + max(y)` as those of the maximum of `c + y`; None where a member is no such sum."""
         if len(parts) < 2 or name != "largest" or not all(part.map.is_single_valued() for part in parts):
             return None
@@ -388,7 +391,7 @@ class Functions:
             return None
         part = parts[at]
         frame, count = self.algebra.frame, self.algebra.frame.dims(region)
-        out: list[Term] = []
+        out: Terms = []
         for inner in found.terms:
             read = part.map.apply_range(inner.map).intersect_domain(region)
             more = frame.dims(read)
@@ -407,7 +410,7 @@ class Functions:
         if all(len(terms) < 2 for terms, _, _ in there):
             return members, ()
         first, where, bound = there[0]
-        common: list[Term] = []
+        common: Terms = []
         for term in first:
             flat = self._outer(term, where, bound)
             if flat is not None and all(self._has(term, flat, *other) for other in there[1:]):
@@ -443,7 +446,7 @@ def _sum_in(name: str) -> str:
     return "".join(("sum", *name.partition(":")[1:]))
 
 
-def _homogeneous(parts: list[Term]) -> tuple[Ratio, list[Term]]:
+def _homogeneous(parts: Terms) -> tuple[Ratio, Terms]:
     """The positive factor that all terms have in common, and the terms without it: a sum, or the largest, is that times theirs."""
     factor = positive_factor([part.coefficient for part in parts])
     return (ONE, parts) if factor == ONE else (factor, [_scaled(part, factor.inverse) for part in parts])

@@ -53,6 +53,10 @@ ROUNDS = 6  #: rounds of cutting, as long as one cuts something
 _nonnegative = lru_cache(maxsize=1 << 14)(nonnegative)
 
 
+#: iterators that are split, each in terms of its parts
+_Splits = dict[Iter, tuple[Scalar, tuple[Iter, ...]]]
+
+
 class _Facts:
     """Facts, by the unknowns that they connect."""
 
@@ -229,7 +233,7 @@ class Radix:
             current = [self.simplify(self._rebound(root, new)) for root in current]
         return current, parts
 
-    def _splits(self, roots: Sequence[Scalar]) -> dict[Iter, tuple[Scalar, tuple[Iter, ...]]]:
+    def _splits(self, roots: Sequence[Scalar]) -> _Splits:
         divisors: dict[Iter, dict[Scalar, None]] = {}
         for root in roots:
             for node in walk(root):
@@ -238,7 +242,7 @@ class Radix:
                         divisors.setdefault(it, {})[by] = None
         if not divisors:
             divisors = self._mixed(roots)
-        out: dict[Iter, tuple[Scalar, tuple[Iter, ...]]] = {}
+        out: _Splits = {}
         for it, found in divisors.items():
             chain = self._chain(it, list(found))
             if chain is None:
@@ -301,7 +305,7 @@ class Radix:
                 chain.append(by)
         return chain or None
 
-    def _rebound(self, root: Scalar, new: dict[Iter, tuple[Scalar, tuple[Iter, ...]]]) -> Scalar:
+    def _rebound(self, root: Scalar, new: _Splits) -> Scalar:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
         memo: dict[Scalar, Scalar] = {}
 

@@ -108,6 +108,8 @@ class Term:
 
 
 Sum = tuple[Term, ...]
+#: maps, each with its coefficient
+_Pieces = list[tuple[Ratio, Any]]
 
 
 def dims_of(atoms: Sequence[Atom]) -> list[tuple[int, ...]]:
@@ -236,7 +238,7 @@ class Algebra:
         found = self._normal.get(key)
         if found is not None and all(a is b or a == b for a, b in zip(found[0], terms, strict=True)):
             return found[1]
-        groups: dict[tuple[Atom, ...], list[tuple[Ratio, Any]]] = {}
+        groups: dict[tuple[Atom, ...], _Pieces] = {}
         for term in terms:
             for sorted_ in self._ordered(self._sorted(term)):
                 groups.setdefault(sorted_.atoms, []).append((sorted_.coefficient, sorted_.map))
@@ -335,13 +337,13 @@ class Algebra:
                 return out
         return [term]
 
-    def _disjoint(self, pieces: list[tuple[Ratio, Any]]) -> list[tuple[Ratio, Any]]:
+    def _disjoint(self, pieces: _Pieces) -> _Pieces:
         if len(pieces) == 1:
             return [] if pieces[0][0].is_zero or pieces[0][1].is_empty() else pieces
-        atoms: list[tuple[Ratio, Any]] = []
+        atoms: _Pieces = []
         for coefficient, rest in pieces:
             self.check()
-            new: list[tuple[Ratio, Any]] = []
+            new: _Pieces = []
             for known, where in atoms:
                 both = where.intersect(rest)
                 if both.is_empty():

@@ -65,7 +65,10 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         if isinstance(node, Input) and not value.type.dtype.is_float:
             raise NoBoxes("elements that are no elements of the field")
         if isinstance(node, Input) or (isinstance(node, Constant) and not isinstance(node.data, FillRef)):
-            known[value] = _Cut(((),) * len(shape), {value: tuple(_unit(shape, axis) for axis in range(len(shape)))})
+            known[value] = _Cut(
+                ((),) * len(shape),
+                {value: tuple(np.tile(unit, (size, 1)) for unit, size in zip(np.eye(len(shape)), shape, strict=True))},
+            )
         elif isinstance(node, Constant):
             known[value] = _Cut(((),) * len(shape), {})
         elif isinstance(node, ScopeNode):
@@ -73,12 +76,6 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         else:
             raise NoBoxes("a node without a definition in the language")
     return tuple(known[value].points for value in outputs)
-
-
-def _unit(shape: Sequence[int], axis: int) -> Array:
-    out = np.zeros((shape[axis], len(shape)))
-    out[:, axis] = 1
-    return out
 
 
 def joined(one: Points, other: Points) -> Points:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +12,7 @@ from functools import partial
 from itertools import chain
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -31,7 +33,6 @@ from dslc.prove.exact.terms import Effort
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.in_bounds import leaves_bounds
 from dslc.prove.laws import law_substitutions
-from dslc.prove.run.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
@@ -370,3 +371,47 @@ def replay(
         if one.type != other.type:
             return Counterexample(drawn, name, (), str(one.type), str(other.type))
     return replayed(rules, *sides, names, bound[split[1] :], np.random.default_rng(seed), drawn, True, monomial)
+
+
+_Result = TypeVar("_Result")
+
+
+DEPTH = 100_000  #: calls that may be open at once
+#: bytes of stack for them: some call through C, which takes up to two kilobytes of it each; memory that is not
+#: touched is not taken
+STACK = 512 << 20
+
+_here = threading.local()
+
+
+def deeply(function: Callable[[], _Result]) -> _Result:
+    """Call a function that may call itself far deeper than Python lets it: in a thread with a larger stack."""
+    if getattr(_here, "deep", False):
+        return function()
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        _here.deep = True
+        sys.setrecursionlimit(max(depth, DEPTH))
+        try:
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    depth, size = sys.getrecursionlimit(), threading.stack_size(STACK)
+    # of a caller that is interrupted it keeps no process alive
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        try:
+            thread.start()
+        except RuntimeError:  # there is no memory for such a stack
+            return function()
+        finally:
+            threading.stack_size(size)
+        thread.join()
+    finally:
+        sys.setrecursionlimit(depth)
+    if errors:
+        raise errors[0]
+    return results[0]

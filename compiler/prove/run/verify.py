@@ -8,17 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dslc.prove.evidence.dependencies import current, note, resting
-from dslc.prove.evidence.digest import rule_digest
-from dslc.prove.evidence.lock import EMPTY, Lock, installed, lock_path, own_evidence, read_lock, write_lock
-from dslc.prove.run.conclusion import conclude
-from dslc.prove.run.provers import PROVERS, Definition
+from dslc.errors import Diagnostic
+from dslc.folders import cache_folder
+from dslc.prove.evidence.dependencies import current, known_verdict, note, resting
+from dslc.prove.evidence.digest import rule_digest, used_by
+from dslc.prove.evidence.lock import EMPTY, Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
+from dslc.prove.run.conclusion import conclude, diagnostic_of
+from dslc.prove.run.provers import PROVERS, Definition, prover_verdict
 from dslc.prove.run.worker import Task, answers, definition_of
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict
-from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, rules_cache
 from dslc.semantics.walk import walk_expr
+from dslc.store import Store
 from dslc.syntax import tree as t
 
 SECONDS = 30.0  #: seconds that one prover may take for one rule
@@ -219,3 +222,30 @@ def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
     inside = set(modules)
     found: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
     return [one.name for one in found if one.module in inside]
+
+
+def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
+    """The first error in a rule or law, or in an operator or function that it uses."""
+    errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span is not None]
+    spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
+    return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
+
+
+def wrong_laws(rules: Rules, law: PropertyDef, seed: int = 0) -> list[Diagnostic]:
+    """E0502 with a counterexample where the field prover refutes a law; what it found equal is kept.
+
+    A law with mistakes, or about operators with some (`mistake_in`), is no matter of this.
+    """
+    known = known_verdict(rules, law, locks=True)
+    if known is not None and known.status != "refuted":
+        return []
+    digest = rule_digest(rules, law)
+    store, key = Store(cache_folder() / "checked"), f"{stamp()}-{digest}"
+    if known is None and store.get(key) is not None:
+        return []
+    verdict = prover_verdict(rules, law, "field", seed=seed)
+    if verdict.answer != "differs":
+        store.put(key, law.name.encode())
+        return []
+    found = diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))
+    return [] if found is None else [found]
