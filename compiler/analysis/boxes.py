@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from dslc.analysis.numeric import DataDependent, Interval, interval, vector
-from dslc.analysis.reads import Access, ReadLoop, accesses, output_loops
+from dslc.analysis.reads import Access, ReadLoop, accesses, intervals, output_loops
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
 
@@ -37,15 +39,14 @@ def read_boxes(
         if not isinstance(access.node, Read):
             continue
         shape = shapes[access.node.operand]
-        at = _intervals(access.loops, region)
+        at = intervals(access.loops, region or ())
         if at is None:
             continue
         box = []
         for index, size in zip(access.node.index, shape, strict=True):
-            try:
+            low, high = 0, size - 1
+            with suppress(DataDependent):
                 low, high = interval(index, at)
-            except DataDependent:
-                low, high = 0, size - 1
             box.append((max(low, 0), min(high, size - 1)))
         if any(low > high for low, high in box):
             continue
@@ -54,19 +55,6 @@ def read_boxes(
             box if old is None else [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]
         )
     return tuple(ReadBox(k, None if box is None else tuple(box)) for k, box in found.items())
-
-
-def _intervals(loops: tuple[ReadLoop, ...], region: Sequence[Interval] | None) -> dict[Scalar, Interval] | None:
-    at: dict[Scalar, Interval] = {}
-    for k, loop in enumerate(loops):
-        if region is not None and k < len(region):
-            at[loop.iterator] = region[k]
-            continue
-        high = interval(loop.extent, at)[1] - 1
-        if high < 0:
-            return None
-        at[loop.iterator] = (0, high)
-    return at
 
 
 @dataclass(frozen=True)
@@ -78,10 +66,7 @@ class Split:
 
     def boxes(self, extents: Sequence[int]) -> int:
         """The number of boxes that the output is cut into."""
-        total = 1
-        for points, extent in zip(self.points, extents, strict=True):
-            total *= (len(points) + 1) if extent else 0
-        return total
+        return prod(len(points) + 1 if extent else 0 for points, extent in zip(self.points, extents, strict=True))
 
 
 def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
@@ -124,11 +109,8 @@ def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[S
 
 
 def _inside(access: Access, shape: tuple[int, ...]) -> list[Scalar]:
-    parts = []
-    for index, size in zip(access.node.index, shape, strict=True):
-        if any(isinstance(node, Iter) for node in index.free):
-            parts.append(apply("and", apply("<=", num(0), index), apply("<", index, num(size))))
-    return parts
+    pairs = zip(access.node.index, shape, strict=True)
+    return [apply("and", apply("<=", num(0), at), apply("<", at, num(size))) for at, size in pairs if at.free]
 
 
 def _atomic(condition: Scalar) -> list[Scalar]:

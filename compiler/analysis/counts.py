@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dslc.analysis.numeric import DataDependent, interval, vector
-from dslc.analysis.reads import accesses
+from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Scope, ScopeNode, Value, topological
@@ -122,23 +122,17 @@ def elements_read(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
         node = access.node
         if not isinstance(node, Read):
             continue
-        ranges: dict[Scalar, int] = {}
-        known: dict[Scalar, tuple[int, int]] = {}
-        for loop in access.loops:
-            high = interval(loop.extent, known)[1] - 1
-            known[loop.iterator] = (0, max(high, 0))
-            ranges[loop.iterator] = max(high + 1, 0)
-        shape = shapes[node.operand]
-        whole = math.prod(shape)
-        if any(size == 0 for size in ranges.values()):
+        shape, known = shapes[node.operand], intervals(access.loops)
+        if known is None:
             continue
+        ranges = {it: high + 1 for it, (_, high) in known.items()}
         positions = math.prod(ranges[i] for i in node.free if i in ranges)
         per_dim = [_positions(index, size, ranges) for index, size in zip(node.index, shape, strict=True)]
         if tuple(per_dim) in boxes[node.operand]:
             continue
         boxes[node.operand].add(tuple(per_dim))
         product = math.prod(len(each) for each in per_dim)
-        found[node.operand] = min(whole, found[node.operand] + min(product, positions))
+        found[node.operand] = min(math.prod(shape), found[node.operand] + min(product, positions))
     return tuple(found)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dslc.analysis.numeric import Interval, interval
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar
 
@@ -29,6 +31,16 @@ class Access:
 def output_loops(scope: Scope) -> tuple[ReadLoop, ...]:
     """The loops over the positions of the output."""
     return tuple(ReadLoop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
+
+
+def intervals(loops: tuple[ReadLoop, ...], region: Sequence[Interval] = ()) -> dict[Scalar, Interval] | None:
+    """The ranges of iterators, the first of them in a region; None where one has no position."""
+    at: dict[Scalar, Interval] = {}
+    for k, loop in enumerate(loops):
+        at[loop.iterator] = region[k] if k < len(region) else (0, interval(loop.extent, at)[1] - 1)
+        if at[loop.iterator][1] < 0:
+            return None
+    return at
 
 
 def accesses(scope: Scope) -> list[Access]:

@@ -159,7 +159,7 @@ class AxiomProver:
             laws = self.entails(rules, left, right, instance.conditions, without, terms)
             # laws that are not proved carry nothing
             while not isinstance(laws, str) and (
-                idle := {name for name in laws if name in owners and not basis(rules, owners[name]).carries}
+                idle := {name for name in laws if name in owners and basis(rules, owners[name]).status not in CARRYING}
             ):
                 without |= idle
                 laws = self.entails(rules, left, right, instance.conditions, without, terms)

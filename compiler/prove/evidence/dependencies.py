@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslc.deadline import FOREVER, Deadline
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.evidence.lock import EMPTY, Lock, lock_path, own_evidence, read_lock, shipped
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import in_turn, prover_verdict
-from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, Verdict
+from dslc.prove.verdict import ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.semantics.definitions import NO_TRAITS, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules, rules_cache
 
@@ -23,19 +23,7 @@ _TRAITS = ("associative", "commutative", "idempotent", "involution", "identity",
 SECONDS = 10.0  #: seconds for one law that is looked at on the way
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """The status of a law: `reason` is its bound or why it is trusted."""
-
-    status: Status
-    reason: str = ""
-
-    @property
-    def carries(self) -> bool:
-        return self.status in CARRYING
-
-
-def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
+def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> TypeStatus:
     """The status of a law: from this run, from the user's own proofs, else by proving it now.
 
     Args:
@@ -44,16 +32,16 @@ def basis(rules: Rules, law: PropertyDef, locks: bool = False) -> Basis:
     found = _known_basis(rules, law, locks)
     if found is None:
         verdict = _proved(rules, law)
-        found = rules_cache(rules, "basis")[law.name, locks] = Basis(verdict.status, verdict.reason)
+        found = rules_cache(rules, "basis")[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
 
 
-def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> Basis | None:
+def _known_basis(rules: Rules, law: PropertyDef, locks: bool) -> TypeStatus | None:
     """As `basis`, but without a proof."""
     known = rules_cache(rules, "basis")
-    found: Basis | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
+    found: TypeStatus | None = known.get((law.name, False)) or (known.get((law.name, True)) if locks else None)
     if found is None and (verdict := known_verdict(rules, law, locks)) is not None:
-        found = known[law.name, locks] = Basis(verdict.status, verdict.reason)
+        found = known[law.name, locks] = TypeStatus(verdict.status, verdict.reason)
     return found
 
 
@@ -61,7 +49,7 @@ def note(rules: Rules, known: Iterable[tuple[str, Status, str]]) -> None:
     """Keeps for the run what was found of laws, by name: status and reason."""
     cache = rules_cache(rules, "basis")
     for name, status, reason in known:
-        cache[name, False] = Basis(status, reason)
+        cache[name, False] = TypeStatus(status, reason)
 
 
 def known_verdict(rules: Rules, law: PropertyDef, locks: bool = False) -> RuleVerdict | None:
@@ -138,12 +126,8 @@ def current(rules: Rules, verdict: RuleVerdict, loaded: bool = True) -> bool:
 def settle_traits(rules: Rules, operator: str = "", until: Deadline = FOREVER) -> None:
     """Proves the laws behind traits of which nothing is known yet, of one operator or of all: before something is matched."""
     for law in rules.laws.values():
-        if (
-            law.trait is not None
-            and operator in ("", law.trait[0])
-            and not until.over
-            and _known_basis(rules, law, True) is None
-        ):
+        about = law.trait is not None and operator in ("", law.trait[0])
+        if law.trait and about and not until.over and _known_basis(rules, law, True) is None:
             basis(rules, law, locks=True)
             rules_cache(rules, "held traits").pop(law.trait[0], None)
 
@@ -169,6 +153,6 @@ def _held(rules: Rules, operator: str, stated: Traits) -> Traits:
     for law in rules.laws.values():
         if law.trait is not None and law.trait[0] == operator:
             one = _known_basis(rules, law, True)
-            known |= {law.trait[1]} if one is not None and one.carries else set()
+            known |= {law.trait[1]} if one is not None and one.status in CARRYING else set()
     kept = {name: getattr(stated, name) if name in known else getattr(NO_TRAITS, name) for name in _TRAITS}
     return replace(stated, **kept, absorbing=None)

@@ -185,20 +185,19 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
     return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
 
 
-@dataclass(frozen=True, slots=True)
 class ProofCache:
     """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them.
 
-    Attributes:
-        stamp: whose verdicts they are; those of other provers are not found.
+    Args:
+        stamp: of the provers; the verdicts of other ones are not found.
     """
 
-    folder: Path
-    stamp: str = ""
+    def __init__(self, folder: Path, stamp: str = "") -> None:
+        self._store, self._stamp = Store(folder / "proofs"), stamp
 
     def get(self, rule: str, digest: str) -> RuleVerdict | None:
         try:
-            found = from_dict(rule, self._store.get_json(self._key(digest)))
+            found = from_dict(rule, self._store.get_json(f"{self._stamp}{digest}.json"))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return found if found.digest == digest else None
@@ -206,14 +205,7 @@ class ProofCache:
     def put(self, verdicts: Iterable[RuleVerdict]) -> None:
         """Keeps verdicts; a folder that cannot be written keeps nothing."""
         for verdict in verdicts:
-            self._store.put_json(self._key(verdict.digest), to_dict(verdict))
-
-    @property
-    def _store(self) -> Store:
-        return Store(self.folder / "proofs")
-
-    def _key(self, digest: str) -> str:
-        return f"{self.stamp}{digest}.json"
+            self._store.put_json(f"{self._stamp}{verdict.digest}.json", to_dict(verdict))
 
 
 # what provers consist of, and what they ask; evidence of others is no evidence of these
@@ -249,12 +241,8 @@ def shipped(path: Path) -> bool:
 
 def installed(path: Path) -> bool:
     """Return whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
-    folders = [
-        sysconfig.get_path("purelib"),
-        sysconfig.get_path("platlib"),
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-    ]
+    paths = map(sysconfig.get_path, ("purelib", "platlib"))
+    folders = [*paths, *site.getsitepackages(), site.getusersitepackages()]
     found = path.resolve()
     return any(found.is_relative_to(Path(folder).resolve()) for folder in folders if folder) or bool(
         {"site-packages", "dist-packages"} & set(found.parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dslc.analysis.conditions import Case, cases
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial, scalar_of
@@ -30,25 +30,27 @@ def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Sca
 
 def _with_quotient(condition: Scalar) -> Scalar:
     """`p % n == c` for numbers `n > c >= 0` as `p == n * q + c`, with a name for the quotient, where that gives a size."""
-    if not (isinstance(condition, Apply) and condition.name == "=="):
-        return condition
-    for rest, number in (condition.args, condition.args[::-1]):
-        if not (isinstance(rest, Apply) and rest.name == "%" and isinstance(number, Num)):
-            continue
-        top, by = rest.args
-        if not (
-            isinstance(by, Num)
-            and isinstance(by.value, int)
-            and isinstance(number.value, int)
-            and 0 <= number.value < by.value
-        ):
-            continue
-        least = top.least if isinstance(top, Sym) else None
-        quotient = Sym._make(None if least is None else -((number.value - least) // by.value), f"({top}) // {by}")
-        equation = apply("==", top, apply("+", apply("*", by, quotient), number))
-        if _solution(equation) is not None:
-            return equation
+    if isinstance(condition, Apply) and condition.name == "==":
+        for pair in (condition.args, condition.args[::-1]):
+            match pair:
+                case (Apply(name="%", args=(top, Num(value=int() as by))), Num(value=int() as number)):
+                    if not 0 <= number < by:
+                        continue
+                    least = top.least if isinstance(top, Sym) else None
+                    quotient = Sym._make(None if least is None else -((number - least) // by), f"({top}) // {by}")
+                    equation = apply("==", top, apply("+", apply("*", num(by), quotient), num(number)))
+                    if _solution(equation) is not None:
+                        return equation
     return condition
+
+
+def _alone(poly: Poly) -> Iterator[tuple[Scalar, Poly]]:
+    """The factors that stand alone with coefficient 1 or -1, each with what it equals where the polynomial is 0."""
+    for monomial, coefficient in poly.terms:
+        if len(monomial) == 1 and abs(coefficient) == 1:
+            rest = Poly(tuple(term for term in poly.terms if term[0] != monomial))
+            if not any(part is monomial[0] for factor in rest.atoms for part in walk(factor)):
+                yield monomial[0], rest * -coefficient
 
 
 def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:
@@ -58,13 +60,11 @@ def _solution(condition: Scalar) -> tuple[Sym, Scalar] | None:
         difference = polynomial(condition.args[0]) - polynomial(condition.args[1])
     except NotIntegral:
         return None
-    singles = [(m[0], c) for m, c in difference.terms if len(m) == 1 and abs(c) == 1 and isinstance(m[0], Sym)]
-    for size, coefficient in sorted(singles, key=lambda item: str(item[0]), reverse=True):
-        rest = Poly(tuple(term for term in difference.terms if term[0] != (size,)))
-        if not any(part is size for factor in rest.atoms for part in walk(factor)):
-            assert isinstance(size, Sym)
-            return size, scalar_of(rest * -coefficient)
-    return None
+    sizes = [(size, rest) for size, rest in _alone(difference) if isinstance(size, Sym)]
+    if not sizes:
+        return None
+    size, rest = max(sizes, key=lambda item: str(item[0]))
+    return size, scalar_of(rest)
 
 
 def facts(conditions: Sequence[Scalar]) -> Case:
@@ -85,33 +85,29 @@ def named(extents: Iterable[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]
     known: dict[Scalar, Scalar] = {}
     conditions: list[Scalar] = []
     for extent in dict.fromkeys(extents):
-        poly = _put(extent, known)
-        if poly is None or sum(bool(m) for m, _ in poly.terms) < 2 or any(a.free for a in poly.atoms):
+        for name, value in known.items():
+            extent = replaced(extent, name, value)
+        try:
+            poly = polynomial(extent)
+        except NotIntegral:
             continue
-        singles = [(m[0], c) for m, c in poly.terms if len(m) == 1 and abs(c) == 1 and _nameable(m[0])]
-        for factor, coefficient in sorted(singles, key=lambda item: (isinstance(item[0], Sym), str(item[0]))):
-            rest = Poly(tuple(term for term in poly.terms if term[0] != (factor,)))
-            if any(part is factor for other in rest.atoms for part in walk(other)):
-                continue
-            value = scalar_of((atom(sym(f"size {len(known)}")) - rest) * coefficient)
-            known = {name: replaced(old, factor, value) for name, old in known.items()} | {factor: value}
-            if isinstance(factor, Apply):
-                top, by = (replaced(arg, factor, value) for arg in factor.args)
-                below = apply("*", by, value)
-                conditions += [apply("<=", below, top), apply("<", top, apply("+", below, by))]
-            elif isinstance(factor, Sym) and factor.least is not None:
-                conditions.append(apply(">=", value, num(factor.least)))
-            break
+        if sum(bool(m) for m, _ in poly.terms) < 2 or any(a.free for a in poly.atoms):
+            continue
+        # where the sum is named, a factor is that name less the rest
+        total = atom(sym(f"size {len(known)}"))
+        factors = [each for each in _alone(poly - total) if each[0] not in total.atoms and _nameable(each[0])]
+        if not factors:
+            continue
+        factor, rest = min(factors, key=lambda item: (isinstance(item[0], Sym), str(item[0])))
+        value = scalar_of(rest)
+        known = {name: replaced(old, factor, value) for name, old in known.items()} | {factor: value}
+        if isinstance(factor, Apply):
+            top, by = (replaced(arg, factor, value) for arg in factor.args)
+            below = apply("*", by, value)
+            conditions += [apply("<=", below, top), apply("<", top, apply("+", below, by))]
+        elif isinstance(factor, Sym) and factor.least is not None:
+            conditions.append(apply(">=", value, num(factor.least)))
     return known, conditions
-
-
-def _put(extent: Scalar, known: Mapping[Scalar, Scalar]) -> Poly | None:
-    for name, value in known.items():
-        extent = replaced(extent, name, value)
-    try:
-        return polynomial(extent)
-    except NotIntegral:
-        return None
 
 
 def _nameable(node: Scalar) -> bool:

@@ -214,7 +214,7 @@ class Evaluator:
             return self._of_integers(node, dtype, place)
         if name in {"+", "*"}:
             parts = [self._typed(arg, dtype, place) for arg in args]
-            if any(map(_mentions_infinity, args)):
+            if any(is_infinite(part) for part in walk(node)):
                 self._stay_infinite(name, parts)
             return tuple(chain(*parts)) if name == "+" else reduce(algebra.product, parts)
         if name == "/":
@@ -259,7 +259,9 @@ class Evaluator:
                 return values[0]  # also where it is the smallest number, whose opposite is itself
             members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
             return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
-        if name in _ROUNDING and (name == "trunc" or not _is_quotient(args[0])):
+        if name in _ROUNDING and (
+            name == "trunc" or getattr(args[0], "name", "").partition(":")[0] not in {"/", "quotient"}
+        ):
             return values[0]
         return whole.applied(name + self._beyond(args, dtype), dtype, values, domain)
 
@@ -458,18 +460,8 @@ def about_sizes(node: Scalar) -> bool:
     )
 
 
-@cache
-def _mentions_infinity(node: Scalar) -> bool:
-    return any(is_infinite(part) for part in walk(node))
-
-
-def _is_quotient(node: Scalar) -> bool:
-    return isinstance(node, Apply) and node.name.partition(":")[0] in {"/", "quotient"}
-
-
 def _power(node: Scalar) -> int | None:
-    if isinstance(node, Num) and not isinstance(node.value, bool):
-        value = node.value
-        if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+    match node:
+        case Num(value=int() | float() as value) if not isinstance(value, bool) and value == int(value):
             return int(value) if 0 < abs(value) <= POWERS else None
     return None

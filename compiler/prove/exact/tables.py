@@ -255,13 +255,11 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
 
 def _needed(node: Scalar) -> Iterator[Scalar]:
     """Conditions without which an expression is 0."""
-    if isinstance(node, Apply) and node.name == "*":
-        for part in node.args:
-            yield from _needed(part)
-    elif isinstance(node, Apply) and node.name == "select" and _is_zero(node.args[2]):
-        yield node.args[0]
-        yield from _needed(node.args[1])
-
-
-def _is_zero(node: Scalar) -> bool:
-    return isinstance(node, Num) and not isinstance(node.value, bool) and node.value == 0
+    match node:
+        case Apply(name="*"):
+            for part in node.args:
+                yield from _needed(part)
+        case Apply(name="select", args=(condition, then, Num(value=int() | Fraction() | float() as other))):
+            if other == 0 and other is not False:
+                yield condition
+                yield from _needed(then)

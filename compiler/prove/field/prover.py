@@ -185,18 +185,14 @@ def compare_values(
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
     draws = 2 * DRAWS if sum(value.type.elements for value in left) < FEW else DRAWS
-    agrees, seen = True, 0
+    seen, differs = 0, False
     for _ in range(draws):
         found = _differs(sides, inputs, Field(int(rng.integers(1 << 20))), rng)
-        if found is None:
-            continue
-        seen += 1
+        seen += found is not None
         if found:
-            agrees = False
+            differs = True
             break
-    if seen == 0:
-        agrees = False  # not even one draw is defined over the field
-    if agrees:
+    if seen and not differs:
         return ComparedInstance("field", None if degree is None else (degree / P) ** seen)
     certain = degree is not None and seen > 0
     if not certain:
@@ -205,19 +201,15 @@ def compare_values(
             return ComparedInstance("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
-            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
+            bodies = [n.scope.body for n in topological(each.node for each in scopes) if isinstance(n, ScopeNode)]
+            applied = (part.name for body in bodies for part in walk(body) if isinstance(part, Apply))
+            converts = any(name.startswith("convert:") for name in applied)
+            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if converts else None
             return ComparedInstance("floats") if shown is None else ComparedInstance("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
     return (
         ComparedInstance("none") if counterexample is None else ComparedInstance("field", counterexample=counterexample)
     )
-
-
-def _converts(scopes: Sequence[Value]) -> bool:
-    """Return whether element types are converted."""
-    nodes = topological(value.node for value in scopes)
-    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
-    return any(isinstance(part, Apply) and part.name.startswith("convert:") for body in bodies for part in walk(body))
 
 
 def _differs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dslc.errors import Diagnostic, DslcError
+from dslc.errors import Diagnostic, error
 from dslc.ir.dtype import DType, TypeClass
 from dslc.prove.counterexample import text_of
 from dslc.prove.evidence.digest import rule_digest
@@ -25,14 +25,22 @@ def conclude(
     """
     statuses: dict[Types, TypeStatus] = {}
     for types in dict.fromkeys(types for one in verdicts for types, _ in one.parts) or {Types(): None}:
-        by = {one.prover: found for one in verdicts if (found := _part(one, types)) is not None}
+        # a prover that says nothing of any types was stopped, or asked about all at once
+        parts = {one.prover: dict(one.parts).get(types) if one.parts else one for one in verdicts}
+        by = {prover: found for prover, found in parts.items() if found is not None}
         answers = {one.answer for one in by.values()}
         if "vacant" in answers and not answers & {"equal", "differs"}:
             continue
         unlimited = [one for one in by.values() if one.answer == "equal" and one.prover != "field" and not one.scope]
         refuting = next((one for one in by.values() if one.answer == "differs"), None)
         if refuting is not None and unlimited:
-            raise _disagreement(definition, unlimited[0], refuting)
+            name, found = definition.name, refuting.counterexample
+            shown = f"the {unlimited[0].prover} prover shows `{name}` for every shape"
+            raise error(
+                "E0510", f"{shown}, and the {refuting.prover} prover refutes it", definition.syntax.span,
+                counterexample=text_of(found) if found is not None else "",
+                hint="one of the provers is wrong: this is a bug of dslc, please report it",
+            )  # fmt: skip
         statuses[types] = TypeStatus(*_status(definition, by, refuting))
     by_type = statuses
     if not statuses:
@@ -47,11 +55,6 @@ def conclude(
     rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
     own = digest or rule_digest(rules, definition)
     return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
-
-
-def _part(verdict: Verdict, types: Types) -> Verdict | None:
-    """The verdict of a prover on some element types; a prover that says nothing of any was stopped, or asked about all at once."""
-    return dict(verdict.parts).get(types) if verdict.parts else verdict
 
 
 def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
@@ -84,19 +87,6 @@ def trusted_reason(definition: Definition) -> str | None:
     if isinstance(syntax, t.Property):
         return syntax.trusted
     return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
-
-
-def _disagreement(definition: Definition, equal: Verdict, differs: Verdict) -> DslcError:
-    message = f"the {equal.prover} prover shows `{definition.name}` for every shape, and the {differs.prover} prover refutes it"
-    found = differs.counterexample
-    return DslcError(
-        [
-            Diagnostic(
-                "E0510", message, definition.syntax.span, counterexample=text_of(found) if found is not None else "",
-                hint="one of the provers is wrong: this is a bug of dslc, please report it",
-            )
-        ]
-    )  # fmt: skip
 
 
 def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
