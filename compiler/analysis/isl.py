@@ -15,6 +15,9 @@ from typing import Any, Literal
 MOST_OPERATIONS = 1_000_000  #: operations that a proof may take (about a second); beyond, it counts as not proved
 
 
+Kind = Literal[">=", "=="]
+
+
 class GivenUp(Exception):
     """isl needed more operations than it was allowed."""
 
@@ -25,7 +28,7 @@ class Constraint:
 
     terms: tuple[tuple[str, int], ...]
     constant: int
-    kind: Literal[">=", "=="] = ">="
+    kind: Kind = ">="
 
     def __str__(self) -> str:
         parts = [f"{coefficient}*{name}" for name, coefficient in self.terms]
@@ -240,20 +243,6 @@ class Frame:
         if not all(number.is_int() for number in (*numbers, constant)):
             return None
         return {k: number.to_python() for k, number in enumerate(numbers) if not number.is_zero()}, constant.to_python()
-
-    def points(self, what: Any, parameters: Sequence[int]) -> list[tuple[int, ...]]:
-        """The points of a set at given parameters; they must be finitely many."""
-        isl = self._isl
-        for k, number in enumerate(parameters):
-            what = what.fix_val(isl.dim_type.param, k, isl.Val.int_from_si(_maps_context(), number))
-        found: list[tuple[int, ...]] = []
-        count = self.dims(what)
-        what.foreach_point(
-            lambda point: found.append(
-                tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
-            )
-        )
-        return sorted(found)
 
     def point(self, relation: Any) -> tuple[dict[str, int], list[int], list[int]] | None:
         """Some parameters, a point and one of its images; None where the map is empty."""

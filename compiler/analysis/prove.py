@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
+from itertools import combinations_with_replacement, islice, starmap
+from operator import mul
 
 from dslc.analysis import isl
 from dslc.analysis.conditions import Case, both, cases, split_atom
@@ -223,40 +225,29 @@ class _Prover:
         """No integer point satisfies the facts and `goal < 0`, each product of unknowns taken as an unknown."""
         if goal.is_constant:
             return goal.constant >= 0
-        found = self._linear.get(goal)
-        if found is None:
-            found = self._linear[goal] = self._refuted(goal)
-        return found
+        if goal not in self._linear:
+            self._linear[goal] = self._refuted(goal)
+        return self._linear[goal]
 
     def _refuted(self, goal: Poly) -> bool:
-        refuted = [-goal - 1]
         nonneg, zero = self._relevant(goal)
-        nonneg, zero = self._definitions([*refuted, *nonneg], zero)
+        nonneg, zero = self._definitions([-goal - 1, *nonneg], zero)
         nonneg = [*nonneg, *_products(nonneg)]
-        names: dict[Monomial, str] = {}
-        for poly in (*nonneg, *zero):
-            for monomial, _ in poly.terms:
-                if monomial:
-                    names.setdefault(monomial, f"v{len(names)}")
+        monomials = dict.fromkeys(m for poly in (*nonneg, *zero) for m, _ in poly.terms if m)
+        names = {monomial: f"v{k}" for k, monomial in enumerate(monomials)}
         constraints = [_constraint(poly, names, ">=") for poly in nonneg]
         constraints += [_constraint(poly, names, "==") for poly in zero]
         return isl.is_empty(tuple(names.values()), tuple(dict.fromkeys(constraints)))
 
     def _relevant(self, goal: Poly) -> tuple[list[Poly], list[Poly]]:
         """The facts that are connected with the goal by common unknowns."""
-        reached = _inside(goal)
-        todo = [(poly, _inside(poly)) for poly in (*self._nonneg, *self._zero)]
-        grew = True
-        while grew:
-            grew = False
-            for _, inside in todo:
-                if inside & reached and not inside <= reached:
-                    reached |= inside
-                    grew = True
-        return (
-            [poly for poly in self._nonneg if _inside(poly) & reached],
-            [poly for poly in self._zero if _inside(poly) & reached],
-        )
+        reached, before = _inside(goal), frozenset[Scalar]()
+        while reached != before:
+            before = reached
+            for poly in (*self._nonneg, *self._zero):
+                reached |= _inside(poly) if _inside(poly) & reached else frozenset()
+        nonneg, zero = ([poly for poly in polys if _inside(poly) & reached] for polys in (self._nonneg, self._zero))
+        return nonneg, zero
 
     def _definitions(self, nonneg: list[Poly], zero: list[Poly]) -> tuple[list[Poly], list[Poly]]:
         """Adds `e == d * (e // d) + e % d` and `0 <= e % d < d` for every division that occurs, divisors known positive."""
@@ -300,14 +291,13 @@ def _nested_last(atoms: Iterable[Scalar], name: str) -> list[Apply]:
 def _bounds(iterators: tuple[Scalar, ...], nonneg: tuple[Poly, ...]) -> list[tuple[Scalar, Poly, Poly]]:
     """The iterators, innermost first, with their ranges."""
     out = []
-    for iterator in reversed(iterators):
-        for fact in nonneg:
-            if fact.degree_in(iterator) == 1 and fact.coefficients.get((iterator,)) == -1:
-                slope, high = fact.split(iterator)
-                later = [i for i in iterators[iterators.index(iterator) :] if isinstance(i, Iter)]
-                if slope.is_constant and not any(a in part.free for part in high.atoms for a in later):
-                    out.append((iterator, ZERO, high))
-                    break
+    for k, iterator in reversed(list(enumerate(iterators))):
+        later = {i for i in iterators[k:] if isinstance(i, Iter)}
+        facts = (fact for fact in nonneg if fact.coefficients.get((iterator,)) == -1 and fact.degree_in(iterator) == 1)
+        for slope, high in (fact.split(iterator) for fact in facts):
+            if slope.is_constant and not any(later & part.free for part in high.atoms):
+                out.append((iterator, ZERO, high))
+                break
     return out
 
 
@@ -348,21 +338,13 @@ def _single(fact: Poly) -> bool:
 def _products(nonneg: list[Poly]) -> list[Poly]:
     """Products of two facts whose monomials all occur already (McCormick's inequalities and the like)."""
     present = {monomial for poly in nonneg for monomial, _ in poly.terms if len(monomial) > 1}
-    if not present:
-        return []
     wanted = {factor for monomial in present for factor in monomial}
     usable = [poly for poly in nonneg if poly.atoms and poly.atoms <= wanted and len(poly.terms) <= 3]
-    out: list[Poly] = []
-    for k, left in enumerate(usable):
-        for right in usable[k:]:
-            product = left * right
-            if all(len(m) < 2 or m in present for m, _ in product.terms):
-                out.append(product)
-                if len(out) >= PRODUCTS:
-                    return out
-    return out
+    products = starmap(mul, combinations_with_replacement(usable, 2))
+    there = (each for each in products if all(len(m) < 2 or m in present for m, _ in each.terms))
+    return list(islice(there, PRODUCTS))
 
 
-def _constraint(poly: Poly, names: dict[Monomial, str], kind: str) -> isl.Constraint:
+def _constraint(poly: Poly, names: dict[Monomial, str], kind: isl.Kind) -> isl.Constraint:
     terms = tuple((names[monomial], coefficient) for monomial, coefficient in poly.terms if monomial)
-    return isl.Constraint(terms, poly.constant, "==" if kind == "==" else ">=")
+    return isl.Constraint(terms, poly.constant, kind)

@@ -289,9 +289,9 @@ class _Formed:
                 params.append(element)
                 elements.append(element)
         own: dict[str, set[Scalar]] = {}
-        for vector, each in zip(params, signature.params, strict=True):
-            if isinstance(vector, tuple):
-                own.setdefault(self.own[each], set()).update(vector)
+        for param, each in zip(params, signature.params, strict=True):
+            if isinstance(param, tuple):
+                own.setdefault(self.own[each], set()).update(param)
         for name in self._looked_for("groupings", signature.name):
             places = self._halved(places, own.get(name, set()))
         body = self._body(places, elements)

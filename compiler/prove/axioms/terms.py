@@ -158,6 +158,7 @@ class PairOfPrograms:
         return found
 
     def _evaluated(self, term: Term) -> Any:
+        assert not isinstance(term, str)
         (kind, *about), parts = term[0], term[1:]
         match kind:
             case "computed":

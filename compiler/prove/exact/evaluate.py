@@ -259,9 +259,8 @@ class Evaluator:
                 return values[0]  # also where it is the smallest number, whose opposite is itself
             members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
             return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
-        if name in _ROUNDING and (
-            name == "trunc" or getattr(args[0], "name", "").partition(":")[0] not in {"/", "quotient"}
-        ):
+        quotient = isinstance(args[0], Apply) and args[0].name.partition(":")[0] in {"/", "quotient"}
+        if name in _ROUNDING and (name == "trunc" or not quotient):
             return values[0]
         return whole.applied(name + self._beyond(args, dtype), dtype, values, domain)
 
@@ -446,7 +445,8 @@ class Evaluator:
         match node.extents:
             case (Num(value=int() as size),) if size <= FACTORS:
                 body = node.body if node.where is None else apply("select", node.where, node.body, num(1))
-                factors = (self.value(substitute(body, {node.iters[0]: num(k)}), place) for k in range(size))
+                at: list[dict[Scalar, Scalar]] = [{node.iters[0]: num(k)} for k in range(size)]
+                factors = (self.value(substitute(body, each), place) for each in at)
                 return reduce(self._algebra.product, factors, self._one(place))
         raise Unsolved("a product over an unknown number of factors")
 
@@ -462,6 +462,6 @@ def about_sizes(node: Scalar) -> bool:
 
 def _power(node: Scalar) -> int | None:
     match node:
-        case Num(value=int() | float() as value) if not isinstance(value, bool) and value == int(value):
+        case Num(value=int() | float() as value) if not isinstance(value, bool) and float(value).is_integer():
             return int(value) if 0 < abs(value) <= POWERS else None
     return None

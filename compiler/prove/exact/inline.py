@@ -121,7 +121,7 @@ class Inliner:
         dtype = value.type.dtype
         if isinstance(node, ScopeNode):
             body = self._scalar(node.scope.body, positions(node.scope, index, self.size), node.args, depth)
-            return self._of_type(body, self._type(node.scope.body, node.args), dtype)
+            return self._of_type(body, element_type(node.scope.body, _types(node.args)), dtype)
         if isinstance(node, Constant):
             data = node.data
             if isinstance(data, FillRef):
@@ -136,22 +136,24 @@ class Inliner:
             self.inputs.append(value)
         return read(number, index)
 
-    def _type(self, body: Scalar, args: tuple[Value, ...]) -> DType | None:
-        """The element type of a scope's body; None for bare numbers."""
-        return element_type(body, tuple([arg.type.dtype for arg in args]))
-
     def _of_type(self, body: Scalar, source: DType | None, target: DType) -> Scalar:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
         if source is target or (source is None and target.is_float):
             return body
         if source is None and isinstance(body, Num):
-            return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
+            # a truth value, or an int64 far from the ends, is the same with and without its type
+            same = (
+                target is DType.BOOL
+                if isinstance(body.value, bool)
+                else target is DType.I64 and isinstance(body.value, int) and abs(body.value) < _SMALL
+            )
+            return body if same else raw_apply(f"convert:{target}", body)
         if source is None and target is DType.I64 and is_whole(body):
             return body
         return raw_apply(f"convert:{target}", body)
 
     def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
-        return self._put(root, _Body(at, args, depth, tuple([arg.type.dtype for arg in args])))
+        return self._put(root, _Body(at, args, depth, _types(args)))
 
     def _put(self, node: Scalar, body: _Body) -> Scalar:
         found = body.memo.get(node)
@@ -232,13 +234,8 @@ def _position(index: Scalar) -> Scalar:
     )
 
 
-def _is_small(value: Any, dtype: DType) -> bool:
-    """Return whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
-    return (
-        isinstance(value, bool)
-        if dtype is DType.BOOL
-        else dtype is DType.I64 and isinstance(value, int) and abs(value) < _SMALL
-    )
+def _types(args: tuple[Value, ...]) -> tuple[DType, ...]:
+    return tuple([arg.type.dtype for arg in args])
 
 
 def nested(item: Any) -> Any:

@@ -77,7 +77,7 @@ class ComparisonProblem:
             roots += [inliner.output(a, position), inliner.output(b, position)]
             self.positions.append(position)
         roots = without_onehots(without_tables(roots, inliner.extents, inliner.inputs))
-        self.radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), self._check)
+        self.radix = Radix(inliner.extents, self._facts((*roots, *inliner.extents.values())), self._check)
         self.conditions = [self.radix.simplify(condition) for condition in self.conditions]
         #: iterators that were taken apart, in terms of their parts
         roots, self.parts = self.radix.split(roots)
@@ -88,30 +88,18 @@ class ComparisonProblem:
 
     def variables(self, number: int) -> tuple[Iter, ...]:
         """The iterators of one output, with split ones as their parts."""
-        out: list[Iter] = []
-        for position in self.positions[number]:
-            if isinstance(position, Iter):
-                whole = self.parts.get(position, position)
-                out.extend(sorted(whole.free, key=lambda it: it.name) if position in self.parts else [position])
-        return tuple(out)
+        wholes = (self.parts.get(at, at) for at in self.positions[number] if isinstance(at, Iter))
+        return tuple(it for whole in wholes for it in sorted(whole.free, key=lambda it: it.name))
 
     def _shorter(self, outputs: Sequence[Value]) -> Callable[[Scalar, dict[Iter, Scalar]], Scalar]:
         """Indices simplified as soon as they are made, by what is known of the sizes of all tensors."""
-        sizes = [
-            as_scalar(size)
-            for node in topological(v.node for v in outputs)
-            for v in node.values
-            for size in v.type.shape
-        ]
-        known = self._facts((rebuild(size, self.known.get) for size in sizes), ())
-        found: list[Radix] = []
+        values = (value for node in topological(v.node for v in outputs) for value in node.values)
+        sizes = [rebuild(as_scalar(size), self.known.get) for value in values for size in value.type.shape]
+        radix = Radix({}, self._facts(sizes), self._check)
 
         def shorter(index: Scalar, extents: dict[Iter, Scalar]) -> Scalar:
-            if not quotient_by_size(index):
-                return index
-            if not found:
-                found.append(Radix(extents, known, self._check))
-            return found[0].simplify(index)
+            radix.extents = extents
+            return radix.simplify(index) if quotient_by_size(index) else index
 
         return shorter
 
@@ -119,7 +107,7 @@ class ComparisonProblem:
         shapes = [[inliner.size(size) for size in each.type.shape] for each in (a, b)]
         if len(shapes[0]) != len(shapes[1]):
             raise Unsolved(f"the types {a.type} and {b.type} differ")
-        radix = Radix({}, self._facts([size for shape in shapes for size in shape], ()), self._check)
+        radix = Radix({}, self._facts([size for shape in shapes for size in shape]), self._check)
         for one, other in zip(*shapes, strict=True):
             if one is not other and not (radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))):
                 raise Unsolved(f"the sizes {one} and {other} are not known to be equal")
@@ -139,16 +127,14 @@ class ComparisonProblem:
             raise Unsolved("a tensor is read at quotients and otherwise")
         return found
 
-    def _facts(self, roots: Iterable[Scalar], extents: Iterable[Scalar]) -> Case:
+    def _facts(self, roots: Iterable[Scalar]) -> Case:
         """The conditions, and the least values of the sizes."""
-        sizes = symbols((*roots, *extents, *self.conditions))
+        sizes = symbols((*roots, *self.conditions))
         lower = tuple(atom(size) - size.least for size in sizes if size.least is not None)
         return facts(self.conditions) & Case(lower)
 
 
 def symbols(roots: Iterable[Scalar]) -> list[Sym]:
     """The sizes that expressions are about, by name."""
-    names: dict[Sym, None] = {}
-    for root in roots:
-        names.update((node, None) for node in walk(root) if isinstance(node, Sym))
-    return sorted(names, key=lambda s: s.name)
+    found = {node for root in roots for node in walk(root) if isinstance(node, Sym)}
+    return sorted(found, key=lambda s: s.name)

@@ -100,8 +100,6 @@ class Question:
                     yield comparison(">=", monomial[0], num(monomial[0].least))
             elif all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in monomial):
                 for factor in dict.fromkeys(monomial):
-                    rest = list(monomial)
-                    rest.remove(factor)
                     yield comparison(">=", apply("*", *monomial), factor)
 
     # ---- while it is asked -----------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.numeric import value
 from dslc.analysis.poly import monomial_of, scalar_of
-from dslc.ir.scalar import Iter, Scalar, Sym, rebuild, walk
+from dslc.ir.scalar import Iter, Scalar, Sym, rebuild
 from dslc.prove.exact.question import Question
 from dslc.prove.strided import Box
 
@@ -31,23 +31,6 @@ class DifferenceRegion:
     frame: Frame
     #: per output whether both sides have a value at the same positions, for the same inputs
     defined: tuple[bool, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return all(bool(each.is_empty()) for each in self.sets)
-
-    def at(self, sizes: Mapping[str, int]) -> tuple[frozenset[tuple[int, ...]], ...]:
-        """The positions of each output at given sizes."""
-        known: dict[Scalar, int] = {
-            part: sizes[part.name] for each in self.parameters for part in walk(each) if isinstance(part, Sym)
-        }
-        numbers = [int(value(each, known)) for each in self.parameters]
-        out: list[frozenset[tuple[int, ...]]] = []
-        for where, variables, position in zip(self.sets, self.variables, self.positions, strict=True):
-            points = self.frame.points(where, numbers)
-            whole = [{**known, **dict(zip(variables, point, strict=True))} for point in points]
-            out.append(frozenset(tuple(int(value(axis, at)) for axis in position) for at in whole))
-        return tuple(out)
 
     def lies_in(self, number: int, boxes: Iterable[Box]) -> bool:
         """Return whether an output's positions, at sizes that are numbers, are all in some boxes."""

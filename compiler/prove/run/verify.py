@@ -12,7 +12,7 @@ from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
 from dslc.prove.evidence.dependencies import current, known_verdict, note, resting
 from dslc.prove.evidence.digest import rule_digest, used_by
-from dslc.prove.evidence.lock import EMPTY, Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
+from dslc.prove.evidence.lock import Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
 from dslc.prove.run.conclusion import conclude, diagnostic_of
 from dslc.prove.run.provers import PROVERS, Definition, prover_verdict
 from dslc.prove.run.worker import Task, answers, definition_of
@@ -183,11 +183,11 @@ class _Locks:
                 self._notes.append(f"{self._read[path].problem}; its rules are proved again")
         # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
         own = self._own.get(definition.name, digest)
-        kept = Lock({definition.name: own}) if own is not None else EMPTY
-        known = kept.of(definition.name, digest, self._limit)
+        known = own and Lock({definition.name: own}).of(definition.name, digest, self._limit)
         if known is None and self._trust:
             known = self._read[path].of(definition.name, digest, self._limit)
-            self._told |= {definition.name} if known is not None else set()
+            if known is not None:
+                self._told.add(definition.name)
         return known if known is not None and current(self._rules, known) else None
 
     def keep(self, verdict: RuleVerdict) -> None:
@@ -204,14 +204,9 @@ class _Locks:
         for path, lock in self._read.items():
             if installed(path):
                 continue
-            kept = {
-                name: verdict
-                for name, verdict in lock.verdicts.items()
-                if name in present or name.rpartition(".")[0] not in libraries
-            }
-            for name, verdict in found.items():
-                if self._where != "beside" or lock_path(definition_of(self._rules, name)) == path:
-                    kept[name] = verdict
+            kept = {k: v for k, v in lock.verdicts.items() if k in present or k.rpartition(".")[0] not in libraries}
+            beside = self._where == "beside"
+            kept |= {k: v for k, v in found.items() if not beside or lock_path(definition_of(self._rules, k)) == path}
             note = write_lock(path, kept)
             if note:
                 self._notes.append(note)
