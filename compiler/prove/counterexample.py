@@ -169,14 +169,11 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
         return draw(value.type, domain, rng, attempt % 4 if attempt % 3 == 2 else 0)
     if not isinstance(domain, Exact):
         return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
-    shape = value.type.sizes
-    out = np.empty(shape, dtype=object)
-    flat = out.reshape(-1)
-    for k, item in enumerate(rng.integers(-3 - attempt, 5 + attempt, flat.size)):
-        flat[k] = Fraction(int(item))
-        if attempt % 3 == 2:
-            flat[k] = (1 if item >= 0 else -1) * (1 + Fraction(2) ** (1 - float_digits(dtype)) * abs(int(item)))
-    return out
+    items = rng.integers(-3 - attempt, 5 + attempt, value.type.sizes).astype(object)
+    if attempt % 3 < 2:
+        return np.frompyfunc(Fraction, 1, 1)(items)
+    last = Fraction(2) ** (1 - float_digits(dtype))
+    return np.frompyfunc(lambda item: (1 if item >= 0 else -1) * (1 + last * abs(item)), 1, 1)(items)
 
 
 def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] | None:
@@ -236,7 +233,7 @@ def _array(array: Any) -> str:
 
 
 def _nested(item: Any) -> str:
-    return "[" + ", ".join(_nested(part) for part in item) + "]" if isinstance(item, list) else _item(item)
+    return f"[{', '.join(map(_nested, item))}]" if isinstance(item, list) else _item(item)
 
 
 def _item(item: Any) -> str:

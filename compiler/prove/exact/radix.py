@@ -224,28 +224,27 @@ class Radix:
             if not new:
                 break
             values: dict[Scalar, Scalar] = {it: value for it, (value, _) in new.items()}
-            parts = {it: rebuild(value, values.get) for it, value in parts.items()} | {
-                it: value for it, (value, _) in new.items()
-            }
-            for it, extent in list(self.extents.items()):
-                self.extents[it] = rebuild(extent, values.get)
+            parts = {it: rebuild(value, values.get) for it, value in parts.items()}
+            parts |= {it: value for it, (value, _) in new.items()}
+            self.extents.update({it: rebuild(extent, values.get) for it, extent in self.extents.items()})
             self._memo.clear()
             current = [self.simplify(self._rebound(root, new)) for root in current]
         return current, parts
 
     def _splits(self, roots: Sequence[Scalar]) -> _Splits:
         divisors: dict[Iter, dict[Scalar, None]] = {}
-        for root in roots:
-            for node in walk(root):
-                if isinstance(node, Apply) and node.name in {"//", "%"}:
-                    for it, by in _divisors(node):
-                        divisors.setdefault(it, {})[by] = None
-        if not divisors:
-            divisors = self._mixed(roots)
+        for node in (node for root in roots for node in walk(root)):
+            if isinstance(node, Apply) and node.name in {"//", "%"}:
+                # `i // a % b` is about `a` (found by itself) and `a * b`
+                top, by = node.args
+                inner = _as(top, "//") if node.name == "%" else None
+                top, by = (top, by) if inner is None else (inner[0], apply("*", inner[1], by))
+                if isinstance(top, Iter):
+                    divisors.setdefault(top, {})[by] = None
         out: _Splits = {}
-        for it, found in divisors.items():
+        for it, found in (divisors or self._mixed(roots)).items():
             chain = self._chain(it, list(found))
-            if chain is None:
+            if not chain:
                 continue
             names: list[Iter] = []
             value: Scalar = num(0)
@@ -293,17 +292,17 @@ class Radix:
                 return False
         return True
 
-    def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar] | None:
+    def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar]:
         """Divisors of the extent, the largest first, each of which is a multiple of the next."""
         extent = self.extents.get(it)
-        if extent is None:
-            return None
         chain: list[Scalar] = []
-        fitting = [by for by in divisors if by is not extent and multiple(extent, by) is not None]
+        fitting = [
+            by for by in divisors if extent is not None and by is not extent and multiple(extent, by) is not None
+        ]
         for by in sorted(fitting, key=_larger_first):
             if not chain or multiple(chain[-1], by) is not None:
                 chain.append(by)
-        return chain or None
+        return chain
 
     def _rebound(self, root: Scalar, new: _Splits) -> Scalar:
         """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
@@ -417,16 +416,6 @@ def multiple(node: Scalar, by: Scalar) -> Scalar | None:
     except NotIntegral:
         return None
     return None if found is None else scalar_of(found)
-
-
-def _divisors(node: Apply) -> list[tuple[Iter, Scalar]]:
-    """The iterator that is divided, and by what: `i // a % b` is about `a` (found by itself) and `a * b`."""
-    top, by = node.args
-    if isinstance(top, Iter):
-        return [(top, by)]
-    if isinstance(top, Apply) and top.name == "//" and node.name == "%" and isinstance(top.args[0], Iter):
-        return [(top.args[0], apply("*", top.args[1], by))]
-    return []
 
 
 def _larger_first(by: Scalar) -> tuple[int, int, str]:

@@ -9,8 +9,9 @@ programs that are equal so are equal; what differs so may still be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dslc.analysis.poly import (
@@ -43,19 +44,6 @@ class _Use:
     place: tuple[int, int] = (-1, -1)
 
 
-@dataclass(slots=True)
-class _Uses:
-    """All uses of iterators in some expressions, and the iterators that occur otherwise too."""
-
-    found: dict[_Use, None] = field(default_factory=dict)
-    other: set[Iter] = field(default_factory=set)
-    #: axes of operands that are read at what is no polynomial of positions
-    unknown: set[tuple[int, int]] = field(default_factory=set)
-
-    def of(self, it: Iter) -> list[_Use]:
-        return [use for use in self.found if it in use.poly.atoms]
-
-
 @dataclass(frozen=True, slots=True)
 class _Window:
     """`slope * at + offset` is the place.
@@ -81,15 +69,7 @@ class Claim:
 
 def generalized(roots: Sequence[Scalar], extents: Mapping[Iter, Scalar]) -> Claim | None:
     """A stronger claim about fewer unknowns; None where there are no windows."""
-    uses = _Uses()
-    seen: set[Scalar] = set()
-    for root in roots:
-        _collect(root, uses, seen)
-    positions = {it for root in roots for it in root.free}
-    for use in uses.found:  # places of windows in two axes at once are left alone
-        if len(both := use.poly.atoms & positions) > 1:
-            uses.other.update(it for it in both if isinstance(it, Iter))
-    windows = [window for it in sorted(positions, key=lambda it: it.name) for window in _windows(it, uses, positions)]
+    windows = list(_Uses(roots).windows())
     if not windows:
         return None
     writer = _Writer(windows)
@@ -124,45 +104,104 @@ def cases_of_sizes(
 # ---- uses ------------------------------------------------------------------------------------------------------------
 
 
-def _collect(node: Scalar, uses: _Uses, seen: set[Scalar]) -> None:
-    if node in seen:
-        return
-    seen.add(node)
-    if isinstance(node, Iter):
-        uses.other.add(node)
-    elif isinstance(node, Read):
-        for axis, index in enumerate(node.index):
-            _used(index, "read", (node.operand, axis), uses, seen)
-        if node.other is not None:
-            _collect(node.other, uses, seen)
-    elif (goal := _compared(node)) is not None:
-        _used(*goal, (-1, -1), uses, seen)
-    elif isinstance(node, Reduce):
-        uses.other.update(it for extent in node.extents for it in extent.free)
-        for part in (node.body, node.where):
-            if part is not None:
-                _collect(part, uses, seen)
-    else:
-        for child in node.children:
-            _collect(child, uses, seen)
+class _Uses:
+    """All uses of iterators in some expressions, and the iterators that occur otherwise too."""
 
+    def __init__(self, roots: Sequence[Scalar]) -> None:
+        self.positions = {it for root in roots for it in root.free}
+        self.found: dict[_Use, None] = {}
+        self.other: set[Scalar] = set()
+        #: axes of operands that are read at what is no polynomial of positions
+        self.unknown: set[tuple[int, int]] = set()
+        self._seen: set[Scalar] = set()
+        for root in roots:
+            self._collect(root)
+        for use in self.found:  # places of windows in two axes at once are left alone
+            both = use.poly.atoms & self.positions
+            self.other.update(both if len(both) > 1 else ())
 
-def _used(node: Scalar, kind: Kind, place: tuple[int, int], uses: _Uses, seen: set[Scalar]) -> None:
-    if node.reads:
-        uses.unknown.add(place)
-        _collect(node, uses, seen)
-        return
-    try:
-        poly = polynomial(node)
-    except NotIntegral:
-        uses.unknown.add(place)
-        uses.other.update(node.free)
-        return
-    uses.found[_Use(kind, poly, place)] = None
-    for monomial, _ in poly.terms:
-        bound = [factor for factor in monomial if factor.free]
-        if len(bound) > 1 or any(not isinstance(factor, Iter) for factor in bound):
-            uses.other.update(it for factor in bound for it in factor.free)
+    def _collect(self, node: Scalar) -> None:
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        goal = _compared(node)
+        if isinstance(node, Iter):
+            self.other.add(node)
+        elif isinstance(node, Read):
+            for axis, index in enumerate(node.index):
+                self._use(index, "read", (node.operand, axis))
+            if node.other is not None:
+                self._collect(node.other)
+        elif goal is not None:
+            self._use(*goal)
+        elif isinstance(node, Reduce):
+            self.other.update(it for extent in node.extents for it in extent.free)
+            for part in (node.body, *(() if node.where is None else (node.where,))):
+                self._collect(part)
+        else:
+            for child in node.children:
+                self._collect(child)
+
+    def _use(self, node: Scalar, kind: Kind, place: tuple[int, int] = (-1, -1)) -> None:
+        poly = None
+        if not node.reads:
+            with suppress(NotIntegral):
+                poly = polynomial(node)
+        if poly is None:
+            self.unknown.add(place)
+            if node.reads:
+                self._collect(node)
+            else:
+                self.other.update(node.free)
+            return
+        self.found[_Use(kind, poly, place)] = None
+        for monomial, _ in poly.terms:
+            bound = [factor for factor in monomial if factor.free]
+            if len(bound) > 1 or any(not isinstance(factor, Iter) for factor in bound):
+                self.other.update(it for factor in bound for it in factor.free)
+
+    # ---- windows ---------------------------------------------------------------------------------------------------
+
+    def windows(self) -> Iterator[_Window]:
+        """The windows of output positions: one where one occurs in nothing else, else one for each unknown factor of it."""
+        for it in sorted(self.positions, key=lambda it: it.name):
+            groups: dict[Poly, list[_Use]] = {}
+            whole = it not in self.other
+            for use in self.found:
+                slope, _ = use.poly.split(it)
+                if it in slope.atoms or any(factor.free for factor in slope.atoms):
+                    whole = False
+                elif it in use.poly.atoms:
+                    groups.setdefault(-slope if -slope in groups else slope, []).append(use)
+            for mine in groups.values():
+                first = next((use for use in mine if use.kind == "read"), mine[0])
+                slope, rest = first.poly.split(it)
+                if (whole and len(groups) == 1 and first.kind == "read") or not slope.is_constant:
+                    window = _Window(it, slope, sizes_only(rest), tuple(mine))
+                    step, own = self._step(window)
+                    if own or slope != as_poly(1) or window.offset.terms:
+                        yield replace(window, step=step, own=own)
+
+    def _step(self, window: _Window) -> tuple[Poly | None, bool]:
+        """The `d` of all `d * b`, where everything is at `place + d * b` (1 where nothing is bound), and whether all reads are."""
+        places = {use.place for use in window.uses if use.kind == "read"}
+        own = not places & self.unknown and all(use.place not in places or use in window.uses for use in self.found)
+        steps: dict[Poly, None] = {}
+        for use in window.uses:
+            sign = _turned(use.poly, window.at, window.slope)
+            if use.kind == "same" or sign is None:
+                return None, False
+            rest = use.poly.split(window.at)[1] * sign - window.offset
+            own = own and not (use.kind == "read" and (sign < 0 or sizes_only(rest).terms))
+            bound = {factor for factor in rest.atoms if factor.free}
+            if len(bound) > 1 or bound & self.positions or not all(isinstance(factor, Iter) for factor in bound):
+                return None, False  # also `b // 2`: what is read is no multiple of `d` away
+            steps.update((rest.split(other)[0], None) for other in bound)
+        if len(steps) > 1:
+            return None, False
+        step = next(iter(steps), as_poly(1))
+        # with a number for the step comparisons are linear as they are, and say how places and elements go together
+        return (step, own) if is_positive_poly(step) and (own or not step.is_constant) else (None, False)
 
 
 def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
@@ -172,59 +211,12 @@ def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
     return scalar_of(compared(node.name, *node.args)), "same" if node.name in {"==", "!="} else "least"
 
 
-# ---- windows ---------------------------------------------------------------------------------------------------------
-
-
-def _windows(it: Iter, uses: _Uses, positions: Set[Scalar]) -> Iterator[_Window]:
-    """The windows of an output position: one where it occurs in nothing else, else one for each unknown that it is multiplied with."""
-    groups: dict[Poly, list[_Use]] = {}
-    whole = it not in uses.other
-    for use in uses.of(it):
-        slope, rest = use.poly.split(it)
-        if it in slope.atoms or any(factor.free for factor in slope.atoms):
-            whole = False
-            continue
-        groups.setdefault(-slope if -slope in groups else slope, []).append(use)
-    whole = whole and len(groups) == 1
-    for mine in groups.values():
-        first = next((use for use in mine if use.kind == "read"), mine[0])
-        slope, rest = first.poly.split(it)
-        if (whole and first.kind == "read") or not slope.is_constant:
-            window = _Window(it, slope, sizes_only(rest), tuple(mine))
-            step, own = _step(window, uses, positions)
-            if own or slope != as_poly(1) or window.offset.terms:
-                yield replace(window, step=step, own=own)
-
-
 def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
     """1 or -1, where the iterator is multiplied by `slope` or its opposite."""
     if poly.degree_in(it) != 1:
         return None
     found, _ = poly.split(it)
     return 1 if found == slope else -1 if found == -slope else None
-
-
-def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | None, bool]:
-    """The `d` of all `d * b`, where everything is at `place + d * b` (1 where nothing is bound), and whether all reads there are."""
-    places = {use.place for use in window.uses if use.kind == "read"}
-    own = not places & uses.unknown and all(use.place not in places or use in window.uses for use in uses.found)
-    steps: dict[Poly, None] = {}
-    for use in window.uses:
-        sign = _turned(use.poly, window.at, window.slope)
-        if use.kind == "same" or sign is None:
-            return None, False
-        rest = use.poly.split(window.at)[1] * sign - window.offset
-        own = own and not (use.kind == "read" and (sign < 0 or sizes_only(rest).terms))
-        bound = {factor for factor in rest.atoms if factor.free}
-        if len(bound) > 1 or bound & positions or not all(isinstance(factor, Iter) for factor in bound):
-            return None, False  # also `b // 2`: what is read is no multiple of `d` away
-        for other in bound:
-            steps[rest.split(other)[0]] = None
-    if len(steps) > 1:
-        return None, False
-    step = next(iter(steps), as_poly(1))
-    # with a number for the step comparisons are linear as they are, and say how places and elements go together
-    return (step, own) if is_positive_poly(step) and (own or not step.is_constant) else (None, False)
 
 
 # ---- the stronger claim ----------------------------------------------------------------------------------------------
@@ -255,10 +247,9 @@ class _Writer:
         return None
 
     def _index(self, node: Scalar) -> Scalar:
-        try:
+        with suppress(NotIntegral):
             return scalar_of(self._poly(polynomial(node), "read"))
-        except NotIntegral:
-            return node
+        return node
 
     def _concerns(self, node: Scalar) -> bool:
         return not node.reads and any(w.at in node.free for w in self._windows)
