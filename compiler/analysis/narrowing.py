@@ -29,11 +29,8 @@ def narrowed(body: Scalar, within: Intervals) -> Scalar:
     def leaf(node: Scalar) -> Scalar | None:
         if isinstance(node, Apply) and node.name == "select":
             made = _guarded(node, ranges)
-            if (
-                isinstance(made, Apply)
-                and made.name == "select"
-                and (held := decided(made.args[0], ranges)) is not None
-            ):
+            held = decided(made.args[0], ranges) if isinstance(made, Apply) and made.name == "select" else None
+            if isinstance(made, Apply) and held is not None:
                 made = made.args[1] if held else made.args[2]
             return None if made is node else narrowed(made, within)
         if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:

@@ -108,15 +108,12 @@ class Process:
         with self._turn:
             if self._code is not None:
                 return self._code
-            if not hasattr(os, "waitid"):
-                return self._waited(os.WNOHANG)
-            try:
+            # macOS has no such call, and a child that is gone is none
+            with contextlib.suppress(AttributeError, ChildProcessError):
                 found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return self._waited(os.WNOHANG)
-            if found is None:
-                return None
-            return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+                sign = 1 if found is None or found.si_code == os.CLD_EXITED else -1
+                return None if found is None else sign * found.si_status
+            return self._waited(os.WNOHANG)
 
     def _waited(self, options: int = 0) -> int | None:
         try:

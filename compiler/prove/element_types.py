@@ -261,15 +261,12 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if isinstance(expr, t.Name):
         return (known.get(expr.id),)
     if isinstance(expr, t.Conditional):
-        _results(place, expr.then, known)
-        return _results(place, expr.otherwise, known)
+        return [_results(place, branch, known) for branch in (expr.then, expr.otherwise)][-1]
     if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
         op = place.operator(expr.call.function)
         outputs = [out.name for out in op.syntax.outputs] if op is not None else []
-        results = _results(place, expr.call, known)
-        return (
-            (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
-        )
+        results = dict(zip(outputs, _results(place, expr.call, known), strict=False))
+        return (results.get(expr.name),)
     if not isinstance(expr, t.Call):
         for node in walk_expr(expr):
             if isinstance(node, t.Call):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
 from math import prod
 from typing import Any
 
@@ -105,14 +105,10 @@ class _Cover:
             return list(product(*parts))
         if prod(mask.shape) > FEW:
             wide = [min(wide, key=lambda axis: mask.shape[axis])]
-        best: list[tuple[Progression, ...]] | None = None
-        for axis in wide:
-            found = self._along(axis, mask, members)
-            if found is not None and (best is None or len(found) < len(best)):
-                best = found
-        if best is None:
+        ways = [found for axis in wide if (found := self._along(axis, mask, members)) is not None]
+        if not ways:
             raise TooManyPieces(self._limit)
-        return best
+        return min(ways, key=len)
 
     def _along(self, axis: int, mask: Mask, members: _Members) -> list[tuple[Progression, ...]] | None:
         """The boxes of the parts that differ along an axis; None where they are too many."""
@@ -131,19 +127,10 @@ class _Cover:
         """Positions in order as few disjoint progressions: the longest from the first position, and so on with what is left."""
         found = self._known.get(places)
         if found is None:
-            forward = _progressions(places)
-            backward = [
-                (-last, 1 - first, step)
-                for first, last, step in _ends(_progressions(tuple(-k for k in reversed(places))))
-            ]
+            forward, turned = _progressions(places), _progressions(tuple(-k for k in reversed(places)))
+            backward = [(1 - stop, 1 - start, step) for start, stop, step in turned]
             found = self._known[places] = tuple(backward if len(backward) < len(forward) else forward)
         return found
-
-
-def _ends(progressions: Sequence[Progression]) -> Iterator[tuple[int, int, int]]:
-    """First and last positions, and steps."""
-    for start, stop, step in progressions:
-        yield start, stop - 1, step
 
 
 def _progressions(places: tuple[int, ...]) -> list[Progression]:
@@ -166,10 +153,7 @@ def _progressions(places: tuple[int, ...]) -> list[Progression]:
 
 def _run(first: int, step: int, places: dict[int, None]) -> int:
     """The number of the positions that follow each other from the first one."""
-    count = 0
-    while first + count * step in places:
-        count += 1
-    return count
+    return next(k for k in count() if first + k * step not in places)
 
 
 def _condensed(mask: Mask, members: _Members) -> tuple[Mask, _Members]:

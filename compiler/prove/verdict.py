@@ -41,12 +41,13 @@ class Types:
 
     def fits(self, names: Mapping[str, Any]) -> bool:
         """Return whether the names of a match have element types of these kinds."""
-        return all(_is(_element_type(name, names), kind) for name, kind in self.kinds)
+        found = [(_element_type(name, names), kind) for name, kind in self.kinds]
+        return all(dtype is not None and kind in {dtype, class_of(dtype)} for dtype, kind in found)
 
     def missed(self, every: Sequence[Types], names: Mapping[str, Any]) -> str:
         """The reason for which a match is none: the element types for which the rule is proved, and those of the match."""
         found = ((name, _element_type(name, names)) for name, _ in self.kinds)
-        own = Types(tuple((name, kind) for name, kind in found if isinstance(kind, DType)))
+        own = Types(tuple((name, kind) for name, kind in found if kind is not None))
         return f"proved for {listed(every)}" + (f"; not for {listed([own])}" if own.kinds else "")
 
     def __str__(self) -> str:
@@ -68,14 +69,11 @@ def types_from(kinds: Iterable[tuple[str, str]]) -> Types:
     return Types(read, tuple(kind.members[0] if isinstance(kind, TypeClass) else kind for _, kind in read))
 
 
-def _element_type(name: str, names: Mapping[str, Any]) -> Any:
+def _element_type(name: str, names: Mapping[str, Any]) -> DType | None:
     head, _, attribute = name.partition(".")
     found = names.get(head)
-    return found.values.get(attribute) if attribute and found is not None else found
-
-
-def _is(dtype: Any, kind: TypeClass | DType) -> bool:
-    return isinstance(dtype, DType) and (dtype is kind or class_of(dtype) is kind)
+    found = found.values.get(attribute) if attribute and found is not None else found
+    return found if isinstance(found, DType) else None
 
 
 @dataclass(frozen=True, slots=True)

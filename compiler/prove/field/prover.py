@@ -28,7 +28,7 @@ from dslc.ir.scalar import Apply, walk
 from dslc.prove.counterexample import outside, replayed, sides, smaller_counterexample, types_differ
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.field.degree import difference_degree
-from dslc.prove.partial.rules import ROOMY, partial_verdict
+from dslc.prove.partial.rules import ROOMY, most_often, partial_verdict
 from dslc.prove.verdict import Counterexample, Types, Verdict, milliseconds_since
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -98,8 +98,7 @@ def field_verdict(
             break
     compared = [one for one in kinds if one.how != "none"]
     if not compared:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-        return Verdict("field", "unknown", milliseconds_since(began), f"no instance was found; most often: {common}")
+        return Verdict("field", "unknown", milliseconds_since(began), most_often(reasons))
     floats = sum(one.how == "floats" for one in compared)
     bounds = [one.error_bound for one in compared]
     bound = None if floats or None in bounds else max(b for b in bounds if b is not None)

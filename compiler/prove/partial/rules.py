@@ -133,10 +133,15 @@ def partial_verdict(rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[In
         correction = f", its correction is {'proved' if corrected else 'not proved'}" if instance.corrected else ""
         lines[f"{shares(outputs, found)}{correction} at {at}"] = max(each.share for each in found)
     if not count:
-        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-        return verdict("unknown", f"no instance was found; most often: {common}")
+        return verdict("unknown", most_often(reasons))
     largest = sorted(lines, key=lines.__getitem__, reverse=True)
     return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(largest))
+
+
+def most_often(reasons: Sequence[str]) -> str:
+    """The reason for which no instance was found."""
+    common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
+    return f"no instance was found; most often: {common}"
 
 
 def shares(names: Sequence[str], found: Sequence[Difference]) -> str:

@@ -10,7 +10,7 @@ from dslc.prove.counterexample import text_of
 from dslc.prove.evidence.digest import rule_digest
 from dslc.prove.run.provers import Definition
 from dslc.prove.verdict import RELIABLE, STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
-from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -94,17 +94,17 @@ def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | 
     found = verdict.counterexample
     if verdict.status != "refuted" or found is None:
         return None
-    law = not isinstance(definition, SubstitutionDef)
-    if found.position == () and not found.trace:
-        code, what = ("E0502" if law else "E0312"), "differ in type"
+    in_type = found.position == () and not found.trace
+    code = "E0312" if in_type else "E0501"
+    message = f"the sides of `{definition.name}` differ{' in type' * in_type}"
+    if isinstance(definition, SubstitutionDef):
+        if definition.syntax.partial and not in_type:
+            code, message = "E0605", f"the correction of `{definition.name}` is wrong where its sides differ"
     else:
-        code, what = ("E0502" if law else "E0501"), "differ"
-    message = f"the sides of `{definition.name}` {what}"
-    if isinstance(definition, SubstitutionDef) and definition.syntax.partial and code == "E0501":
-        code, message = "E0605", f"the correction of `{definition.name}` is wrong where its sides differ"
-    if isinstance(definition, PropertyDef) and definition.trait is not None:
-        operator, trait = definition.trait
-        message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
+        code = "E0502"
+        if definition.trait is not None:
+            operator, trait = definition.trait
+            message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
     guard = type_guard(verdict)
     hint = f"it holds `where {guard}`" if guard else ""
     return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found), hint=hint)

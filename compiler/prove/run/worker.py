@@ -52,10 +52,7 @@ class Task:
 
 def definition_of(rules: Rules, name: str) -> Definition:
     """The rule or law of a qualified name; raises KeyError."""
-    found: Definition | None = rules.substitutions.get(name) or rules.laws.get(name)
-    if found is None:
-        raise KeyError(name)
-    return found
+    return rules.substitutions.get(name) or rules.laws[name]
 
 
 def answers(rules: Rules, task: Task) -> list[Verdict]:
@@ -96,10 +93,8 @@ def main() -> None:
     """Serves until the other side closes its end."""
     asker = Asker()
     messages = iter(asker)
-    places = next(messages, ())
-    rules = load_many(
-        [place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()]
-    )
+    places = list(map(Path, next(messages, ())))
+    rules = load_many([place for place in places if not place.is_dir()], [place for place in places if place.is_dir()])
     asker.answer(modules_digest(rules.modules))
     with gc_paused():
         for task in messages:
