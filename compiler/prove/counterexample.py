@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
+from dslc.interpret.adversary import differing
 from dslc.interpret.check_rule import draw
 from dslc.interpret.differ import READ_OUTSIDE, Way
 from dslc.interpret.domain import Array, Domain, Redraw
@@ -19,10 +21,10 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.interpret.smallest import smallest
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import float_digits
+from dslc.ir.dtype import DType, float_digits
 from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Read, walk
-from dslc.prove.verdict import Counterexample
+from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -253,3 +255,37 @@ def text_of(found: Counterexample) -> str:
     place = f"{found.output}{list(found.position)}" if found.position else found.output
     lines.append(f"{place} is {found.left} on the left and {found.right} on the right")
     return "\n".join(lines)
+
+
+INSTANCES = 16  #: instances of one rule
+
+
+def refutation(
+    rules: Rules,
+    sub: SubstitutionDef,
+    types: Types,
+    seed: int = 0,
+    share: float = 1.0,
+    small: bool = True,
+    near: Mapping[str, Any] | None = None,
+) -> Counterexample | None:
+    """The first difference between the sides that some instances show, with all intermediates; None where they show none.
+
+    `share`: of the usual number of instances; `small`: whether a smaller one is looked for; `near`: what names stand for in the first
+    instances, those that a prover left open.
+    """
+    rng, count = np.random.default_rng(seed), ceil(share * INSTANCES)
+    wrong = differing(rules, sub, rng, count, types.dtypes[:1] or (DType.F32,), types.at, near)
+    if wrong is None:
+        return None
+    instance, one = wrong.instance, wrong.difference
+    found = smaller_counterexample(rules, sub, instance, one.way) if small else None
+    if found is not None:
+        return found
+    names, left, right = sides(instance)
+    try:
+        steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
+    except (InterpretError, Redraw):
+        steps = ""
+    drawn = {name: show(value) for name, value in instance.drawn.items()}
+    return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)

@@ -194,19 +194,6 @@ def admits(
     return True
 
 
-def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
-    """Return whether the guards of an operator admit element types for the type variables of its declaration."""
-    known = dict(types)
-    for param in op.syntax.params:
-        if param.type is not None and param.type.name in types:
-            known[param.name] = types[param.type.name]
-    try:
-        _check(rules, op.module, _guards(op), known)
-    except _Refused:
-        return False
-    return True
-
-
 def _guards(op: OperatorDef) -> list[t.Expr]:
     return [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
 

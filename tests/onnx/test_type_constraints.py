@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx.defs
 import pytest
 
 from dslc.ir.dtype import DTYPES, DType, class_of
-from dslc.prove.element_types import operator_admits
+from dslc.prove.element_types import _check, _guards, _Refused
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
@@ -69,6 +69,21 @@ def taken(rules: Rules) -> dict[tuple[str, str], tuple[set[str], set[DType], set
             theirs |= dtypes
     assert len(out) > 80
     return out
+
+
+def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
+    """Whether the guards of an operator admit element types for the type variables of its declaration."""
+    params = [param for param in op.syntax.params if param.type is not None and param.type.name in types]
+    try:
+        _check(
+            rules,
+            op.module,
+            _guards(op),
+            {**types, **{param.name: types[param.type.name] for param in params if param.type}},
+        )
+    except _Refused:
+        return False
+    return True
 
 
 def test_what_onnx_takes_is_taken(rules: Rules) -> None:

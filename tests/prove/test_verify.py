@@ -18,7 +18,7 @@ from dslc.prove.evidence.lock import LOCK, read_lock
 from dslc.prove.run.conclusion import conclude
 from dslc.prove.run.provers import replay
 from dslc.prove.run.verify import has_laws, verify, verify_rule
-from dslc.prove.run.worker import Task, answers
+from dslc.prove.run.worker import Task, answered
 from dslc.prove.run.workers import Workers
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
@@ -291,4 +291,4 @@ def test_a_second_opinion_is_asked_for_where_laws_speak_of_every_operator() -> N
     assert has_laws(std, std.substitutions["std.matmul_distributes_right"])
     assert not has_laws(std, std.substitutions["std.square_of_abs"])
     task = Task("std.square_of_abs", ("exact", "axioms"), second=False)
-    assert [one.prover for one in answers(std, task)] == ["exact"]
+    assert [one.prover for one in answered(std, task)] == ["exact"]

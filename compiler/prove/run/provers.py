@@ -20,8 +20,7 @@ from dslc.errors import DslcError
 from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
-from dslc.prove.adversary import refutation
-from dslc.prove.counterexample import replayed
+from dslc.prove.counterexample import refutation, replayed
 from dslc.prove.cover.carry import carried
 from dslc.prove.cover.instances import Cover, Uncovered, cover, cover_of_maps
 from dslc.prove.cover.numbered import with_numbers

@@ -15,7 +15,7 @@ from dslc.prove.evidence.digest import rule_digest, used_by
 from dslc.prove.evidence.lock import Lock, installed, lock_path, own_evidence, read_lock, stamp, write_lock
 from dslc.prove.run.conclusion import conclude, diagnostic_of
 from dslc.prove.run.provers import PROVERS, Definition, prover_verdict
-from dslc.prove.run.worker import Task, answers, definition_of
+from dslc.prove.run.worker import Task, answered, definition_of
 from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict
 from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
@@ -52,7 +52,7 @@ def verify_rule(
     task = Task(definition.name, tuple(provers), seed, milliseconds, thorough=thorough)
     if definition.name not in rules.substitutions and definition.name not in rules.laws:
         rules = with_rule(rules, definition)
-    return conclude(rules, definition, answers(rules, task))
+    return conclude(rules, definition, list(answered(rules, task)))
 
 
 def with_rule(rules: Rules, definition: Definition) -> Rules:

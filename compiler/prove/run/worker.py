@@ -55,11 +55,6 @@ def definition_of(rules: Rules, name: str) -> Definition:
     return rules.substitutions.get(name) or rules.laws[name]
 
 
-def answers(rules: Rules, task: Task) -> list[Verdict]:
-    """The verdicts of one task; see `answered`."""
-    return list(answered(rules, task))
-
-
 def answered(rules: Rules, task: Task) -> Iterator[Verdict]:
     """The verdicts of one task, each as soon as it is known; see `in_turn`."""
     return in_turn(task.provers, partial(_answer, rules, task), task.second, task.thorough)

@@ -18,7 +18,7 @@ from dslc.processes.child import Child, module, ready
 from dslc.processes.process import ProcessFailed, ProcessFailure
 from dslc.prove.evidence.digest import modules_digest
 from dslc.prove.evidence.lock import stopped
-from dslc.prove.run.worker import Task, answers, definition_of
+from dslc.prove.run.worker import Task, answered, definition_of
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules
 
@@ -125,7 +125,7 @@ class Workers:
                 return done
         if wait and self._here:
             task = self._here.popleft()
-            return [(task, [*self._begun.pop(task.rule, ()), *answers(self._rules, task)])]
+            return [(task, [*self._begun.pop(task.rule, ()), *answered(self._rules, task)])]
         return []
 
     def _hand_out(self) -> None:
