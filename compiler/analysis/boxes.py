@@ -101,10 +101,10 @@ def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
 def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Scalar, tuple[ReadLoop, ...]]]:
     out: list[tuple[Scalar, tuple[ReadLoop, ...]]] = []
     for access in accesses(scope):
-        for guard in access.guards:
-            out.extend((part, access.loops) for part in _atomic(guard))
+        parts = [part for guard in access.guards for part in _atomic(guard)]
         if isinstance(access.node, Read) and access.node.other is not None:
-            out.extend((part, access.loops) for part in _inside(access, shapes[access.node.operand]))
+            parts += _inside(access, shapes[access.node.operand])
+        out += [(part, access.loops) for part in parts]
     return out
 
 
@@ -122,11 +122,10 @@ def _atomic(condition: Scalar) -> list[Scalar]:
 def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[ReadLoop, ...]) -> set[int]:
     """Positions where the truth of the condition, as a set of reduction positions, differs from the position before."""
     others = [loop for loop in loops if loop.iterator in condition.free and loop.iterator is not iterator]
-    sizes = []
-    for loop in others:
-        if not (isinstance(loop.extent, Num) and isinstance(loop.extent.value, int)):
-            raise DataDependent(str(loop.extent))
-        sizes.append(loop.extent.value)
+    numbers = [loop.extent.value if isinstance(loop.extent, Num) else None for loop in others]
+    sizes = [number for number in numbers if isinstance(number, int)]
+    if len(sizes) < len(numbers):
+        raise DataDependent("an extent that is no number")
     if extent * int(np.prod(sizes, dtype=np.int64)) > MOST_POINTS:
         raise DataDependent("too many positions")
     grid = np.ogrid[tuple(slice(0, size) for size in (extent, *sizes))]

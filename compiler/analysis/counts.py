@@ -17,7 +17,7 @@ from dslc.analysis.reads import accesses, intervals
 from dslc.ir.dtype import TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Scope, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 MOST_POINTS = 1 << 22  #: positions that are counted one by one
 
@@ -84,9 +84,11 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
     memo[node] = 0
     if isinstance(node, Num) or is_index(node):
         return 0
-    if isinstance(node, Read | Table):
-        return _flops(node.other, memo, extents) if isinstance(node, Read) and node.other is not None else 0
+    if isinstance(node, Read):
+        return 0 if node.other is None else _flops(node.other, memo, extents)
     if isinstance(node, Reduce):
+        if node.kind == "sum" and isinstance(node.body, Num):
+            return 0  # counts positions
         inner = dict(extents)
         count = 1.0
         for iterator, extent in zip(node.iters, node.extents, strict=True):
@@ -96,8 +98,6 @@ def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[
         each = _flops(node.body, dict(memo), inner) + 1
         if node.where is not None:
             each += _flops(node.where, dict(memo), inner)
-        if node.kind == "sum" and isinstance(node.body, Num):
-            return 0  # counts positions
         return count * each
     if isinstance(node, Apply):
         if all(is_index(arg) for arg in node.args):

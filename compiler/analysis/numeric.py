@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -51,9 +53,10 @@ def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
     raise DataDependent(str(node))
 
 
-_VECTOR = {
+_VECTOR: dict[str, Callable[..., Any]] = {
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
     "and": np.logical_and, "or": np.logical_or, "min": np.minimum, "max": np.maximum, "//": np.floor_divide, "%": np.mod,
+    "not": np.logical_not, "abs": np.abs, "select": np.where,
 }  # fmt: skip
 
 
@@ -70,20 +73,11 @@ def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
     if isinstance(node, Apply):
         args = [vector(arg, at) for arg in node.args]
         if node.name in {"+", "*"}:
-            total = args[0]
-            for arg in args[1:]:
-                total = total + arg if node.name == "+" else total * arg
-            return total
+            return reduce(add if node.name == "+" else mul, args)
         if node.name in {"//", "%"} and not np.all(args[1] != 0):
             raise DataDependent(str(node))
         if node.name in _VECTOR:
             return _VECTOR[node.name](*args)
-        if node.name == "not":
-            return np.logical_not(args[0])
-        if node.name == "abs":
-            return np.abs(args[0])
-        if node.name == "select":
-            return np.where(*args)
     raise DataDependent(str(node))
 
 
@@ -128,11 +122,8 @@ def interval(node: Scalar, at: Intervals) -> Interval:
 
 def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Intervals) -> bool:
     """Return whether it is known that a tensor of such sizes is read inside."""
-    for at, size in zip(index, shape, strict=True):
-        try:
-            least, most = interval(at, within)
-        except DataDependent:
-            return False
-        if least < 0 or not isinstance(size, int) or most >= size:
-            return False
-    return True
+    try:
+        ranges = [interval(at, within) for at in index]
+    except DataDependent:
+        return False
+    return all(isinstance(n, int) and low >= 0 and high < n for (low, high), n in zip(ranges, shape, strict=True))

@@ -102,23 +102,11 @@ def verify(
         rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust
     )
     found: dict[str, RuleVerdict] = {} if into is None else into
-    for one in definitions:
-        old = locks.of(one, digests[one.name])
-        if old is not None:
-            found[one.name] = old
-    every = tuple(provers) != PROVERS
-    tasks = [
-        Task(
-            one.name,
-            tuple(provers),
-            seed,
-            int(limit * 1e3) // 10,
-            thorough=thorough,
-            second=every or has_laws(rules, one),
-        )
-        for one in definitions
-        if one.name not in found
-    ]
+    old = ((one.name, locks.of(one, digests[one.name])) for one in definitions)
+    found.update((name, verdict) for name, verdict in old if verdict is not None)
+    every, common = tuple(provers) != PROVERS, Task("", tuple(provers), seed, int(limit * 1e3) // 10, thorough=thorough)
+    left = [one for one in definitions if one.name not in found]
+    tasks = [replace(common, rule=one.name, second=every or has_laws(rules, one)) for one in left]
     done, written = len(found), time.monotonic()
     try:
         with Workers(rules, workers if tasks else 0, limit) as pool:
