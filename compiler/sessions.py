@@ -100,8 +100,10 @@ def _with_bodies() -> Any:
     base: Any = ort.InferenceSession
 
     class KernelSession(base):  # type: ignore[misc]
-        """A session with kernels. Whatever way it is run: where a kernel refuses what it is given (a mean over nothing, an index
-        outside), the run is done again without kernels, and that answer, or error, is the run's."""
+        """A session with kernels, which runs again without them where one refuses its inputs (a mean over nothing, an index outside).
+
+        That answer, or error, is the run's, whatever way it is run.
+        """
 
         def __init__(self, model: Any, options: Any, plain_options: Callable[[], Any]) -> None:
             super().__init__(model, options, providers=["CPUExecutionProvider"])
@@ -194,12 +196,8 @@ def register(
             level = runnable(processor(isa or ""))
             found = (prepared(model, processor=level) if build else known(model, processor=level)) or NONE
     if found.missing:
-        first = found.missing[0]
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
-        text = f"{count} of the model run as plain nodes: {first.why.value}" + (
-            f" ({first.detail})" if first.detail else ""
-        )
-        _warn(text)
+        _warn(f"{count} of the model run as plain nodes: {found.missing[0]}")
     if not registered(options, found, library is not None) and found.library is not None:
         _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE

@@ -1,4 +1,4 @@
-"""What is remembered of definitions between two checks: a check is done again only where something that it rests on has changed."""
+"""Findings that are kept between two checks: a check is done again only where something that it rests on has changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a check found, and the syntax that it spoke of: its places are those of these very objects."""
+    """Findings of a check, and the syntax that they speak of: their places are those of these very objects."""
 
     found: tuple[Diagnostic, ...]
     about: tuple[t.Node, ...]
@@ -55,7 +55,7 @@ class CheckMemory:
         return Recall(self, rules)
 
     def text(self, syntax: t.Node) -> _Text:
-        """What is read of a definition."""
+        """The part of a definition that checks read."""
         found = self._texts.get(id(syntax))
         if found is None:
             text = show(bare(syntax))
@@ -65,7 +65,7 @@ class CheckMemory:
         return found
 
     def known(self, check: str, digest: str, about: tuple[t.Node, ...]) -> tuple[Diagnostic, ...] | None:
-        """What a check found; findings with places only where these are still those of the same syntax."""
+        """The findings of a check; those with places only where these are still those of the same syntax."""
         found = self._known.get((check, digest))
         if found is None or (found.found and [id(one) for one in found.about] != [id(one) for one in about]):
             return None

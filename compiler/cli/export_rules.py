@@ -8,9 +8,9 @@ from typing import Literal
 
 import click
 
-from dslc.cli.terminal import say
 from dslc.errors import Diagnostic, DslcError
 from dslc.store import write_file
+from dslc.terminal import say
 
 _FORMS = ("taso", "tensat", "flexflow")
 
@@ -33,7 +33,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
     FlexFlow's rules are JSON, or its protobuf where OUT ends in .pb. A rule that needs more than its format can say is
     reported, and nothing is written; exit code 1.
     """
-    from dslc.cli.check import files_of
+    from dslc.checking.fixes import files_of
     from dslc.diagnostics.render import full, wants_color
     from dslc.foreign.exporting import export_rule
     from dslc.foreign.formats import written

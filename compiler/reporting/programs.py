@@ -7,7 +7,7 @@ from dslc.reporting.data import DrawnNode, Picture
 
 
 def picture_of(value: Value) -> Picture:
-    """What a value is computed by: calls of operators, and expressions of no operator as `generated`."""
+    """The program of a value: calls of operators, and expressions of no operator as `generated`."""
     nodes = topological([value.node])
     names = {one: _name(node, k, n) for k, node in enumerate(nodes) for n, one in enumerate(node.values)}
     inputs = tuple(names[one] for node in nodes if isinstance(node, Input) for one in node.values)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dslc.checking.files import check_files
-from dslc.cli.diff import compared
-from dslc.cli.rule_tests import run_tests
+from dslc.checking.rule_tests import run_tests
 from dslc.errors import DslcError
+from dslc.onnx.picture import compared
 from dslc.prove.field.prover import field_verdict
 from dslc.prove.partial.rules import percent
 from dslc.prove.run.concluding import diagnostic_of
